@@ -1,0 +1,42 @@
+# `make demo` and `make test` do all their own set-up, and are quick when repeated.
+# make PYTHON=python3.12 TORCH=torch==2.11.0 ... overrides the defaults.
+PYTHON ?= python3
+TORCH ?= $(shell grep '^torch==' constraints.txt)
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := $(wildcard src/bignn/csrc/*) CMakeLists.txt pyproject.toml
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test lint setup clean
+.DELETE_ON_ERROR:
+
+demo: setup
+	$(BIN)/bignn demo
+
+test: lint
+	$(BIN)/python -c "from bignn.kernels import native; assert native.is_available(), native.why_not('portable')"
+	$(BIN)/pytest
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+setup: $(VENV)/.installed
+
+# Dependencies first, from the pins; torch by itself, so that pip never looks for another build.
+$(VENV)/.dependencies: constraints.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	grep -v '^torch==' constraints.txt > $(VENV)/constraints.txt
+	$(BIN)/pip install -q "$(TORCH)"
+	$(BIN)/pip install -q -c $(VENV)/constraints.txt "scikit-build-core>=1.0" "nanobind>=2.4" \
+	  numpy safetensors torch_geometric tqdm matplotlib pyarrow hypothesis mypy pytest pytest-xdist ruff
+	touch $@
+
+# Editable: Python changes need no reinstall, C++ changes do.
+$(VENV)/.installed: $(VENV)/.dependencies $(SOURCES)
+	$(BIN)/pip install -q --no-build-isolation --no-deps -e .
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist

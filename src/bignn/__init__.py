@@ -1,0 +1,68 @@
+"""Binary graph neural networks that are really binary.
+
+The names below are the public surface. Importing this package never imports torch; the names that
+need it load when first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from bignn.errors import FileError, InputError
+from bignn.graph import Graph, load, save
+
+if TYPE_CHECKING:
+    from bignn import nn
+    from bignn.checkpoint import load_model
+    from bignn.pyg import from_pyg, to_pyg
+    from bignn.recipes import Settings, recipe
+    from bignn.train import FitResult, fit
+
+__version__ = "0.1.0"
+
+_WITH_TORCH = {
+    "nn": "bignn.nn",
+    "load_model": "bignn.checkpoint",
+    "from_pyg": "bignn.pyg",
+    "to_pyg": "bignn.pyg",
+    "Settings": "bignn.recipes",
+    "recipe": "bignn.recipes",
+    "FitResult": "bignn.train",
+    "fit": "bignn.train",
+}
+
+__all__ = [
+    "FileError",
+    "FitResult",
+    "Graph",
+    "InputError",
+    "Settings",
+    "fit",
+    "from_pyg",
+    "load",
+    "load_model",
+    "nn",
+    "recipe",
+    "save",
+    "to_pyg",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WITH_TORCH:
+        raise AttributeError(f"module 'bignn' has no attribute {name!r}")
+    try:
+        module = importlib.import_module(_WITH_TORCH[name])
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] == "bignn":
+            raise
+        raise ImportError(
+            f"bignn.{name} needs {error.name}, which is not installed; "
+            "install the training extra: pip install 'bignn[train]'"
+        ) from error
+    return module if name == "nn" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_WITH_TORCH])

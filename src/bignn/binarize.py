@@ -1,0 +1,137 @@
+"""Binarization and its gradients: the mathematics of the paper's Sections 4.1 to 4.3.
+
+Formulas stand beside the code, and where they differ from what the paper prints, it says so.
+May import torch; knows nothing of graphs or layers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from bignn.errors import wrong
+
+BinarizeMode = Literal["none", "features", "weights", "both"]
+SteRule = Literal["input", "gradient"]
+
+
+@dataclass(frozen=True)
+class Binarization:
+    """What of a layer is 1-bit, and which rule carries gradients through the sign of features.
+
+    Attributes:
+        features: binarize the layer's input, one scale β per row.
+        weights: binarize the weight matrix, one scale α per output column.
+        ste: see :func:`binarize_features`.
+    """
+
+    features: bool = False
+    weights: bool = False
+    ste: SteRule = "input"
+
+    @classmethod
+    def of(cls, mode: BinarizeMode, ste: SteRule = "input") -> Binarization:
+        """``"none"``, ``"features"``, ``"weights"`` or ``"both"``."""
+        if mode not in get_args(BinarizeMode):
+            raise wrong("binarize", f"one of {list(get_args(BinarizeMode))}", repr(mode))
+        if ste not in get_args(SteRule):
+            raise wrong("ste", f"one of {list(get_args(SteRule))}", repr(ste))
+        return cls(mode in ("features", "both"), mode in ("weights", "both"), ste)
+
+
+def sign(x: Tensor) -> Tensor:
+    """+1 where x >= 0, -1 elsewhere, in x's dtype (``torch.sign`` has a third value, 0)."""
+    return (x >= 0).to(x.dtype).mul_(2).sub_(1)
+
+
+def binarize_vector(v: Tensor) -> tuple[Tensor, Tensor]:
+    """The best approximation of v by a sign vector and one scale (Sec. 4.1).
+
+    Minimises ``J_v(V_B, α) = ||V - α V_B||²``: ``V_B* = sign(V)``, ``α* = ||V||_1 / t``.
+    Works on the last dimension; returns ``(V_B, α)`` with α of size 1 there.
+
+    For an inner product the paper takes ``I . V ≈ α* β* I_B* . V_B*`` and calls it the optimum of
+    ``J_ip = ||I ⊙ V - αβ I_B ⊙ V_B||²``. The signs are; the scale is the product of the two vector
+    optima, ``mean|I| mean|V|``, while the minimiser of J_ip is ``mean|I ⊙ V|``
+    (:func:`inner_product_scale`). They agree when |I| and |V| are uncorrelated, which is why it does
+    not matter for long rows; we use the paper's, since only it splits into α per column and β per row.
+    """
+    return sign(v), v.abs().mean(dim=-1, keepdim=True)
+
+
+def inner_product_scale(i: Tensor, v: Tensor) -> Tensor:
+    """The scale that truly minimises J_ip of :func:`binarize_vector`: ``mean|I ⊙ V|``.
+
+    With signs fixed J_ip is a quadratic in the scale s, ``Σ (|I_k V_k| - s)²``, so s is the mean.
+    """
+    return (i * v).abs().mean(dim=-1, keepdim=True)
+
+
+class _BinarizeFeatures(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, ste: SteRule) -> Tensor:
+        ctx.ste = ste
+        if ste == "input":
+            ctx.save_for_backward(h.abs() <= 1)
+        signs, beta = binarize_vector(h)
+        return signs.mul_(beta)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (grad,) = grads
+        mask = ctx.saved_tensors[0] if ctx.ste == "input" else grad.abs() < 1
+        return grad * mask, None
+
+
+class _BinarizeWeight(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(weight)
+        signs, alpha = binarize_vector(weight)
+        return signs.mul_(alpha)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor]:
+        (grad,) = grads
+        (weight,) = ctx.saved_tensors
+        signs, alpha = binarize_vector(weight)
+        through_alpha = signs * (grad * signs).mean(dim=-1, keepdim=True)
+        through_sign = alpha * grad * (weight.abs() < 1)
+        return (through_alpha + through_sign,)
+
+
+def binarize_features(h: Tensor, ste: SteRule = "input") -> Tensor:
+    r"""Row buckets: ``H̃_i = β_i F_i`` with ``F_i = sign(H_i)``, ``β_i = ||H_i||_1 / d`` (Sec. 4.2.2).
+
+    Backward (Eq. bp-H), no gradient through β:
+
+    - ``ste="input"``: ``∂L/∂H = ∂L/∂H̃ ⊙ 1[|H| <= 1]``, the clipped straight-through estimator.
+    - ``ste="gradient"``: ``∂L/∂H = ∂L/∂H̃ ⊙ 1[|∂L/∂H̃| < 1]``, as the paper prints it.
+
+    Differs from the paper: Eq. beta prints 1/N for the scale; the length of the row, d, is what the
+    vector rule of Sec. 4.1 asks for. The default mask is the one its public code uses.
+
+    Shapes: h [N, d] -> [N, d].
+    """
+    out: Tensor = _BinarizeFeatures.apply(h, ste)  # type: ignore[no-untyped-call]
+    return out
+
+
+def binarize_weight(weight: Tensor) -> Tensor:
+    r"""Column buckets: ``W̃_j = α_j B_j`` with ``B_j = sign(W_j)``, ``α_j = ||W_j||_1 / d_in`` (4.2.1).
+
+    Backward, both terms of Eq. bp-W, with ``∂B/∂W = 1[|W| < 1]``:
+
+    ``∂L/∂W_ij = (1/d_in) B_ij Σ_k ∂L/∂W̃_kj B_kj  +  α_j ∂L/∂W̃_ij 1[|W_ij| < 1]``
+
+    Differs from the paper: Eq. alpha prints 1/d_out; a column has d_in entries, and Eq. bp-W
+    itself uses 1/d_in.
+
+    Shapes: weight [d_out, d_in] -> [d_out, d_in]. It is stored transposed, as torch does, so a
+    column j of the paper's W is the row ``weight[j]``.
+    """
+    out: Tensor = _BinarizeWeight.apply(weight)  # type: ignore[no-untyped-call]
+    return out

@@ -1,0 +1,89 @@
+"""Checkpoints: one safetensors file, written whole or not at all, never pickle.
+
+Tensors are named ``<part>.<name>``: part ``model`` holds the weights that count (the best so far);
+an unfinished run also has ``last`` (current weights), ``adam`` (moments) and ``rng`` (generators).
+The metadata key ``bignn`` is a JSON object: ``format``, ``version``, and what the writer adds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from bignn.errors import FileError
+from bignn.files import atomic_path
+from bignn.nn import GCN
+
+FORMAT = "bignn-checkpoint"
+VERSION = 1
+
+Parts = dict[str, dict[str, Tensor]]
+
+
+def write(path: str | os.PathLike[str], parts: Mapping[str, Mapping[str, Tensor]], about: Any) -> None:
+    """Writes a checkpoint; the previous one stays until the new one is whole."""
+    tensors = {
+        f"{part}.{name}": tensor.detach().contiguous()
+        for part, named in parts.items()
+        for name, tensor in named.items()
+    }
+    header = {"format": FORMAT, "version": VERSION, **about}
+    with atomic_path(path) as temporary:
+        save_file(tensors, temporary, metadata={"bignn": json.dumps(header)})
+
+
+def read(path: str | os.PathLike[str]) -> tuple[Parts, dict[str, Any]]:
+    """The parts of a checkpoint and its JSON header."""
+    file = Path(path)
+    if not file.is_file():
+        raise FileError(f"'{file}' does not exist; give a checkpoint written by 'bignn train'")
+    try:
+        with safe_open(file, framework="pt") as opened:
+            about = json.loads((opened.metadata() or {})["bignn"])
+            parts: Parts = {}
+            for key in opened.keys():  # noqa: SIM118 (not a mapping)
+                part, _, name = key.partition(".")
+                parts.setdefault(part, {})[name] = opened.get_tensor(key)
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        raise FileError(f"'{file}' is not a bignn checkpoint ({error})") from error
+    if about.get("format") != FORMAT or about.get("version") != VERSION:
+        raise FileError(
+            f"'{file}' has format {about.get('format')!r} version {about.get('version')!r}, "
+            f"expected {FORMAT!r} version {VERSION}"
+        )
+    return parts, about
+
+
+def load_model(path: str | os.PathLike[str]) -> GCN:
+    """The trained model of a checkpoint, in evaluation mode."""
+    parts, about = read(path)
+    try:
+        model = GCN(**about["config"])
+        model.load_state_dict(parts["model"])
+    except (KeyError, TypeError, RuntimeError) as error:
+        line = str(error).splitlines()[0]
+        raise FileError(f"'{path}' does not hold a bignn model ({line})") from error
+    return model.eval()
+
+
+def generator_state(device: torch.device) -> dict[str, Tensor]:
+    """The random generators that training on this device draws from."""
+    state = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def set_generator_state(state: Mapping[str, Tensor], device: torch.device) -> None:
+    """Undoes :func:`generator_state`."""
+    torch.set_rng_state(state["cpu"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state["cuda"], device)

@@ -1,0 +1,209 @@
+"""The command ``bignn``: arguments in, one table or one JSON document out.
+
+Progress and messages go to stderr. Exit code 0; 1 with one clear line for a failure; 2 for usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import bignn
+from bignn.errors import InputError, wrong
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        report, describe = options.run(options)
+    except (InputError, OSError, MemoryError, ImportError) as error:
+        line = " ".join(str(error).split()) or type(error).__name__
+        print(f"bignn {options.command}: error: {line}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        hint = "; continue with --resume" if options.command == "train" else ""
+        print(f"bignn {options.command}: interrupted{hint}", file=sys.stderr)
+        return 130
+    print(json.dumps(report, allow_nan=False) if options.json else describe(report), flush=True)
+    return 0
+
+
+Report = tuple[dict[str, Any], Callable[[dict[str, Any]], str]]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bignn", description="Binary graph neural networks that are really binary."
+    )
+    parser.add_argument("--version", action="version", version=f"bignn {bignn.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_train(commands)
+    _add_convert(commands)
+    _add_demo(commands)
+    _add_doctor(commands)
+    return parser
+
+
+def _command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], Report], summary: str
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=summary)
+    parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_train(commands: Any) -> None:
+    parser = _command(commands, "train", _train, "Train a model on a graph, with one or more seeds.")
+    add = parser.add_argument
+    add("dataset", help="cora, citeseer, pubmed, a name in $BIGNN_DATA, or a .npz file")
+    add("--model", default="bi-gcn", help="gcn, bi-gcn-f, bi-gcn-w or bi-gcn (default: bi-gcn)")
+    many = parser.add_mutually_exclusive_group()
+    many.add_argument("--seeds", type=int, metavar="N", help="train with seeds 0 to N-1")
+    many.add_argument("--seed", type=int, metavar="S", help="train with this seed (default: 0)")
+    add("--epochs", type=int, help="at most so many epochs (default: 1000)")
+    add("--patience", type=int, help="epochs without a lower validation loss (default: 100)")
+    add("--lr", type=float, help="learning rate (default: the model's recipe)")
+    add("--weight-decay", type=float, help="L2 penalty (default: the model's recipe)")
+    add("--hidden", type=int, help="hidden neurons per layer (default: 64)")
+    add("--layers", type=int, help="number of convolutions (default: 2)")
+    add("--dropout", type=float, help="dropout of every layer's input (default: the recipe)")
+    add("--device", default="cpu", choices=["cpu", "cuda"], help="where to train (default: cpu)")
+    add("--out", metavar="DIR", help="folder of checkpoints (default: runs/DATASET-MODEL)")
+    add("--resume", action="store_true", help="go on from the checkpoints in --out")
+    add("--save-every", type=float, default=10.0, metavar="SECONDS", help="(default: 10)")
+
+
+def _train(options: argparse.Namespace) -> Report:
+    from bignn.experiments.seeds import mean_and_std, train_seeds
+    from bignn.recipes import recipe
+
+    names = ("hidden", "layers", "dropout", "lr", "weight_decay", "epochs", "patience")
+    chosen = recipe(options.model, **{name: getattr(options, name) for name in names})
+    if options.seeds is not None and options.seeds < 1:
+        raise wrong("seeds", "at least 1", options.seeds)
+    if options.seed is not None and options.seed < 0:
+        raise wrong("seed", "0 or more", options.seed)
+    seeds = range(options.seeds) if options.seeds is not None else [options.seed or 0]
+    graph = bignn.load(options.dataset)
+    label = Path(options.dataset).stem
+    out = options.out or str(Path("runs") / f"{label}-{options.model}")
+    trained = train_seeds(
+        chosen,
+        graph,
+        seeds,
+        out,
+        device=options.device,
+        resume=options.resume,
+        save_every=options.save_every,
+    )
+    mean, std = mean_and_std(trained.test_acc)
+    count = len(trained.results)
+    report = {
+        "dataset": options.dataset,
+        "model": options.model,
+        "seeds": trained.seeds,
+        "test_acc": trained.test_acc,
+        "test_acc_mean": mean,
+        "test_acc_std": std,
+        "val_acc_mean": sum(result.val_acc for result in trained.results) / count,
+        "epochs": [result.epochs for result in trained.results],
+        "seconds_per_run": sum(result.seconds for result in trained.results) / count,
+        "checkpoint": str(trained.checkpoints[trained.best]),
+    }
+    return report, _describe_train
+
+
+def _describe_train(report: dict[str, Any]) -> str:
+    test = "no test split"
+    if report["test_acc_mean"] is not None:
+        test = f"test accuracy {report['test_acc_mean']:.1f} ± {report['test_acc_std']:.1f} %"
+    count = len(report["seeds"])
+    return (
+        f"{report['model']} on {report['dataset']}: {test}, "
+        f"validation {report['val_acc_mean']:.1f} % "
+        f"({count} seed{'s' if count > 1 else ''}, {report['seconds_per_run']:.1f} s each)\n"
+        f"checkpoint {report['checkpoint']}"
+    )
+
+
+def _add_convert(commands: Any) -> None:
+    parser = _command(
+        commands, "convert", _convert, "Make a graph .npz from tables in CSV, TSV or Parquet."
+    )
+    add = parser.add_argument
+    add("out", help="the .npz file to write")
+    add("--edges", required=True, metavar="FILE", help="source, target[, weight]")
+    add("--features", required=True, metavar="FILE", help="a row per node, numeric columns")
+    add("--labels", metavar="FILE", help="a label per node, last column; empty means unknown")
+    add("--id", metavar="COLUMN", help="column that names the nodes in features and labels")
+    add("--undirected", action="store_true", help="add the reverse of every edge")
+    add("--split", metavar="A,B,C", help="random train,val,test split in percent, as 60,20,20")
+    add("--seed", type=int, default=0, help="of the split (default: 0)")
+    add("--no-header", action="store_true", help="text tables have no row of column names")
+
+
+def _convert(options: argparse.Namespace) -> Report:
+    from bignn.graph.convert import convert
+
+    split = None
+    if options.split is not None:
+        try:
+            split = [float(part) for part in options.split.split(",")]
+        except ValueError:
+            raise wrong("split", "percentages such as 60,20,20", repr(options.split)) from None
+    if not options.out.endswith(".npz"):
+        raise wrong("out", "a file name ending in .npz", repr(options.out))
+    graph, classes = convert(
+        options.edges,
+        options.features,
+        options.labels,
+        id_column=options.id,
+        undirected=options.undirected,
+        split=split,
+        seed=options.seed,
+        header=not options.no_header,
+    )
+    bignn.save(graph, options.out)
+    sizes = {
+        "num_nodes": graph.num_nodes,
+        "num_edges": graph.num_edges,
+        "num_features": graph.num_features,
+    }
+    return {"out": options.out, **sizes, "classes": classes}, _describe_convert
+
+
+def _describe_convert(report: dict[str, Any]) -> str:
+    return (
+        f"wrote {report['out']}: {report['num_nodes']} nodes, {report['num_edges']} directed edges, "
+        f"{report['num_features']} features, {len(report['classes'])} classes"
+    )
+
+
+def _add_demo(commands: Any) -> None:
+    parser = _command(commands, "demo", _demo, "Compare GCN and Bi-GCN on Cora; about a minute.")
+    parser.add_argument("--out", default="runs/demo", metavar="DIR", help="(default: runs/demo)")
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="(default: 3)")
+    parser.add_argument("--epochs", type=int, help="at most so many epochs (default: 1000)")
+
+
+def _demo(options: argparse.Namespace) -> Report:
+    from bignn.experiments import demo
+
+    report = demo.run(options.out, seeds=options.seeds, epochs=options.epochs)
+    return report, demo.describe
+
+
+def _add_doctor(commands: Any) -> None:
+    _command(commands, "doctor", _doctor, "Tell versions, CPU features and which kernels are used.")
+
+
+def _doctor(options: argparse.Namespace) -> Report:
+    from bignn import doctor
+
+    return doctor.examine(), doctor.describe

@@ -1,0 +1,18 @@
+// What a packed row is, once, for every kernel. See bits.py for the same words in prose:
+// bit 1 means +1 (value >= 0), bit 0 means -1, padding bits are 0, and for rows of K bits
+//     dot(a, b) = K - 2 * popcount(a ^ b).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace bignn {
+
+using word = std::uint64_t;
+constexpr std::size_t word_bits = 64;
+
+constexpr std::size_t words_per_row(std::size_t num_bits) {
+    return (num_bits + word_bits - 1) / word_bits;
+}
+
+}  // namespace bignn

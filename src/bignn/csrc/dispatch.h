@@ -1,0 +1,23 @@
+// Which instruction sets this CPU has, and which one is in use.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels.h"
+
+namespace bignn {
+
+struct InstructionSet {
+    const Kernels* kernels;
+    bool supported;       // by this CPU and operating system
+    std::string missing;  // the features it lacks, for people to read
+};
+
+// Every instruction set we have kernels for, slowest first.
+const std::vector<InstructionSet>& instruction_sets();
+
+// The fastest supported one.
+const Kernels& best_kernels();
+
+}  // namespace bignn

@@ -1,0 +1,92 @@
+"""One model trained on one graph with several seeds."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from bignn.errors import wrong
+from bignn.graph import Graph
+from bignn.recipes import Recipe
+from bignn.train import FitResult, fit
+
+
+@dataclass(frozen=True)
+class SeedResults:
+    """The results of all seeds, in their order."""
+
+    seeds: list[int]
+    results: list[FitResult]
+    checkpoints: list[Path]
+
+    @property
+    def test_acc(self) -> list[float | None]:
+        """Test accuracy per seed in percent; None without a test split."""
+        return [result.test_acc for result in self.results]
+
+    @property
+    def best(self) -> int:
+        """Position of the run with the lowest validation loss."""
+        return min(range(len(self.results)), key=lambda index: self.results[index].val_loss)
+
+
+def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | None]:
+    """Mean and sample standard deviation (n - 1; 0 for one value); None if anything is missing."""
+    numbers = [value for value in values if value is not None]
+    if not numbers or len(numbers) < len(values):
+        return None, None
+    return statistics.fmean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else 0.0
+
+
+def train_seeds(
+    recipe: Recipe,
+    graph: Graph,
+    seeds: Sequence[int],
+    out: str | os.PathLike[str],
+    *,
+    device: str = "cpu",
+    resume: bool = False,
+    save_every: float = 10.0,
+    progress: bool = True,
+) -> SeedResults:
+    """Trains one model per seed; checkpoints are ``<out>/seed-<s>.safetensors``.
+
+    A seed decides the initial weights and the dropout, so it gives the same result alone and among
+    others. With ``resume``, finished seeds are read from their checkpoints and the one that was
+    interrupted goes on where it was.
+    """
+    if not seeds:
+        raise wrong("seeds", "at least 1", 0)
+    results, checkpoints = [], []
+    for seed in seeds:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = recipe.build(graph)
+        path = Path(out) / f"seed-{seed}.safetensors"
+        result = fit(
+            model,
+            graph,
+            recipe.settings,
+            seed=seed,
+            device=device,
+            checkpoint_path=path,
+            resume=resume,
+            save_every=save_every,
+            progress=progress,
+        )
+        if progress:
+            test = "-" if result.test_acc is None else f"{result.test_acc:.1f}"
+            print(
+                f"{graph.name} seed {seed}: test {test} val {result.val_acc:.1f} "
+                f"after {result.epochs} epochs, {result.seconds:.1f} s",
+                file=sys.stderr,
+            )
+        results.append(result)
+        checkpoints.append(path)
+    return SeedResults(list(seeds), results, checkpoints)

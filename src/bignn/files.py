@@ -1,0 +1,41 @@
+"""Writing files so that nobody ever sees half of one. Imports nothing of ours."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bignn.errors import FileError
+
+
+@contextmanager
+def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yields a temporary path beside ``path``; on success it is flushed to disk and takes its name.
+
+    A process killed at any moment leaves either the old file or the new one. Parent folders are
+    made. On an exception the temporary file is removed and the old file stays as it was.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise FileError(f"cannot write '{target}': it is a folder; give a file name")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    except OSError as error:
+        raise FileError(f"cannot write '{target}': {error.strerror or error}") from error
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        # mkstemp makes files private; give the result the permissions any new file would have.
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,289 @@
+"""A graph with node features, labels and a split, checked once so that nothing after it need ask.
+
+NumPy only: the deployment wing uses it too. May import ``errors``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bignn.errors import InputError, wrong
+
+SPLITS = ("train_idx", "val_idx", "test_idx")
+UNLABELLED = -1
+
+
+@dataclass(frozen=True)
+class SparseRows:
+    """A float32 matrix in compressed rows: row i has ``values[indptr[i]:indptr[i + 1]]``."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int64]
+    values: NDArray[np.float32]
+    shape: tuple[int, int]
+
+    def toarray(self) -> NDArray[np.float32]:
+        """The matrix as a dense array. Entries given twice add up."""
+        dense = np.zeros(self.shape, dtype=np.float32)
+        rows = np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
+        np.add.at(dense, (rows, self.indices), self.values)
+        return dense
+
+
+@dataclass(frozen=True)
+class Graph:
+    """An attributed graph.
+
+    Attributes:
+        x: node features, dense float32 [N, d] or :class:`SparseRows`.
+        edge_index: int64 [2, E], row 0 the sources, row 1 the targets, as in PyG. Kept as given:
+            an undirected edge is there in both directions; self-loops and duplicates are allowed.
+        edge_weight: float32 [E], or None for all ones.
+        y: int64 [N] class per node, -1 where unknown; None when there are no labels.
+        train_idx, val_idx, test_idx: int64 node ids, disjoint; None where not given.
+        name: where it came from, for messages.
+    """
+
+    x: NDArray[np.float32] | SparseRows
+    edge_index: NDArray[np.int64]
+    edge_weight: NDArray[np.float32] | None = None
+    y: NDArray[np.int64] | None = None
+    train_idx: NDArray[np.int64] | None = None
+    val_idx: NDArray[np.int64] | None = None
+    test_idx: NDArray[np.int64] | None = None
+    name: str = "graph"
+
+    def __post_init__(self) -> None:
+        try:
+            _check(self)
+        except InputError as error:
+            raise type(error)(f"{self.name}: {error}") from None
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return int(self.x.shape[0])
+
+    @property
+    def num_features(self) -> int:
+        """d, the length of a node's feature vector."""
+        return int(self.x.shape[1])
+
+    @property
+    def num_edges(self) -> int:
+        """Number of directed edges, as stored."""
+        return int(self.edge_index.shape[1])
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes: the largest label plus one (0 without labels)."""
+        return 0 if self.y is None or self.y.size == 0 else max(int(self.y.max()) + 1, 0)
+
+    def dense_x(self) -> NDArray[np.float32]:
+        """The features as a dense array."""
+        return self.x.toarray() if isinstance(self.x, SparseRows) else self.x
+
+    def __repr__(self) -> str:
+        parts = [f"nodes={self.num_nodes}", f"edges={self.num_edges}", f"features={self.num_features}"]
+        if self.y is not None:
+            parts.append(f"classes={self.num_classes}")
+        split = [len(part) for key in SPLITS if (part := getattr(self, key)) is not None]
+        if split:
+            parts.append("split=" + "/".join(map(str, split)))
+        return f"Graph({self.name!r}, {', '.join(parts)})"
+
+
+def from_arrays(arrays: Mapping[str, NDArray[Any]], name: str = "graph") -> Graph:
+    """A graph from the arrays of the .npz format (``docs/format.md``), whatever their dtypes."""
+    known = {field.name for field in fields(Graph)} - {"name"}
+    known |= {"x_indptr", "x_indices", "x_data", "x_shape"}
+    unknown = sorted(set(arrays) - known)
+    if unknown:
+        raise InputError(f"{name}: unknown arrays {unknown}; known are {sorted(known)}")
+    if "edge_index" not in arrays:
+        raise InputError(f"{name}: 'edge_index' is missing; give an integer array [2, E]")
+    try:
+        return Graph(
+            x=_features(arrays),
+            edge_index=_integers("edge_index", arrays["edge_index"]),
+            edge_weight=_floats("edge_weight", arrays.get("edge_weight")),
+            **{key: _integers(key, arrays[key]) for key in ("y", *SPLITS) if key in arrays},
+            name=name,
+        )
+    except InputError as error:
+        line = str(error)
+        raise InputError(line if line.startswith(f"{name}: ") else f"{name}: {line}") from None
+
+
+def to_arrays(graph: Graph) -> dict[str, NDArray[Any]]:
+    """The arrays :func:`from_arrays` reads, in the smallest dtypes that hold them."""
+    arrays: dict[str, NDArray[Any]] = {"edge_index": _smallest(graph.edge_index)}
+    if isinstance(graph.x, SparseRows):
+        arrays["x_indptr"] = _smallest(graph.x.indptr)
+        arrays["x_indices"] = _smallest(graph.x.indices)
+        arrays["x_shape"] = np.array(graph.x.shape, dtype=np.int64)
+        if not np.all(graph.x.values == 1):
+            arrays["x_data"] = graph.x.values
+    else:
+        arrays["x"] = graph.x
+    if graph.edge_weight is not None:
+        arrays["edge_weight"] = graph.edge_weight
+    for key in ("y", *SPLITS):
+        if (values := getattr(graph, key)) is not None:
+            arrays[key] = _smallest(values)
+    return arrays
+
+
+def _features(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float32] | SparseRows:
+    sparse_keys = [key for key in ("x_indptr", "x_indices", "x_shape") if key in arrays]
+    if "x" in arrays:
+        if sparse_keys:
+            raise InputError(f"features are given twice, as 'x' and as {sparse_keys}; keep one")
+        dense = _floats("x", arrays["x"])
+        assert dense is not None
+        return dense
+    missing = sorted({"x_indptr", "x_indices", "x_shape"} - set(sparse_keys))
+    if missing:
+        raise InputError(
+            f"features are missing: give 'x', or 'x_indptr', 'x_indices' and 'x_shape' (no {missing})"
+        )
+    shape = _integers("x_shape", arrays["x_shape"])
+    if shape.shape != (2,) or (shape < 0).any():
+        raise wrong("x_shape", "two sizes [nodes, features]", shape.tolist())
+    indices = _integers("x_indices", arrays["x_indices"])
+    values = _floats("x_data", arrays.get("x_data"))
+    return SparseRows(
+        indptr=_integers("x_indptr", arrays["x_indptr"]),
+        indices=indices,
+        values=np.ones(indices.size, dtype=np.float32) if values is None else values,
+        shape=(int(shape[0]), int(shape[1])),
+    )
+
+
+def _integers(key: str, values: NDArray[Any]) -> NDArray[np.int64]:
+    if values.dtype.kind not in "iu":
+        raise wrong(key, "integers", f"dtype {values.dtype}")
+    if values.dtype.kind == "u" and values.size and int(values.max()) > np.iinfo(np.int64).max:
+        raise wrong(key, "within 64-bit signed range", int(values.max()))
+    return np.ascontiguousarray(values, dtype=np.int64)
+
+
+def _floats(key: str, values: NDArray[Any] | None) -> NDArray[np.float32] | None:
+    if values is None:
+        return None
+    if values.dtype.kind not in "fiub":
+        raise wrong(key, "real numbers", f"dtype {values.dtype}")
+    with np.errstate(over="ignore"):  # what overflows becomes infinite and is refused as such
+        return np.ascontiguousarray(values, dtype=np.float32)
+
+
+def _smallest(values: NDArray[np.int64]) -> NDArray[Any]:
+    low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    for dtype in (np.int16, np.int32):
+        if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
+            return values.astype(dtype)
+    return values
+
+
+def _check(graph: Graph) -> None:
+    _check_features(graph.x)
+    num_nodes = graph.num_nodes
+    if graph.edge_index.ndim != 2 or graph.edge_index.shape[0] != 2:
+        raise wrong("edge_index", "of shape [2, E]", f"shape {list(graph.edge_index.shape)}")
+    _check_ids("edge_index", graph.edge_index, num_nodes)
+    if graph.edge_weight is not None:
+        if graph.edge_weight.shape != (graph.num_edges,):
+            raise wrong(
+                "edge_weight",
+                f"one number per edge ({graph.num_edges})",
+                f"shape {list(graph.edge_weight.shape)}",
+            )
+        _check_finite("edge_weight", graph.edge_weight)
+        if (graph.edge_weight < 0).any():
+            raise wrong(
+                "edge_weight", "non-negative (degrees are sums of weights)", graph.edge_weight.min()
+            )
+    if graph.y is not None:
+        if graph.y.ndim == 2:
+            raise wrong(
+                "y",
+                "one class per node",
+                f"shape {list(graph.y.shape)} (multi-label)",
+                "multi-label targets are not supported: give one class id per node",
+            )
+        if graph.y.shape != (num_nodes,):
+            raise wrong("y", f"one class per node ({num_nodes})", f"{graph.y.size} values")
+        if graph.y.min() < UNLABELLED:
+            raise wrong("y", "class ids from 0, or -1 for unknown", int(graph.y.min()))
+    _check_split(graph)
+
+
+def _check_features(x: NDArray[np.float32] | SparseRows) -> None:
+    if len(x.shape) != 2:
+        raise wrong("x", "a matrix [nodes, features]", f"shape {list(x.shape)}")
+    if x.shape[0] == 0:
+        raise wrong("x", "at least one node", "zero nodes")
+    if x.shape[1] == 0:
+        raise wrong("x", "at least one feature per node", "zero features")
+    if not isinstance(x, SparseRows):
+        _check_finite("x", x)
+        return
+    rows, columns = x.shape
+    if x.indptr.shape != (rows + 1,):
+        raise wrong("x_indptr", f"of length nodes + 1 ({rows + 1})", f"shape {list(x.indptr.shape)}")
+    if x.indices.ndim != 1 or x.values.shape != x.indices.shape:
+        raise wrong("x_data", f"one value per index ({x.indices.size})", f"{x.values.size}")
+    if x.indptr[0] != 0 or x.indptr[-1] != x.indices.size or (np.diff(x.indptr) < 0).any():
+        raise wrong("x_indptr", f"rising from 0 to {x.indices.size}", "something else")
+    _check_ids("x_indices", x.indices, columns, what="a feature")
+    _check_finite("x_data", x.values)
+
+
+def _check_ids(key: str, ids: NDArray[np.int64], limit: int, what: str = "a node") -> None:
+    if ids.size == 0:
+        return
+    low, high = int(ids.min()), int(ids.max())
+    if low < 0 or high >= limit:
+        bad = low if low < 0 else high
+        raise wrong(key, f"{what} id in 0..{limit - 1}", bad, "ids count from 0")
+
+
+def _check_finite(key: str, values: NDArray[np.float32]) -> None:
+    finite = np.isfinite(values)
+    if not finite.all():
+        where = np.argwhere(~finite)[0].tolist()
+        raise wrong(
+            key,
+            "finite",
+            f"{values[tuple(where)]} at {where} ({int((~finite).sum())} in all)",
+            "clean or impute them first",
+        )
+
+
+def _check_split(graph: Graph) -> None:
+    seen = np.zeros(graph.num_nodes, dtype=np.bool_)
+    for key in SPLITS:
+        ids = getattr(graph, key)
+        if ids is None:
+            continue
+        if graph.y is None:
+            raise wrong(key, "given together with 'y'", "a split without labels")
+        if ids.ndim != 1:
+            raise wrong(key, "a list of node ids", f"shape {list(ids.shape)}")
+        if ids.size == 0:
+            raise wrong(key, "at least one node", "an empty split", "leave it out instead")
+        _check_ids(key, ids, graph.num_nodes)
+        if np.unique(ids).size != ids.size:
+            raise wrong(key, "free of repetitions", "a node id more than once")
+        if seen[ids].any():
+            node = int(ids[seen[ids]][0])
+            raise wrong(key, "disjoint from the other splits", f"node {node} in two of them")
+        if (graph.y[ids] == UNLABELLED).any():
+            node = int(ids[graph.y[ids] == UNLABELLED][0])
+            raise wrong(key, "labelled nodes only", f"node {node}, whose y is -1")
+        seen[ids] = True

@@ -1,0 +1,65 @@
+"""The native extension, if it was built and imports; nothing here fails when it is missing."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bignn.bits import Words, words_per_row
+
+try:
+    from bignn import _native
+except ImportError as error:
+    _native = None
+    _import_error: str | None = str(error)
+else:
+    _import_error = None
+
+INSTRUCTION_SETS = ("portable", "avx2", "avx512")
+
+
+def is_available() -> bool:
+    """Whether the extension was built and loads."""
+    return _native is not None
+
+
+def best() -> str | None:
+    """The fastest instruction set this CPU runs, or None without the extension."""
+    return None if _native is None else str(_native.best)
+
+
+def supported() -> list[str]:
+    """The instruction sets that this build has kernels for and this CPU can run."""
+    if _native is None:
+        return []
+    return [name for name, works, _ in _native.instruction_sets() if works]
+
+
+def why_not(backend: str) -> str:
+    """Why a backend cannot be used here; empty when it can, or when there is no such backend."""
+    if backend not in INSTRUCTION_SETS:
+        return ""
+    if _native is None:
+        return (
+            f"the native extension does not load ({_import_error}); reinstall with a C++20 compiler"
+        )
+    missing = {name: lacks for name, _, lacks in _native.instruction_sets()}[backend]
+    return f"this CPU lacks {missing}" if missing else ""
+
+
+def pack_rows(x: NDArray[np.float32], isa: str) -> Words:
+    """See :func:`bignn.kernels.pack_rows`; x is contiguous float32."""
+    words = np.empty((x.shape[0], words_per_row(x.shape[1])), dtype=np.uint64)
+    _native.pack(x, words, isa)
+    return words
+
+
+def xnor_matmul(a: Words, b: Words, num_bits: int, isa: str) -> NDArray[np.int32]:
+    """See :func:`bignn.kernels.xnor_matmul`; a and b are contiguous."""
+    width = int(_native.panel_width)
+    num_panels = -(-b.shape[0] // width)
+    panels = np.zeros((num_panels * width, b.shape[1]), dtype=np.uint64)
+    _native.make_panels(b, panels)
+    out = np.empty((a.shape[0], b.shape[0]), dtype=np.int32)
+    _native.xnor(a, panels, num_bits, out, 0, a.shape[0], isa)
+    return out

@@ -1,0 +1,70 @@
+"""The graph convolution of GCN and Bi-GCN."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from bignn.binarize import BinarizeMode, SteRule
+from bignn.nn.adjacency import Adjacency, aggregate
+from bignn.nn.linear import Linear
+from bignn.nn.rows import BinaryRows
+
+
+class GCNConv(nn.Module):
+    r"""``H' = Â (H̃ W̃) + b`` with ``Â = D̂^{-1/2} (A + I) D̂^{-1/2}`` (Eq. H-ip).
+
+    Node-wise: ``h'_i = Σ_{j ∈ N(i) ∪ {i}} â_ij z_j + b`` with z from :class:`bignn.nn.Linear`.
+
+    With ``binarize="none"`` it computes what ``torch_geometric.nn.GCNConv`` does and loads its
+    ``state_dict``. Differs from the paper: there is a bias, float, added after the aggregation, as
+    in the paper's public code; the paper's equations and sizes leave it out.
+
+    Args:
+        in_channels: d_in.
+        out_channels: d_out.
+        bias: adds b.
+        binarize: ``"none"``, ``"features"``, ``"weights"`` or ``"both"``.
+        ste: gradient rule for features, see :func:`bignn.binarize.binarize_features`.
+        dropout: probability of dropping an entry of the (binarized) input while training.
+
+    Shapes: x [N, d_in], edge_index [2, E] (or a sparse CSR adjacency with targets as rows, or a
+    ready :class:`bignn.nn.Adjacency`), edge_weight [E] -> [N, d_out].
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        bias: bool = True,
+        binarize: BinarizeMode = "none",
+        ste: SteRule = "input",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.lin = Linear(
+            in_channels, out_channels, bias=False, binarize=binarize, ste=ste, dropout=dropout
+        )
+        self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws new weights and zeroes the bias."""
+        self.lin.reset_parameters()
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(
+        self,
+        x: Tensor | BinaryRows,
+        edge_index: Tensor | Adjacency,
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
+        """See the class."""
+        z = self.lin(x)
+        if isinstance(edge_index, Adjacency):
+            out = edge_index @ z
+        else:
+            out = aggregate(edge_index, edge_weight, z)
+        return out if self.bias is None else out + self.bias

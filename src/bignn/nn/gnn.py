@@ -1,0 +1,145 @@
+"""Every model of the paper is this class with other arguments: baseline and binary are one."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from bignn.binarize import Binarization, BinarizeMode, SteRule
+from bignn.errors import wrong
+from bignn.nn.adjacency import Adjacency
+from bignn.nn.gcn_conv import GCNConv
+from bignn.nn.input_norm import InputNorm
+
+NormMode = Literal["none", "batch"]
+
+
+class GCN(nn.Module):
+    r"""A graph convolutional network of any depth, float or binary.
+
+    ``binarize="none"`` is GCN, ``"features"`` Bi-GCN-F, ``"weights"`` Bi-GCN-W, ``"both"`` Bi-GCN:
+
+    ``x -> [rows, columns normalised] -> conv -> [norm] -> [ReLU] -> conv -> ... -> logits``
+
+    Binary features have no ReLU: their sign is the activation. Models with binary features
+    standardise the columns of their input (:class:`bignn.nn.InputNorm`); the others do not, since
+    it would cost them sparsity and, measured, 8 to 16 points of accuracy.
+
+    Args:
+        in_channels: features per node.
+        hidden_channels: width of the hidden layers.
+        num_layers: number of convolutions, at least 1.
+        out_channels: number of classes; None for ``hidden_channels``.
+        dropout: probability of dropping an entry of a layer's input, after binarization.
+        input_dropout: the same for the first layer; None for ``dropout``.
+        norm: ``"batch"`` puts batch normalisation (no affine part) between layers: before the sign
+            in binary nets, before the ReLU in float ones.
+        normalize_rows: scale each row of x to absolute sum 1 first.
+        binarize: what is 1-bit.
+        ste: gradient rule for features, see :func:`bignn.binarize.binarize_features`.
+
+    Shapes: x [N, in_channels], edge_index [2, E] (or a sparse CSR adjacency with targets as rows),
+    edge_weight [E] -> logits [N, out_channels].
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int | None = None,
+        *,
+        dropout: float = 0.4,
+        input_dropout: float | None = None,
+        norm: NormMode = "none",
+        normalize_rows: bool = True,
+        binarize: BinarizeMode = "none",
+        ste: SteRule = "input",
+    ) -> None:
+        super().__init__()
+        if num_layers < 1:
+            raise wrong("num_layers", "at least 1", num_layers)
+        if norm not in ("none", "batch"):
+            raise wrong("norm", "'none' or 'batch'", repr(norm))
+        out_channels = hidden_channels if out_channels is None else out_channels
+        input_dropout = dropout if input_dropout is None else input_dropout
+        #: The arguments that build this model again; checkpoints carry them.
+        self.config: dict[str, Any] = {
+            "in_channels": in_channels,
+            "hidden_channels": hidden_channels,
+            "num_layers": num_layers,
+            "out_channels": out_channels,
+            "dropout": dropout,
+            "input_dropout": input_dropout,
+            "norm": norm,
+            "normalize_rows": normalize_rows,
+            "binarize": binarize,
+            "ste": ste,
+        }
+        self.binarization = Binarization.of(binarize, ste)
+        self.input_norm = InputNorm(
+            in_channels,
+            normalize_rows=normalize_rows,
+            standardize=self.binarization.features,
+            binarize=self.binarization.features,
+        )
+        sizes = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
+        self.convs = nn.ModuleList(
+            GCNConv(
+                sizes[layer],
+                sizes[layer + 1],
+                binarize=binarize,
+                ste=ste,
+                dropout=input_dropout if layer == 0 else dropout,
+            )
+            for layer in range(num_layers)
+        )
+        self.norms = nn.ModuleList(
+            nn.BatchNorm1d(size, affine=False) if norm == "batch" else nn.Identity()
+            for size in sizes[1:-1]
+        )
+
+    def reset_parameters(self) -> None:
+        """Draws new weights; the input statistics stay."""
+        for layer in [*self.convs, *(norm for norm in self.norms if hasattr(norm, "running_mean"))]:
+            layer.reset_parameters()  # type: ignore[operator]
+
+    def fit_input(self, x: Tensor) -> None:
+        """Takes the input statistics from x; done by the first training batch otherwise."""
+        self.input_norm.fit(x)
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | Adjacency,
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
+        """See the class."""
+        h = self.input_norm(x)
+        for layer, conv in enumerate(self.convs):
+            if layer > 0:
+                h = self.norms[layer - 1](h)
+                if not self.binarization.features:
+                    h = functional.relu(h)
+            h = conv(h, edge_index, edge_weight)
+        out: Tensor = h
+        return out
+
+    @torch.no_grad()
+    def predict(
+        self,
+        x: Tensor,
+        edge_index: Tensor | Adjacency,
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
+        """The class of every node [N], in evaluation mode whatever the model's mode is."""
+        was_training = self.training
+        self.eval()
+        try:
+            out: Tensor = self(x, edge_index, edge_weight).argmax(dim=-1)
+        finally:
+            self.train(was_training)
+        return out

@@ -1,0 +1,67 @@
+"""To and from PyG's ``Data``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch_geometric.data import Data
+
+from bignn.errors import wrong
+from bignn.graph import SPLITS, Graph
+from bignn.graph.graph import from_arrays
+
+
+def to_pyg(graph: Graph) -> Data:
+    """A PyG ``Data`` with dense x and boolean split masks."""
+    data = Data(
+        x=torch.from_numpy(graph.dense_x()),
+        edge_index=torch.from_numpy(graph.edge_index),
+        num_nodes=graph.num_nodes,
+    )
+    if graph.edge_weight is not None:
+        data.edge_weight = torch.from_numpy(graph.edge_weight)
+    if graph.y is not None:
+        data.y = torch.from_numpy(graph.y)
+    for key in SPLITS:
+        ids = getattr(graph, key)
+        if ids is not None:
+            mask = torch.zeros(graph.num_nodes, dtype=torch.bool)
+            mask[torch.from_numpy(ids)] = True
+            data[key.replace("_idx", "_mask")] = mask
+    return data
+
+
+def from_pyg(data: Any, name: str = "data") -> Graph:
+    """A :class:`bignn.Graph` from a PyG ``Data`` (x, edge_index, y, masks; sparse x is densified)."""
+    if getattr(data, "x", None) is None:
+        raise wrong("data", "a Data with node features x", "none", "give every node a feature vector")
+    if getattr(data, "edge_index", None) is None:
+        raise wrong("data", "a Data with an edge_index", "none", "to_sparse_tensor drops it: undo that")
+    x = data.x.to_dense() if data.x.layout != torch.strided else data.x
+    arrays = {"x": _numpy(x.float()), "edge_index": _numpy(data.edge_index)}
+    if getattr(data, "edge_weight", None) is not None:
+        arrays["edge_weight"] = _numpy(data.edge_weight)
+    if getattr(data, "y", None) is not None:
+        y = data.y
+        if y.dim() == 2 and y.shape[1] == 1:  # as OGB stores it
+            y = y[:, 0]
+        arrays["y"] = _numpy(y)
+    for key in SPLITS:
+        mask = getattr(data, key.replace("_idx", "_mask"), None)
+        if mask is None:
+            continue
+        if mask.dim() != 1:
+            raise wrong(
+                key.replace("_idx", "_mask"),
+                "one mask",
+                f"shape {list(mask.shape)}",
+                "choose a split first: data.train_mask = data.train_mask[:, 0], and so on",
+            )
+        arrays[key] = np.flatnonzero(_numpy(mask))
+    return from_arrays(arrays, name=name)
+
+
+def _numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    return tensor.detach().cpu().numpy()

@@ -1,0 +1,105 @@
+"""How to train: settings, and the models by name, each with the training settings that served it best on validation.
+
+How they were chosen, and what else was tried: docs/results.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from torch import nn
+
+from bignn.binarize import BinarizeMode
+from bignn.errors import wrong
+from bignn.graph import Graph
+from bignn.nn import GCN
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How long and how fast to train.
+
+    Attributes:
+        lr: Adam's learning rate.
+        weight_decay: Adam's coupled L2 penalty on weight matrices; biases are not decayed.
+        epochs: at most so many.
+        patience: stop after so many epochs without a lower validation loss.
+    """
+
+    lr: float = 0.001
+    weight_decay: float = 0.0
+    epochs: int = 1000
+    patience: int = 100
+
+    def __post_init__(self) -> None:
+        for name, least in (("epochs", 1), ("patience", 1)):
+            if getattr(self, name) < least:
+                raise wrong(name, f"at least {least}", getattr(self, name))
+        if not (math.isfinite(self.lr) and self.lr > 0):
+            raise wrong("lr", "a positive number", self.lr)
+        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
+            raise wrong("weight_decay", "0 or more", self.weight_decay)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A model and how to train it."""
+
+    binarize: BinarizeMode
+    settings: Settings
+    hidden: int = 64
+    layers: int = 2
+    dropout: float = 0.4
+
+    def build(self, graph: Graph) -> GCN:
+        """A freshly initialised model for this graph (draws from torch's generator)."""
+        return GCN(
+            graph.num_features,
+            self.hidden,
+            self.layers,
+            graph.num_classes,
+            dropout=self.dropout,
+            binarize=self.binarize,
+        )
+
+
+RECIPES = {
+    "gcn": Recipe("none", Settings(lr=0.01, weight_decay=1e-3), dropout=0.7),
+    "bi-gcn-f": Recipe("features", Settings(lr=0.001, weight_decay=0.0)),
+    "bi-gcn-w": Recipe("weights", Settings(lr=0.001, weight_decay=0.0), dropout=0.6),
+    "bi-gcn": Recipe("both", Settings(lr=0.001, weight_decay=0.0)),
+}
+
+
+def recipe(
+    model: str,
+    *,
+    hidden: int | None = None,
+    layers: int | None = None,
+    dropout: float | None = None,
+    lr: float | None = None,
+    weight_decay: float | None = None,
+    epochs: int | None = None,
+    patience: int | None = None,
+) -> Recipe:
+    """The recipe of a model name, with what is given (not None) in place of its defaults."""
+    if model not in RECIPES:
+        raise wrong("model", f"one of {list(RECIPES)}", repr(model))
+    base = RECIPES[model]
+    settings = {"lr": lr, "weight_decay": weight_decay, "epochs": epochs, "patience": patience}
+    shape = {"hidden": hidden, "layers": layers, "dropout": dropout}
+    return replace(
+        base,
+        settings=replace(base.settings, **{k: v for k, v in settings.items() if v is not None}),
+        **{k: v for k, v in shape.items() if v is not None},
+    )
+
+
+def settings_for(model: nn.Module) -> Settings:
+    """The settings of the recipe whose model is of this kind, or the plain defaults."""
+    if isinstance(model, GCN):
+        for known in RECIPES.values():
+            if known.binarize == model.config["binarize"]:
+                return known.settings
+    return Settings()

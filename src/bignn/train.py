@@ -1,0 +1,294 @@
+"""The only training loop. Full-batch, neighbour and subgraph training differ in their batches."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from tqdm import tqdm
+
+from bignn import checkpoint
+from bignn.errors import FileError, InputError, wrong
+from bignn.graph import Graph
+from bignn.nn import GCN
+from bignn.pyg import from_pyg
+from bignn.recipes import Settings, settings_for
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """What a run reached. Accuracies in percent, of the epoch with the lowest validation loss."""
+
+    val_loss: float
+    val_acc: float
+    test_acc: float | None
+    best_epoch: int
+    epochs: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A piece of a graph as tensors; the loss is taken on ``loss_nodes``."""
+
+    x: Tensor
+    edge_index: Tensor
+    edge_weight: Tensor | None
+    y: Tensor
+    loss_nodes: Tensor
+
+    def logits(self, model: nn.Module) -> Tensor:
+        """The model's output on this piece."""
+        weight = () if self.edge_weight is None else (self.edge_weight,)
+        out: Tensor = model(self.x, self.edge_index, *weight)
+        return out
+
+
+def full_batch(graph: Graph, device: torch.device) -> Batch:
+    """The whole graph as one batch."""
+    if graph.y is None or graph.train_idx is None or graph.val_idx is None:
+        absent = [k for k in ("y", "train_idx", "val_idx") if getattr(graph, k) is None]
+        raise InputError(
+            f"{graph.name}: training needs {absent}; 'bignn convert --split 60,20,20' makes a split"
+        )
+    weight = graph.edge_weight
+    return Batch(
+        torch.from_numpy(graph.dense_x()).to(device),
+        torch.from_numpy(graph.edge_index).to(device),
+        None if weight is None else torch.from_numpy(weight).to(device),
+        torch.from_numpy(graph.y).to(device),
+        torch.from_numpy(graph.train_idx).to(device),
+    )
+
+
+def fit(
+    model: nn.Module,
+    graph: Any,
+    settings: Settings | None = None,
+    *,
+    seed: int = 0,
+    device: str = "cpu",
+    batches: Iterable[Batch] | None = None,
+    checkpoint_path: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    save_every: float = 10.0,
+    progress: bool = True,
+) -> FitResult:
+    """Trains a model in place; it ends with the weights of the lowest validation loss.
+
+    Args:
+        model: anything called as ``model(x, edge_index[, edge_weight])`` that returns logits.
+        graph: a :class:`bignn.Graph` or a PyG ``Data`` with labels and a train and val split.
+        settings: by default those that served this kind of model best (``bignn.recipes``).
+        seed: of dropout (and sampling); the model's initial weights are the caller's.
+        device: ``"cpu"`` or ``"cuda"``.
+        batches: iterated once per epoch; by default the whole graph in one batch.
+        checkpoint_path: where to save the run; None does not save.
+        resume: continue from ``checkpoint_path`` if it is there; the result is the same as that of
+            a run that was never interrupted.
+        save_every: seconds between checkpoints.
+        progress: show a bar on stderr, if that is a terminal.
+    """
+    if not isinstance(graph, Graph):
+        graph = from_pyg(graph)
+    where = find_device(device)
+    if settings is None:
+        settings = settings_for(model)
+    whole = full_batch(graph, where)
+    model.to(where)
+    with _own_generator(seed, where):
+        run = _Run(model, graph, whole, settings, seed)
+        if resume and checkpoint_path is not None and Path(checkpoint_path).exists():
+            run.restore(checkpoint_path)
+        if not run.finished:
+            run.train(batches or [whole], checkpoint_path, save_every, progress)
+        return run.result()
+
+
+def find_device(name: str) -> torch.device:
+    """The device of that name, if it can be used."""
+    if name not in ("cpu", "cuda"):
+        raise wrong("device", "'cpu' or 'cuda'", repr(name))
+    if name == "cuda" and not torch.cuda.is_available():
+        raise wrong("device", "'cpu' here", "'cuda'", "torch sees no CUDA GPU on this machine")
+    return torch.device(name)
+
+
+class _Run:
+    """The state of one training run: all that a checkpoint must hold to continue it."""
+
+    def __init__(
+        self, model: nn.Module, graph: Graph, whole: Batch, settings: Settings, seed: int
+    ) -> None:
+        self.model, self.graph, self.whole = model, graph, whole
+        self.settings, self.seed = settings, seed
+        if isinstance(model, GCN):
+            model.fit_input(whole.x)
+        self.optimizer = torch.optim.Adam(
+            [
+                {
+                    "params": [p for p in model.parameters() if p.ndim >= 2],
+                    "weight_decay": settings.weight_decay,
+                },
+                {"params": [p for p in model.parameters() if p.ndim < 2], "weight_decay": 0.0},
+            ],
+            lr=settings.lr,
+        )
+        self.epoch = 0
+        self.best_epoch = 0
+        self.best_loss = math.inf
+        self.best_acc = 0.0
+        self.best_state = _copy(model.state_dict())
+        self.seconds = 0.0
+        self.finished = False
+
+    def train(
+        self,
+        batches: Iterable[Batch],
+        checkpoint_path: str | os.PathLike[str] | None,
+        save_every: float,
+        progress: bool,
+    ) -> None:
+        """Trains to the end, saving on the way."""
+        saved = ticked = time.monotonic()
+        with tqdm(
+            total=self.settings.epochs,
+            initial=self.epoch,
+            desc=f"{self.graph.name} seed {self.seed}",
+            disable=not (progress and sys.stderr.isatty()),
+            leave=False,
+            unit="epoch",
+        ) as bar:
+            while not self.finished:
+                self._train_epoch(batches)
+                self._validate()
+                now = time.monotonic()
+                self.seconds += now - ticked
+                ticked = now
+                bar.update()
+                bar.set_postfix_str(f"best val loss {self.best_loss:.4f} acc {self.best_acc:.1f}%")
+                if checkpoint_path is not None and now - saved >= save_every and not self.finished:
+                    self.save(checkpoint_path)
+                    saved = ticked = time.monotonic()
+        self.model.load_state_dict(self.best_state)
+        if checkpoint_path is not None:
+            self.save(checkpoint_path)
+
+    def _train_epoch(self, batches: Iterable[Batch]) -> None:
+        self.model.train()
+        for batch in batches:
+            self.optimizer.zero_grad(set_to_none=True)
+            logits = batch.logits(self.model)
+            nodes = batch.loss_nodes
+            loss = functional.cross_entropy(logits[nodes], batch.y[nodes])
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.optimizer.step()
+        self.epoch += 1
+
+    def _validate(self) -> None:
+        logits = self._logits()
+        loss, accuracy = self._score(logits, "val_idx")
+        if not math.isfinite(loss):
+            raise InputError(
+                f"{self.graph.name}: training diverged (validation loss {loss} in epoch "
+                f"{self.epoch}); lower 'lr' (now {self.settings.lr})"
+            )
+        if loss < self.best_loss:
+            self.best_loss, self.best_acc, self.best_epoch = loss, accuracy, self.epoch
+            self.best_state = _copy(self.model.state_dict())
+        waited = self.epoch - self.best_epoch
+        self.finished = self.epoch >= self.settings.epochs or waited >= self.settings.patience
+
+    @torch.no_grad()
+    def _logits(self) -> Tensor:
+        self.model.eval()
+        return self.whole.logits(self.model)
+
+    def _score(self, logits: Tensor, split: str) -> tuple[float, float]:
+        nodes = torch.from_numpy(getattr(self.graph, split)).to(logits.device)
+        y = self.whole.y[nodes]
+        loss = functional.cross_entropy(logits[nodes], y)
+        correct = (logits[nodes].argmax(dim=-1) == y).sum()
+        return float(loss), 100.0 * int(correct) / len(nodes)
+
+    def result(self) -> FitResult:
+        """The score of the best weights, which the model now has."""
+        self.model.load_state_dict(self.best_state)
+        test = None
+        if self.graph.test_idx is not None:
+            test = self._score(self._logits(), "test_idx")[1]
+        self.model.eval()
+        return FitResult(
+            self.best_loss, self.best_acc, test, self.best_epoch, self.epoch, self.seconds
+        )
+
+    def _about(self) -> dict[str, Any]:
+        return {
+            "config": getattr(self.model, "config", None),
+            "settings": asdict(self.settings),
+            "seed": self.seed,
+            "graph": [self.graph.num_nodes, self.graph.num_edges, self.graph.num_features],
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes a checkpoint; a finished run keeps its best weights only."""
+        progress = {
+            key: getattr(self, key)
+            for key in ("epoch", "best_epoch", "best_loss", "best_acc", "seconds", "finished")
+        }
+        parts: dict[str, dict[str, Tensor]] = {"model": self.best_state}
+        if not self.finished:
+            parts["last"] = _copy(self.model.state_dict())
+            parts["adam"] = {
+                f"{index}.{name}": value
+                for index, slots in self.optimizer.state_dict()["state"].items()
+                for name, value in slots.items()
+            }
+            parts["rng"] = checkpoint.generator_state(self.whole.x.device)
+        checkpoint.write(path, parts, {**self._about(), "progress": progress})
+
+    def restore(self, path: str | os.PathLike[str]) -> None:
+        """Continues the run of a checkpoint, which must be this very run."""
+        parts, about = checkpoint.read(path)
+        for key, mine in self._about().items():
+            if about.get(key) != mine:
+                raise FileError(
+                    f"cannot resume from '{path}': its {key} is {about.get(key)}, this run's is "
+                    f"{mine}; use the same arguments or another --out"
+                )
+        for key, value in about["progress"].items():
+            setattr(self, key, value)
+        self.best_state = parts["model"]
+        self.model.load_state_dict(parts["model"] if self.finished else parts["last"])
+        if self.finished:
+            return
+        slots: dict[int, dict[str, Tensor]] = {}
+        for name, value in parts["adam"].items():
+            index, _, slot = name.partition(".")
+            slots.setdefault(int(index), {})[slot] = value
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
+        checkpoint.set_generator_state(parts["rng"], self.whole.x.device)
+
+
+def _copy(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in state.items()}
+
+
+@contextmanager
+def _own_generator(seed: int, device: torch.device) -> Iterator[None]:
+    """Seeds torch's generators for the block and gives the caller's back after it."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield
