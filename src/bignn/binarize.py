@@ -26,6 +26,7 @@ class Binarization:
         features: binarize the layer's input, one scale β per row.
         weights: binarize the weight matrix, one scale α per output column.
         ste: see :func:`binarize_features`.
+
     """
 
     features: bool = False
@@ -56,8 +57,9 @@ def binarize_vector(v: Tensor) -> tuple[Tensor, Tensor]:
     For an inner product the paper takes ``I . V ≈ α* β* I_B* . V_B*`` and calls it the optimum of
     ``J_ip = ||I ⊙ V - αβ I_B ⊙ V_B||²``. The signs are; the scale is the product of the two vector
     optima, ``mean|I| mean|V|``, while the minimiser of J_ip is ``mean|I ⊙ V|``
-    (:func:`inner_product_scale`). They agree when |I| and |V| are uncorrelated, which is why it does
-    not matter for long rows; we use the paper's, since only it splits into α per column and β per row.
+    (:func:`inner_product_scale`). They agree where |I| and |V| are uncorrelated, so it matters
+    little for long rows (mean J_ip of normal vectors is 7 % higher at t = 3, 0.02 % at t = 1433; a
+    test holds that). We use the paper's: only it splits into α per column and β per row.
     """
     return sign(v), v.abs().mean(dim=-1, keepdim=True)
 
@@ -104,7 +106,7 @@ class _BinarizeWeight(torch.autograd.Function):
 
 
 def binarize_features(h: Tensor, ste: SteRule = "input") -> Tensor:
-    r"""Row buckets: ``H̃_i = β_i F_i`` with ``F_i = sign(H_i)``, ``β_i = ||H_i||_1 / d`` (Sec. 4.2.2).
+    r"""Row buckets: ``H̃_i = β_i F_i``, ``F_i = sign(H_i)``, ``β_i = ||H_i||_1 / d`` (Sec. 4.2.2).
 
     Backward (Eq. bp-H), no gradient through β:
 
@@ -121,7 +123,7 @@ def binarize_features(h: Tensor, ste: SteRule = "input") -> Tensor:
 
 
 def binarize_weight(weight: Tensor) -> Tensor:
-    r"""Column buckets: ``W̃_j = α_j B_j`` with ``B_j = sign(W_j)``, ``α_j = ||W_j||_1 / d_in`` (4.2.1).
+    r"""Column buckets: ``W̃_j = α_j B_j``, ``B_j = sign(W_j)``, ``α_j = ||W_j||_1 / d_in`` (4.2.1).
 
     Backward, both terms of Eq. bp-W, with ``∂B/∂W = 1[|W| < 1]``:
 

@@ -28,7 +28,9 @@ VERSION = 1
 Parts = dict[str, dict[str, Tensor]]
 
 
-def write(path: str | os.PathLike[str], parts: Mapping[str, Mapping[str, Tensor]], about: Any) -> None:
+def write(
+    path: str | os.PathLike[str], parts: Mapping[str, Mapping[str, Tensor]], about: Any
+) -> None:
     """Writes a checkpoint; the previous one stays until the new one is whole."""
     tensors = {
         f"{part}.{name}": tensor.detach().contiguous()

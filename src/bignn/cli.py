@@ -59,7 +59,9 @@ def _command(
 
 
 def _add_train(commands: Any) -> None:
-    parser = _command(commands, "train", _train, "Train a model on a graph, with one or more seeds.")
+    parser = _command(
+        commands, "train", _train, "Train a model on a graph, with one or more seeds."
+    )
     add = parser.add_argument
     add("dataset", help="cora, citeseer, pubmed, a name in $BIGNN_DATA, or a .npz file")
     add("--model", default="bi-gcn", help="gcn, bi-gcn-f, bi-gcn-w or bi-gcn (default: bi-gcn)")
@@ -180,8 +182,8 @@ def _convert(options: argparse.Namespace) -> Report:
 
 def _describe_convert(report: dict[str, Any]) -> str:
     return (
-        f"wrote {report['out']}: {report['num_nodes']} nodes, {report['num_edges']} directed edges, "
-        f"{report['num_features']} features, {len(report['classes'])} classes"
+        f"wrote {report['out']}: {report['num_nodes']} nodes, {report['num_edges']} directed "
+        f"edges, {report['num_features']} features, {len(report['classes'])} classes"
     )
 
 

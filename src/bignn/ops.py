@@ -1,8 +1,7 @@
 """The packed kernels as torch operations, so that torch.compile and export see through them.
 
 Words travel as int64 tensors (torch's uint64 has few operations); the bits are the same.
-On devices without a packed kernel the same integers come from a float product of signs: exact,
-because every partial sum is an integer below 2**24.
+CPU only: elsewhere the layers take the same integers from a float product of signs.
 """
 
 from __future__ import annotations

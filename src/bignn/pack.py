@@ -21,11 +21,12 @@ def packed_weights(model: GCN) -> Arrays:
     if not model.binarization.weights:
         raise wrong("model", "one with binary weights", f"binarize={model.config['binarize']!r}")
     arrays: Arrays = {}
-    for layer, conv in enumerate(model.convs):
-        weight = conv.lin.weight.detach().cpu().numpy()  # type: ignore[union-attr]
+    for layer, conv in enumerate(model.layers):
+        weight = conv.lin.weight.detach().cpu().numpy()
         arrays[f"{layer}.words"] = kernels.pack_rows(weight)
         arrays[f"{layer}.alpha"] = np.abs(weight).mean(axis=1)
-        arrays[f"{layer}.bias"] = conv.bias.detach().cpu().numpy()  # type: ignore[union-attr]
+        assert conv.bias is not None
+        arrays[f"{layer}.bias"] = conv.bias.detach().cpu().numpy()
     return arrays
 
 

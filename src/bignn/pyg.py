@@ -34,11 +34,15 @@ def to_pyg(graph: Graph) -> Data:
 
 
 def from_pyg(data: Any, name: str = "data") -> Graph:
-    """A :class:`bignn.Graph` from a PyG ``Data`` (x, edge_index, y, masks; sparse x is densified)."""
+    """A :class:`bignn.Graph` from a PyG ``Data``: x (made dense), edge_index, y, split masks."""
     if getattr(data, "x", None) is None:
-        raise wrong("data", "a Data with node features x", "none", "give every node a feature vector")
+        raise wrong(
+            "data", "a Data with node features x", "none", "give every node a feature vector"
+        )
     if getattr(data, "edge_index", None) is None:
-        raise wrong("data", "a Data with an edge_index", "none", "to_sparse_tensor drops it: undo that")
+        raise wrong(
+            "data", "a Data with an edge_index", "none", "to_sparse_tensor drops it: undo that"
+        )
     x = data.x.to_dense() if data.x.layout != torch.strided else data.x
     arrays = {"x": _numpy(x.float()), "edge_index": _numpy(data.edge_index)}
     if getattr(data, "edge_weight", None) is not None:

@@ -1,4 +1,4 @@
-"""How to train: settings, and the models by name, each with the training settings that served it best on validation.
+"""How to train: settings, and the models by name with those that served them on validation.
 
 How they were chosen, and what else was tried: docs/results.md.
 """
@@ -6,7 +6,8 @@ How they were chosen, and what else was tried: docs/results.md.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from torch import nn
 
@@ -25,6 +26,7 @@ class Settings:
         weight_decay: Adam's coupled L2 penalty on weight matrices; biases are not decayed.
         epochs: at most so many.
         patience: stop after so many epochs without a lower validation loss.
+
     """
 
     lr: float = 0.001
@@ -72,28 +74,22 @@ RECIPES = {
 }
 
 
-def recipe(
-    model: str,
-    *,
-    hidden: int | None = None,
-    layers: int | None = None,
-    dropout: float | None = None,
-    lr: float | None = None,
-    weight_decay: float | None = None,
-    epochs: int | None = None,
-    patience: int | None = None,
-) -> Recipe:
-    """The recipe of a model name, with what is given (not None) in place of its defaults."""
+def recipe(model: str, **changes: Any) -> Recipe:
+    """The recipe of a model name, with some of its values changed.
+
+    Args:
+        model: a key of :data:`RECIPES`.
+        changes: any of hidden, layers, dropout, lr, weight_decay, epochs, patience; None keeps
+            the recipe's own.
+
+    """
     if model not in RECIPES:
         raise wrong("model", f"one of {list(RECIPES)}", repr(model))
     base = RECIPES[model]
-    settings = {"lr": lr, "weight_decay": weight_decay, "epochs": epochs, "patience": patience}
-    shape = {"hidden": hidden, "layers": layers, "dropout": dropout}
-    return replace(
-        base,
-        settings=replace(base.settings, **{k: v for k, v in settings.items() if v is not None}),
-        **{k: v for k, v in shape.items() if v is not None},
-    )
+    given = {name: value for name, value in changes.items() if value is not None}
+    of_settings = {field.name for field in fields(Settings)}
+    settings = {name: given.pop(name) for name in list(given) if name in of_settings}
+    return replace(base, settings=replace(base.settings, **settings), **given)
 
 
 def settings_for(model: nn.Module) -> Settings:

@@ -1,4 +1,4 @@
-"""The first thing a newcomer sees: GCN and Bi-GCN on Cora, side by side, with the paper's figures."""
+"""The first thing a newcomer sees: GCN and Bi-GCN on Cora, with the paper's figures beside."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAPER = {
 def run(
     out: str | os.PathLike[str], *, seeds: int = 1, epochs: int | None = None, progress: bool = True
 ) -> dict[str, Any]:
-    """Trains both models on Cora, packs the binary one, checks the bits and writes all to ``out``."""
+    """Trains both models on Cora, packs the binary one, checks the bits, writes all to ``out``."""
     graph = load("cora")
     folder = Path(out)
     rows: list[dict[str, Any]] = []
@@ -46,8 +46,7 @@ def run(
     packed = folder / "cora-bi-gcn-packed.safetensors"
     with atomic_path(packed) as temporary:
         save_file(_prefixed(model=weights, data=features), temporary)
-    float_weights = [conv.lin.weight for conv in models["gcn"].convs]  # type: ignore[union-attr]
-    rows[0]["model_bytes"] = sum(4 * weight.numel() for weight in float_weights)  # type: ignore[union-attr,operator]
+    rows[0]["model_bytes"] = sum(4 * conv.lin.weight.numel() for conv in models["gcn"].layers)
     rows[0]["data_bytes"] = graph.dense_x().nbytes
     rows[1]["model_bytes"] = sum(a.nbytes for key, a in weights.items() if "bias" not in key)
     rows[1]["data_bytes"] = sum(array.nbytes for array in features.values())
@@ -104,7 +103,9 @@ def describe(report: dict[str, Any]) -> str:
 
 
 def _prefixed(**groups: Arrays) -> Arrays:
-    return {f"{group}.{key}": array for group, arrays in groups.items() for key, array in arrays.items()}
+    return {
+        f"{group}.{key}": array for group, arrays in groups.items() for key, array in arrays.items()
+    }
 
 
 def _first_layer_agrees(model: GCN, weights: Arrays, features: Arrays) -> bool:

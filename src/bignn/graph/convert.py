@@ -46,9 +46,7 @@ def read_table(path: str | os.PathLike[str], *, header: bool = True) -> Table:
     if file.suffix == ".parquet":
         return _read_parquet(file)
     if file.suffix not in _DELIMITERS:
-        raise FileError(
-            f"'{file}' has an unknown ending; known are {[*_DELIMITERS, '.parquet']}"
-        )
+        raise FileError(f"'{file}' has an unknown ending; known are {[*_DELIMITERS, '.parquet']}")
     rows = _read_text(file, _DELIMITERS[file.suffix])
     if not rows:
         return Table(file, {})
@@ -98,6 +96,7 @@ def convert(
 
     Returns:
         The graph, and the class names in the order of their ids.
+
     """
     table = read_table(features, header=header)
     ids = _node_ids(table, id_column)
@@ -125,7 +124,9 @@ def _read_text(file: Path, delimiter: str | None) -> list[list[str]]:
             lines = (line for line in opened if line.strip() and not line.startswith("#"))
             if delimiter is None:
                 return [line.split() for line in lines]
-            return [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=delimiter)]
+            return [
+                [cell.strip() for cell in row] for row in csv.reader(lines, delimiter=delimiter)
+            ]
     except (UnicodeDecodeError, csv.Error) as error:
         raise FileError(f"'{file}' is not a text table ({error})") from None
 
@@ -134,9 +135,7 @@ def _read_parquet(file: Path) -> Table:
     try:
         from pyarrow import ArrowException, parquet
     except ImportError as error:
-        raise InputError(
-            f"reading '{file}' needs pyarrow: pip install 'bignn[parquet]'"
-        ) from error
+        raise InputError(f"reading '{file}' needs pyarrow: pip install 'bignn[parquet]'") from error
     try:
         table = parquet.read_table(file)
     except (ArrowException, OSError) as error:
@@ -155,17 +154,16 @@ def _is_number(cell: str) -> bool:
 
 def _text(column: NDArray[Any]) -> list[str]:
     """A column's cells as text, so that ids 7 and "7" are the same node in every format."""
-    return [
-        "" if cell is None or cell != cell else str(cell).strip()  # noqa: PLR0124 (NaN)
-        for cell in column.tolist()
-    ]
+    return ["" if cell is None or cell != cell else str(cell).strip() for cell in column.tolist()]
 
 
 def _node_ids(table: Table, id_column: str | None) -> dict[str, int] | None:
     if id_column is None:
         return None
     if id_column not in table.columns:
-        raise wrong("id", f"a column of '{table.path}' ({list(table.columns)[:6]})", repr(id_column))
+        raise wrong(
+            "id", f"a column of '{table.path}' ({list(table.columns)[:6]})", repr(id_column)
+        )
     names = _text(table.columns[id_column])
     ids = {name: index for index, name in enumerate(names)}
     if len(ids) != len(names):
@@ -268,7 +266,5 @@ def _random_split(
         raise wrong("split", "three percentages adding up to at most 100", list(split))
     labelled = np.random.default_rng(seed).permutation(np.flatnonzero(y != UNLABELLED))
     ends = np.floor(np.cumsum([0, *split]) / 100 * labelled.size + 1e-9).astype(np.int64)
-    parts = {
-        key: np.sort(labelled[ends[part] : ends[part + 1]]) for part, key in enumerate(SPLITS)
-    }
+    parts = {key: np.sort(labelled[ends[part] : ends[part + 1]]) for part, key in enumerate(SPLITS)}
     return {key: nodes for key, nodes in parts.items() if nodes.size}

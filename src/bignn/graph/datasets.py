@@ -19,6 +19,7 @@ def load(name_or_path: str | os.PathLike[str]) -> Graph:
     Args:
         name_or_path: ``"cora"``, ``"citeseer"`` or ``"pubmed"`` (embedded); the name of a .npz file
             in the folder ``$BIGNN_DATA``; or the path of a .npz file (``docs/format.md``).
+
     """
     path = find(name_or_path)
     return from_arrays(read_npz(path), name=path.stem if path.parent == _DATA else str(path))

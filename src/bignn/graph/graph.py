@@ -47,6 +47,7 @@ class Graph:
         y: int64 [N] class per node, -1 where unknown; None when there are no labels.
         train_idx, val_idx, test_idx: int64 node ids, disjoint; None where not given.
         name: where it came from, for messages.
+
     """
 
     x: NDArray[np.float32] | SparseRows
@@ -89,7 +90,11 @@ class Graph:
         return self.x.toarray() if isinstance(self.x, SparseRows) else self.x
 
     def __repr__(self) -> str:
-        parts = [f"nodes={self.num_nodes}", f"edges={self.num_edges}", f"features={self.num_features}"]
+        parts = [
+            f"nodes={self.num_nodes}",
+            f"edges={self.num_edges}",
+            f"features={self.num_features}",
+        ]
         if self.y is not None:
             parts.append(f"classes={self.num_classes}")
         split = [len(part) for key in SPLITS if (part := getattr(self, key)) is not None]
@@ -150,7 +155,7 @@ def _features(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float32] | Spars
     missing = sorted({"x_indptr", "x_indices", "x_shape"} - set(sparse_keys))
     if missing:
         raise InputError(
-            f"features are missing: give 'x', or 'x_indptr', 'x_indices' and 'x_shape' (no {missing})"
+            f"features are missing: give 'x', or 'x_indptr', 'x_indices', 'x_shape' (no {missing})"
         )
     shape = _integers("x_shape", arrays["x_shape"])
     if shape.shape != (2,) or (shape < 0).any():
@@ -235,7 +240,9 @@ def _check_features(x: NDArray[np.float32] | SparseRows) -> None:
         return
     rows, columns = x.shape
     if x.indptr.shape != (rows + 1,):
-        raise wrong("x_indptr", f"of length nodes + 1 ({rows + 1})", f"shape {list(x.indptr.shape)}")
+        raise wrong(
+            "x_indptr", f"of length nodes + 1 ({rows + 1})", f"shape {list(x.indptr.shape)}"
+        )
     if x.indices.ndim != 1 or x.values.shape != x.indices.shape:
         raise wrong("x_data", f"one value per index ({x.indices.size})", f"{x.values.size}")
     if x.indptr[0] != 0 or x.indptr[-1] != x.indices.size or (np.diff(x.indptr) < 0).any():

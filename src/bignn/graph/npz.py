@@ -1,4 +1,4 @@
-"""Reading .npz files that strangers made: no pickle, no surprise sizes, one clear line per fault."""
+"""Reading .npz files that strangers made: no pickle, no surprise sizes, one line per fault."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _read_array(file: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> 
     if info.file_size > _FREE_BYTES and info.file_size > _MAX_EXPANSION * info.compress_size:
         raise FileError(
             f"'{file}': array '{name}' would expand {info.compress_size:,} bytes to "
-            f"{info.file_size:,}, more than {_MAX_EXPANSION}-fold; save it uncompressed (numpy.savez)"
+            f"{info.file_size:,}, over {_MAX_EXPANSION}-fold; save it uncompressed (numpy.savez)"
         )
     with archive.open(info) as member:
         try:
@@ -88,7 +88,7 @@ def _read_array(file: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> 
 def write_npz(path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Writes a compressed .npz under a temporary name, then renames it."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+        np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
 def _describe(dtype: np.dtype[Any]) -> str:

@@ -53,6 +53,7 @@ def xnor_matmul(
 
     Returns:
         int32 [N, M].
+
     """
     for name, words in (("a", a), ("b", b)):
         if words.ndim != 2:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import numpy as np
 from numpy.typing import NDArray
 
 from bignn.bits import Words, words_per_row
 
+_native: ModuleType | None
 try:
     from bignn import _native
 except ImportError as error:
-    _native = None
-    _import_error: str | None = str(error)
-else:
-    _import_error = None
+    _native, _import_error = None, str(error)
 
 INSTRUCTION_SETS = ("portable", "avx2", "avx512")
 
@@ -49,6 +49,7 @@ def why_not(backend: str) -> str:
 
 def pack_rows(x: NDArray[np.float32], isa: str) -> Words:
     """See :func:`bignn.kernels.pack_rows`; x is contiguous float32."""
+    assert _native is not None
     words = np.empty((x.shape[0], words_per_row(x.shape[1])), dtype=np.uint64)
     _native.pack(x, words, isa)
     return words
@@ -56,6 +57,7 @@ def pack_rows(x: NDArray[np.float32], isa: str) -> Words:
 
 def xnor_matmul(a: Words, b: Words, num_bits: int, isa: str) -> NDArray[np.int32]:
     """See :func:`bignn.kernels.xnor_matmul`; a and b are contiguous."""
+    assert _native is not None
     width = int(_native.panel_width)
     num_panels = -(-b.shape[0] // width)
     panels = np.zeros((num_panels * width, b.shape[1]), dtype=np.uint64)

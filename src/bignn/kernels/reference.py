@@ -15,7 +15,7 @@ def pack_rows(x: NDArray[np.float32]) -> Words:
 
 
 def xnor_matmul(a: Words, b: Words, num_bits: int) -> NDArray[np.int32]:
-    """See :func:`bignn.kernels.xnor_matmul`. One row at a time: M × words temporaries, not N × M."""
+    """See :func:`bignn.kernels.xnor_matmul`. A row at a time, so temporaries stay small."""
     out = np.empty((len(a), len(b)), dtype=np.int32)
     for i, row in enumerate(a):
         out[i] = num_bits - 2 * np.bitwise_count(row ^ b).sum(axis=1, dtype=np.int32)

@@ -1,51 +1,16 @@
-"""Neighbourhood sums: the normalised adjacency matrix, built once per graph, and its product.
-
-May import torch. The product has a gradient with respect to the features only.
-"""
+"""Neighbourhood sums: the normalised adjacency matrix, built once per graph."""
 
 from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from bignn.errors import wrong
-
-
-@dataclass(frozen=True)
-class Adjacency:
-    """A square sparse matrix Â in compressed rows (row = target node), ready for ``Â @ x``.
-
-    ``transposed`` is what the backward pass multiplies with; for a symmetric matrix it is the same
-    object.
-    """
-
-    matrix: Tensor
-    transposed: Tensor
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of rows."""
-        return int(self.matrix.shape[0])
-
-    def __matmul__(self, x: Tensor) -> Tensor:
-        out: Tensor = _SparseProduct.apply(self.matrix, self.transposed, x)  # type: ignore[no-untyped-call]
-        return out
-
-
-class _SparseProduct(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, matrix: Tensor, transposed: Tensor, x: Tensor) -> Tensor:
-        ctx.transposed = transposed
-        return matrix @ x
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[None, None, Tensor]:
-        return None, None, ctx.transposed @ grads[0]
+from bignn.nn.sparse import SparseMatrix
 
 
 def gcn_norm(
@@ -60,6 +25,7 @@ def gcn_norm(
         ``(edge_weight [E], self_weight [N])``: the normalised weight of every given edge (0 for
         self-loops, whose part is in ``self_weight``) and of every node's own term. No shape depends
         on the data, so the function compiles without graph breaks.
+
     """
     source, target = edge_index[0], edge_index[1]
     dtype = torch.get_default_dtype() if edge_weight is None else edge_weight.dtype
@@ -80,29 +46,66 @@ def gcn_norm(
 
 def normalized_adjacency(
     edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int
-) -> Adjacency:
-    """Â of :func:`gcn_norm` as one sparse matrix."""
+) -> SparseMatrix:
+    """Â of :func:`gcn_norm` as one sparse matrix, a row per target node.
+
+    The edges may be [2, E], or a sparse CSR adjacency with targets as rows (PyG's ``adj_t``). The
+    result is remembered for as long as the edge tensor lives and is unchanged, so full-batch epochs
+    build it once and no layer needs telling (unlike PyG's ``cached=True``, a different or modified
+    graph is never served an old matrix).
+    """
+    found: _Remembered | None = _remembered.get(edge_index)
+    if found is None or not found.is_for(edge_index, edge_weight, num_nodes):
+        found = _Remembered(
+            tensor_version(edge_index),
+            None if edge_weight is None else weakref.ref(edge_weight),
+            tensor_version(edge_weight),
+            num_nodes,
+            _build(edge_index, edge_weight, num_nodes),
+        )
+        _remembered[edge_index] = found
+    return found.matrix
+
+
+def aggregate(edge_index: Tensor, edge_weight: Tensor | None, x: Tensor) -> Tensor:
+    """``Â x`` for raw edges: by a sparse matrix or, when compiling, by gather and scatter."""
+    num_nodes = x.shape[0]
+    if not torch.compiler.is_compiling():
+        return normalized_adjacency(edge_index, edge_weight, num_nodes) @ x
+    weight, own = gcn_norm(edge_index, edge_weight, num_nodes)
+    messages = weight.unsqueeze(-1) * x[edge_index[0]]
+    return (own.unsqueeze(-1) * x).index_add(0, edge_index[1], messages)
+
+
+def receptive_field(adjacency: SparseMatrix, nodes: Tensor, num_hops: int) -> Tensor:
+    """The ids, rising, of all nodes whose input reaches ``nodes`` within ``num_hops`` products."""
+    reached = torch.zeros(adjacency.shape[0], 1, device=nodes.device)
+    reached[nodes] = 1
+    for _ in range(num_hops):
+        reached = ((adjacency.transposed @ reached) > 0).float()
+    return reached[:, 0].nonzero()[:, 0]
+
+
+def _build(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> SparseMatrix:
+    if edge_index.layout != torch.strided:
+        if edge_weight is not None:
+            raise wrong("edge_weight", "None beside a sparse adjacency", "a tensor")
+        edge_index, edge_weight = edges_of(edge_index)
+    if edge_index.ndim != 2 or edge_index.shape[0] != 2:
+        raise wrong("edge_index", "of shape [2, E]", f"shape {list(edge_index.shape)}")
+    if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < num_nodes:
+        raise wrong(
+            "edge_index",
+            f"node ids in 0..{num_nodes - 1}",
+            f"{int(edge_index.min())}..{int(edge_index.max())}",
+        )
     weight, own = gcn_norm(edge_index, edge_weight, num_nodes)
     kept = edge_index[0] != edge_index[1]
     loops = torch.arange(num_nodes, device=edge_index.device)
     row = torch.cat([edge_index[1][kept], loops])
     column = torch.cat([edge_index[0][kept], loops])
     values = torch.cat([weight[kept], own])
-    matrix = _compressed_rows(row, column, values, num_nodes)
-    transposed = _compressed_rows(column, row, values, num_nodes)
-    same = torch.equal(matrix.col_indices(), transposed.col_indices()) and torch.equal(
-        matrix.values(), transposed.values()
-    )
-    return Adjacency(matrix, matrix if same else transposed)
-
-
-def _compressed_rows(row: Tensor, column: Tensor, values: Tensor, size: int) -> Tensor:
-    order = torch.argsort(row * size + column, stable=True)
-    pointers = torch.zeros(size + 1, dtype=torch.int64, device=row.device)
-    pointers[1:] = torch.bincount(row, minlength=size).cumsum(0)
-    return torch.sparse_csr_tensor(
-        pointers, column[order], values[order], (size, size), check_invariants=False
-    )
+    return SparseMatrix.from_entries(row, column, values, (num_nodes, num_nodes))
 
 
 def edges_of(adjacency: Tensor) -> tuple[Tensor, Tensor]:
@@ -120,28 +123,13 @@ def edges_of(adjacency: Tensor) -> tuple[Tensor, Tensor]:
     return torch.stack([adjacency.col_indices(), target]), adjacency.values()
 
 
-def aggregate(edge_index: Tensor, edge_weight: Tensor | None, x: Tensor) -> Tensor:
-    """``Â x`` for raw edges: by a sparse matrix, built once per graph, or when compiling by scatter.
-
-    The matrix is remembered for as long as the edge tensor lives and is unchanged, so full-batch
-    epochs build it once and no layer needs telling (unlike PyG's ``cached=True``, a different or
-    modified graph is never served an old matrix).
-    """
-    num_nodes = x.shape[0]
-    if torch.compiler.is_compiling() and edge_index.layout == torch.strided:
-        weight, own = gcn_norm(edge_index, edge_weight, num_nodes)
-        messages = weight.unsqueeze(-1) * x[edge_index[0]]
-        return (own.unsqueeze(-1) * x).index_add(0, edge_index[1], messages)
-    return _remembered_adjacency(edge_index, edge_weight, num_nodes) @ x
-
-
 @dataclass(frozen=True)
 class _Remembered:
     index_version: int
     weight: weakref.ref[Tensor] | None
     weight_version: int
     num_nodes: int
-    adjacency: Adjacency
+    matrix: SparseMatrix
 
     def is_for(self, edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> bool:
         same_weight = (
@@ -158,26 +146,6 @@ class _Remembered:
 
 
 _remembered = WeakIdKeyDictionary()
-
-
-def _remembered_adjacency(
-    edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int
-) -> Adjacency:
-    found: _Remembered | None = _remembered.get(edge_index)
-    if found is not None and found.is_for(edge_index, edge_weight, num_nodes):
-        return found.adjacency
-    edges, weights = edge_index, edge_weight
-    if edge_index.layout != torch.strided:
-        edges, weights = edges_of(edge_index)
-    adjacency = normalized_adjacency(edges, weights, num_nodes)
-    _remembered[edge_index] = _Remembered(
-        tensor_version(edge_index),
-        None if edge_weight is None else weakref.ref(edge_weight),
-        tensor_version(edge_weight),
-        num_nodes,
-        adjacency,
-    )
-    return adjacency
 
 
 def tensor_version(tensor: Tensor | None) -> int:

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from bignn.binarize import BinarizeMode, SteRule
-from bignn.nn.adjacency import Adjacency, aggregate
-from bignn.nn.linear import Linear
-from bignn.nn.rows import BinaryRows
+from bignn.nn.adjacency import aggregate
+from bignn.nn.linear import Features, Linear
+from bignn.nn.sparse import SparseMatrix
 
 
 class GCNConv(nn.Module):
@@ -28,8 +28,9 @@ class GCNConv(nn.Module):
         ste: gradient rule for features, see :func:`bignn.binarize.binarize_features`.
         dropout: probability of dropping an entry of the (binarized) input while training.
 
-    Shapes: x [N, d_in], edge_index [2, E] (or a sparse CSR adjacency with targets as rows, or a
-    ready :class:`bignn.nn.Adjacency`), edge_weight [E] -> [N, d_out].
+    Shapes: x [N, d_in], edge_index [2, E] (or a sparse CSR adjacency with targets as rows, or an
+    Â made by :func:`bignn.nn.normalized_adjacency`), edge_weight [E] -> [N, d_out].
+
     """
 
     def __init__(
@@ -57,13 +58,13 @@ class GCNConv(nn.Module):
 
     def forward(
         self,
-        x: Tensor | BinaryRows,
-        edge_index: Tensor | Adjacency,
+        x: Features,
+        edge_index: Tensor | SparseMatrix,
         edge_weight: Tensor | None = None,
     ) -> Tensor:
         """See the class."""
-        z = self.lin(x)
-        if isinstance(edge_index, Adjacency):
+        z: Tensor = self.lin(x)
+        if isinstance(edge_index, SparseMatrix):
             out = edge_index @ z
         else:
             out = aggregate(edge_index, edge_weight, z)

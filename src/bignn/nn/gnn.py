@@ -10,9 +10,9 @@ from torch.nn import functional
 
 from bignn.binarize import Binarization, BinarizeMode, SteRule
 from bignn.errors import wrong
-from bignn.nn.adjacency import Adjacency
 from bignn.nn.gcn_conv import GCNConv
 from bignn.nn.input_norm import InputNorm
+from bignn.nn.sparse import SparseMatrix
 
 NormMode = Literal["none", "batch"]
 
@@ -43,6 +43,7 @@ class GCN(nn.Module):
 
     Shapes: x [N, in_channels], edge_index [2, E] (or a sparse CSR adjacency with targets as rows),
     edge_weight [E] -> logits [N, out_channels].
+
     """
 
     def __init__(
@@ -102,10 +103,23 @@ class GCN(nn.Module):
             for size in sizes[1:-1]
         )
 
+    @property
+    def num_hops(self) -> int | None:
+        """How far a node's output looks; None if it depends on every node of the batch."""
+        return None if self.config["norm"] == "batch" else len(self.convs)
+
+    @property
+    def layers(self) -> list[GCNConv]:
+        """The convolutions, as what they are."""
+        return [conv for conv in self.convs if isinstance(conv, GCNConv)]
+
     def reset_parameters(self) -> None:
         """Draws new weights; the input statistics stay."""
-        for layer in [*self.convs, *(norm for norm in self.norms if hasattr(norm, "running_mean"))]:
-            layer.reset_parameters()  # type: ignore[operator]
+        for conv in self.layers:
+            conv.reset_parameters()
+        for norm in self.norms:
+            if isinstance(norm, nn.BatchNorm1d):
+                norm.reset_parameters()
 
     def fit_input(self, x: Tensor) -> None:
         """Takes the input statistics from x; done by the first training batch otherwise."""
@@ -114,7 +128,7 @@ class GCN(nn.Module):
     def forward(
         self,
         x: Tensor,
-        edge_index: Tensor | Adjacency,
+        edge_index: Tensor | SparseMatrix,
         edge_weight: Tensor | None = None,
     ) -> Tensor:
         """See the class."""
@@ -132,7 +146,7 @@ class GCN(nn.Module):
     def predict(
         self,
         x: Tensor,
-        edge_index: Tensor | Adjacency,
+        edge_index: Tensor | SparseMatrix,
         edge_weight: Tensor | None = None,
     ) -> Tensor:
         """The class of every node [N], in evaluation mode whatever the model's mode is."""

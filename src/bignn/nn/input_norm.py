@@ -10,7 +10,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from bignn.errors import InputError
 from bignn.nn.adjacency import tensor_version
-from bignn.nn.rows import BinaryRows
+from bignn.nn.rows import BinaryRows, SparseRows
 
 
 class InputNorm(nn.Module):
@@ -21,13 +21,15 @@ class InputNorm(nn.Module):
        paper's batch normalisation of the input, with zero mean, unit variance and no affine part,
        which keeps +1 and -1 in balance. The statistics are taken once, from the training input,
        and kept with the weights, since unseen nodes need them.
-    3. the sign and β of every row, as :class:`BinaryRows`.
+    3. the sign and β of every row, as :class:`BinaryRows` (float features that are mostly 0 become
+       :class:`SparseRows` instead).
 
     Args:
         num_features: d.
         normalize_rows: step 1.
         standardize: step 2.
         binarize: step 3.
+
     """
 
     mean: Tensor
@@ -62,7 +64,7 @@ class InputNorm(nn.Module):
         self.is_fitted.fill_(True)
         self._remembered.clear()
 
-    def forward(self, x: Tensor) -> Tensor | BinaryRows:
+    def forward(self, x: Tensor) -> Tensor | BinaryRows | SparseRows:
         """The first layer's input; remembered for as long as x lives and nothing changes."""
         if self.standardize and not torch.compiler.is_compiling() and not self.is_fitted:
             if not self.training:
@@ -71,16 +73,18 @@ class InputNorm(nn.Module):
                     "bignn.fit(model, graph), or load a trained state"
                 )
             self.fit(x)
-        if x.requires_grad or torch.compiler.is_compiling():
-            return self._apply_steps(x)
+        if torch.compiler.is_compiling():
+            return self._normalized(x)
         versions = (tensor_version(x),) + (
             (self.mean._version, self.scale._version) if self.standardize else ()
         )
         found = self._remembered.get(x)
+        if x.requires_grad:
+            return self._as_input(x)
         if found is None or found[0] != versions:
-            found = (versions, self._apply_steps(x))
+            found = (versions, self._as_input(x))
             self._remembered[x] = found
-        result: Tensor | BinaryRows = found[1]
+        result: Tensor | BinaryRows | SparseRows = found[1]
         return result
 
     def __getstate__(self) -> dict[str, Any]:
@@ -88,7 +92,7 @@ class InputNorm(nn.Module):
         return {**self.__dict__, "_remembered": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._remembered = WeakIdKeyDictionary()
 
     def _rows(self, x: Tensor) -> Tensor:
@@ -97,9 +101,14 @@ class InputNorm(nn.Module):
         total = x.abs().sum(dim=1, keepdim=True)
         return x / torch.where(total > 0, total, 1)
 
-    def _apply_steps(self, x: Tensor) -> Tensor | BinaryRows:
+    def _normalized(self, x: Tensor) -> Tensor:
         x = self._rows(x)
-        if self.standardize:
-            x = (x - self.mean) * self.scale
-        # A gradient with respect to x must pass through the first layer's own binarization.
-        return BinaryRows(x) if self.binarize and not x.requires_grad else x
+        return (x - self.mean) * self.scale if self.standardize else x
+
+    def _as_input(self, x: Tensor) -> Tensor | BinaryRows | SparseRows:
+        x = self._normalized(x)
+        if x.requires_grad:  # it passes through the first layer's own binarization
+            return x
+        if self.binarize:
+            return BinaryRows(x)
+        return SparseRows(x) if SparseRows.pays_for(x) else x

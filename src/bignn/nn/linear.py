@@ -17,7 +17,10 @@ from bignn.binarize import (
 )
 from bignn.errors import wrong
 from bignn.nn.dropout import dropout
-from bignn.nn.rows import BinaryRows
+from bignn.nn.rows import BinaryRows, SparseRows
+
+#: What a layer takes: hidden layers tensors, first layers a constant matrix in a faster form.
+Features = Tensor | BinaryRows | SparseRows
 
 
 class Linear(nn.Module):
@@ -28,7 +31,7 @@ class Linear(nn.Module):
     Dropout acts on the (binarized) input, as in the paper. Weights start from Xavier's uniform
     distribution; binary columns are then shifted to have as many +1 as -1. Otherwise the many
     features that a node lacks (all -1, 98.7 % on Cora) add up to the same large number at every
-    node, and most hidden units start, and stay for long, constant.
+    node, and most hidden units start out constant.
 
     Where no gradient is wanted, the product of signs is computed in integers (XNOR and popcount on
     the CPU) and scaled afterwards, so its result does not depend on the backend.
@@ -41,7 +44,8 @@ class Linear(nn.Module):
         ste: gradient rule for features, see :func:`bignn.binarize.binarize_features`.
         dropout: probability of dropping an input entry while training.
 
-    Shapes: [N, d_in] or :class:`BinaryRows` -> [N, d_out]; ``weight`` is [d_out, d_in].
+    Shapes: [N, d_in] (or a form of ``nn.rows``) -> [N, d_out]; ``weight`` is [d_out, d_in].
+
     """
 
     def __init__(
@@ -73,11 +77,11 @@ class Linear(nn.Module):
         nn.init.xavier_uniform_(self.weight)
         if self.binarization.weights:
             with torch.no_grad():
-                self.weight -= self.weight.median(dim=1, keepdim=True).values
+                self.weight.sub_(self.weight.median(dim=1, keepdim=True).values)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def forward(self, x: Tensor | BinaryRows) -> Tensor:
+    def forward(self, x: Features) -> Tensor:
         """See the class."""
         if x.shape[-1] != self.in_channels:
             raise wrong(
@@ -86,31 +90,35 @@ class Linear(nn.Module):
         out = self._exact_product(x) if self._wants_exact(x) else self._trainable_product(x)
         return out if self.bias is None else out + self.bias
 
-    def _trainable_product(self, x: Tensor | BinaryRows) -> Tensor:
+    def _trainable_product(self, x: Features) -> Tensor:
         weight = binarize_weight(self.weight) if self.binarization.weights else self.weight
         if isinstance(x, BinaryRows):
             kept = dropout(x.signs, self.dropout, training=self.training)
             return functional.linear(kept, weight) * x.beta
+        if isinstance(x, SparseRows):
+            return x.matmul(weight.t(), self.dropout, training=self.training)
         if self.binarization.features:
             x = binarize_features(x, self.binarization.ste)
         return functional.linear(dropout(x, self.dropout, training=self.training), weight)
 
-    def _wants_exact(self, x: Tensor | BinaryRows) -> bool:
+    def _wants_exact(self, x: Features) -> bool:
         is_binary = self.binarization.weights and (
-            self.binarization.features or isinstance(x, BinaryRows)
+            isinstance(x, BinaryRows) or (self.binarization.features and isinstance(x, Tensor))
         )
         drops = self.training and self.dropout > 0
         input_learns = isinstance(x, Tensor) and x.requires_grad
         learns = torch.is_grad_enabled() and (input_learns or self.weight.requires_grad)
         return is_binary and not drops and not learns
 
-    def _exact_product(self, x: Tensor | BinaryRows) -> Tensor:
+    def _exact_product(self, x: Features) -> Tensor:
+        assert not isinstance(x, SparseRows)
         rows = x if isinstance(x, BinaryRows) else BinaryRows(x)
         signs, alpha = binarize_vector(self.weight)
         if rows.signs.device.type == "cpu":
-            dots = ops.xnor_matmul(rows.words, ops.pack_rows(signs), self.in_channels)
-            return dots.to(self.weight.dtype) * rows.beta * alpha.t()
-        return functional.linear(rows.signs, signs) * rows.beta * alpha.t()
+            dots: Tensor = ops.xnor_matmul(rows.words, ops.pack_rows(signs), self.in_channels)
+        else:  # exact too: every partial sum is an integer below 2**24
+            dots = functional.linear(rows.signs, signs)
+        return dots.to(self.weight.dtype) * rows.beta * alpha.t()
 
     def extra_repr(self) -> str:
         """What ``print(model)`` shows."""

@@ -1,0 +1,88 @@
+"""A sparse matrix that multiplies features, forward and backward."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class SparseMatrix:
+    """A constant sparse matrix A in compressed rows, ready for ``A @ x`` and its gradient.
+
+    ``transposed`` is what the backward pass multiplies with; for a symmetric matrix it is the same
+    object.
+    """
+
+    matrix: Tensor
+    transposed: Tensor
+
+    @classmethod
+    def from_entries(
+        cls, row: Tensor, column: Tensor, values: Tensor, shape: tuple[int, int]
+    ) -> SparseMatrix:
+        """The matrix with ``values[e]`` at ``(row[e], column[e])``; repeated entries add up."""
+        matrix = _compressed_rows(row, column, values, shape)
+        transposed = _compressed_rows(column, row, values, (shape[1], shape[0]))
+        is_symmetric = shape[0] == shape[1] and all(
+            torch.equal(mine, other)
+            for mine, other in zip(_parts(matrix), _parts(transposed), strict=True)
+        )
+        return cls(matrix, matrix if is_symmetric else transposed)
+
+    @property
+    def shape(self) -> torch.Size:
+        """[rows, columns]."""
+        return self.matrix.shape
+
+    def entries(self) -> tuple[Tensor, Tensor, Tensor]:
+        """``(row, column, values)`` in row order."""
+        pointers, column, values = _parts(self.matrix)
+        row = torch.arange(self.shape[0], device=column.device)
+        return torch.repeat_interleave(row, pointers.diff()), column, values
+
+    def among(self, nodes: Tensor) -> SparseMatrix:
+        """The square part whose rows and columns are ``nodes`` (unique ids), in their order."""
+        position = torch.full((self.shape[0],), -1, dtype=torch.int64, device=nodes.device)
+        position[nodes] = torch.arange(len(nodes), device=nodes.device)
+        row, column, values = self.entries()
+        kept = (position[row] >= 0) & (position[column] >= 0)
+        size = (len(nodes), len(nodes))
+        return self.from_entries(position[row[kept]], position[column[kept]], values[kept], size)
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        out: Tensor = _Product.apply(self.matrix, self.transposed, x)  # type: ignore[no-untyped-call]
+        return out
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, transposed: Tensor, x: Tensor) -> Tensor:
+        ctx.transposed = transposed
+        return matrix @ x
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, None, Tensor]:
+        return None, None, ctx.transposed @ grads[0]
+
+
+def _parts(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return matrix.crow_indices(), matrix.col_indices(), matrix.values()
+
+
+def _compressed_rows(row: Tensor, column: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    order = torch.argsort(row * shape[1] + column, stable=True)
+    pointers = torch.zeros(shape[0] + 1, dtype=torch.int64, device=row.device)
+    pointers[1:] = torch.bincount(row, minlength=shape[0]).cumsum(0)
+    return csr_tensor(pointers, column[order], values[order], shape)
+
+
+def csr_tensor(pointers: Tensor, column: Tensor, values: Tensor, shape: Any) -> Tensor:
+    """A torch CSR tensor of parts known to fit together."""
+    with warnings.catch_warnings():  # said once per process: CSR is in beta, checks are off
+        warnings.filterwarnings("ignore", message="Sparse (CSR|invariant)", category=UserWarning)
+        return torch.sparse_csr_tensor(pointers, column, values, shape, check_invariants=False)

@@ -1,0 +1,287 @@
+"""Layers: equal to PyG's when not binary, equal to the written formula when binary."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor
+
+from bignn.binarize import BinarizeMode
+from bignn.errors import InputError
+from bignn.graph import Graph
+from bignn.nn import GCN, BinaryRows, GCNConv, InputNorm, Linear, SparseRows, normalized_adjacency
+from bignn.nn.adjacency import gcn_norm, receptive_field
+from bignn.nn.dropout import dropout
+from bignn.pyg import to_pyg
+
+MODES: list[BinarizeMode] = ["none", "features", "weights", "both"]
+
+
+@pytest.fixture
+def data(graph: Graph) -> tuple[Tensor, Tensor]:
+    d = to_pyg(graph)
+    return d.x, d.edge_index
+
+
+def messy_graph() -> tuple[Tensor, Tensor, Tensor]:
+    """Directed, with self-loops, a duplicate edge and an isolated node (4); weighted."""
+    edge_index = torch.tensor([[0, 1, 1, 2, 2, 3, 0], [1, 0, 1, 3, 3, 2, 2]])
+    weight = torch.tensor([1.0, 2.0, 0.5, 1.0, 1.0, 3.0, 0.25])
+    torch.manual_seed(0)
+    return torch.randn(5, 6), edge_index, weight
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_unbinarized_conv_equals_pyg_with_its_weights(weighted: bool) -> None:
+    x, edge_index, weight = messy_graph()
+    theirs = pyg.GCNConv(6, 3)
+    torch.nn.init.normal_(theirs.bias)
+    ours = GCNConv(6, 3)
+    ours.load_state_dict(theirs.state_dict())
+    w = weight if weighted else None
+    assert torch.allclose(ours(x, edge_index, w), theirs(x, edge_index, w), atol=1e-6)
+
+
+def test_unbinarized_model_equals_pyg(data: tuple[Tensor, Tensor]) -> None:
+    x, edge_index = data
+    theirs = pyg.GCN(x.shape[1], 8, 3, 4).eval()
+    ours = GCN(x.shape[1], 8, 3, 4, normalize_rows=False).eval()
+    ours.load_state_dict(theirs.state_dict())
+    assert torch.allclose(ours(x, edge_index), theirs(x, edge_index), atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
+@pytest.mark.parametrize("mode", MODES)
+def test_edge_list_and_sparse_adjacency_and_ready_matrix_agree(mode: BinarizeMode) -> None:
+    x, edge_index, weight = messy_graph()
+    conv = GCNConv(6, 3, binarize=mode)
+    # A sparse tensor holds each pair once; PyG's convention: rows are targets.
+    merged = torch.sparse_coo_tensor(edge_index.flip(0), weight, (5, 5)).coalesce()
+    edges, weights = merged.indices().flip(0), merged.values()
+    expected = conv(x, edges, weights)
+    assert torch.allclose(conv(x, merged.to_sparse_csr()), expected, atol=1e-6)
+    assert torch.allclose(conv(x, normalized_adjacency(edges, weights, 5)), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_permuting_the_nodes_permutes_the_output(mode: BinarizeMode) -> None:
+    x, edge_index, weight = messy_graph()
+    conv = GCNConv(6, 3, binarize=mode)
+    order = torch.tensor([3, 1, 4, 0, 2])
+    position = torch.argsort(order)
+    permuted = conv(x[order], position[edge_index], weight)
+    assert torch.allclose(permuted, conv(x, edge_index, weight)[order], atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("grad", [True, False])
+def test_linear_computes_the_written_formula(mode: BinarizeMode, grad: bool) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(9, 70)
+    x[0, 0] = 0.0
+    layer = Linear(70, 5, binarize=mode)
+    torch.nn.init.normal_(layer.bias)  # type: ignore[arg-type]
+    h, w = x.double().numpy(), layer.weight.detach().double().numpy()
+    if mode in ("features", "both"):
+        h = np.where(h >= 0, 1, -1) * np.abs(h).mean(1, keepdims=True)
+    if mode in ("weights", "both"):
+        w = np.where(w >= 0, 1, -1) * np.abs(w).mean(1, keepdims=True)
+    expected = h @ w.T + layer.bias.detach().double().numpy()  # type: ignore[union-attr]
+    with torch.set_grad_enabled(grad):
+        assert np.allclose(layer(x).detach().numpy(), expected, atol=1e-5)
+
+
+def test_binary_columns_start_balanced() -> None:
+    torch.manual_seed(0)
+    signs = Linear(101, 40, binarize="both").weight >= 0
+    assert ((signs.sum(1) - 50.5).abs() <= 0.5).all()
+
+
+def test_prebinarized_and_sparse_input_give_the_same_products_and_gradients() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(12, 30) * (torch.rand(12, 30) < 0.2)
+    assert SparseRows.pays_for(x)
+    for mode, rows in (
+        ("both", BinaryRows(x)),
+        ("features", BinaryRows(x)),
+        ("weights", SparseRows(x)),
+        ("none", SparseRows(x)),
+    ):
+        layer = Linear(30, 4, binarize=mode)  # type: ignore[arg-type]
+        target = torch.randn(12, 4)
+        gradients = []
+        for features in (x, rows):
+            layer.zero_grad()
+            out = layer(features)
+            (out * target).sum().backward()
+            assert layer.weight.grad is not None
+            gradients.append((out.detach().clone(), layer.weight.grad.clone()))
+        assert torch.allclose(gradients[0][0], gradients[1][0], atol=1e-5)
+        assert torch.allclose(gradients[0][1], gradients[1][1], atol=1e-5)
+
+
+def test_dropout_in_sparse_rows_keeps_forward_and_backward_together() -> None:
+    """The gradient of dropout(X) W summed is the column sums of the very X that was used."""
+    torch.manual_seed(0)
+    x = torch.rand(50, 20) * (torch.rand(50, 20) < 0.2)
+    weight = torch.ones(20, 1, requires_grad=True)
+    out = SparseRows(x).matmul(weight, 0.5, training=True)
+    out.sum().backward()
+    assert weight.grad is not None
+    assert torch.allclose(weight.grad.sum(), out.sum(), rtol=1e-5)
+    assert not torch.allclose(out.sum(), x.sum(), rtol=1e-3)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.4, 0.75])
+def test_dropout_drops_and_scales_with_the_right_probability(p: float) -> None:
+    torch.manual_seed(0)
+    x = torch.full((1000, 401), 2.0)
+    out = dropout(x, p, training=True)
+    kept = out != 0
+    assert abs(float(kept.float().mean()) - (1 - p)) < 5 * (p * (1 - p) / x.numel()) ** 0.5 + 2**-16
+    assert torch.allclose(out[kept], torch.tensor(2 / (1 - p)), rtol=1e-4)
+    # Neighbouring entries come from one draw: they must be independent all the same.
+    flat = kept.flatten().float() - (1 - p)
+    for lag in (1, 2, 3, 4):
+        correlation = float((flat[lag:] * flat[:-lag]).mean()) / (p * (1 - p))
+        assert abs(correlation) < 5 / x.numel() ** 0.5
+    assert dropout(x, p, training=False) is x
+
+
+def test_exact_and_trainable_products_agree_and_the_exact_one_is_reproducible() -> None:
+    torch.manual_seed(0)
+    x, layer = torch.randn(40, 333), Linear(333, 17, binarize="both", bias=False)
+    trainable = layer(x)
+    with torch.no_grad():
+        exact = layer(x)
+    assert not exact.requires_grad
+    assert torch.allclose(exact, trainable, atol=1e-4)
+    dots = torch.where(x >= 0, 1.0, -1.0) @ torch.where(layer.weight >= 0, 1.0, -1.0).T
+    scaled = dots * x.abs().mean(1, keepdim=True) * layer.weight.abs().mean(1)
+    assert torch.equal(exact, scaled)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_compiled_model_gives_the_same(mode: BinarizeMode, data: tuple[Tensor, Tensor]) -> None:
+    _, edge_index = data
+    torch.manual_seed(0)
+    x = torch.randn(60, 20)  # real-valued, so that no hidden sum is an exact tie
+    model = GCN(20, 8, 2, 2, binarize=mode)
+    model.fit_input(x)
+    model.eval()
+    torch._dynamo.reset()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    with torch.no_grad():
+        assert torch.allclose(compiled(x, edge_index), model(x, edge_index), atol=1e-5)
+    assert torch.allclose(compiled(x, edge_index), model(x, edge_index), atol=1e-5)
+
+
+def test_custom_operations_pass_torchs_own_checks() -> None:
+    from bignn import ops
+
+    x = torch.randn(5, 70)
+    words = ops.pack_rows(x)
+    torch.library.opcheck(ops.pack_rows, (x,))
+    torch.library.opcheck(ops.xnor_matmul, (words, words, 70))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_models_train_copy_pickle_and_reload(
+    mode: BinarizeMode, data: tuple[Tensor, Tensor]
+) -> None:
+    x, edge_index = data
+    model = GCN(x.shape[1], 8, 3, 2, binarize=mode, norm="batch")
+    model.train()(x, edge_index).sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
+    model.eval()
+    expected = model(x, edge_index)
+    again = GCN(**model.config).eval()
+    again.load_state_dict(model.state_dict())
+    for copied in (again, copy.deepcopy(model), pickle.loads(pickle.dumps(model)), model.to("cpu")):
+        assert torch.equal(copied(x, edge_index), expected)
+
+
+def test_input_statistics_belong_to_the_model() -> None:
+    x = torch.rand(50, 7)
+    x[:, 3] = 0.25
+    norm = InputNorm(7, normalize_rows=False, standardize=True, binarize=False)
+    norm.eval()
+    with pytest.raises(InputError, match="no input statistics yet"):
+        norm(x)
+    norm.fit(x)
+    out = norm(x)
+    assert isinstance(out, Tensor)
+    assert torch.allclose(out.mean(0), torch.zeros(7), atol=1e-5)
+    assert torch.allclose(
+        out.std(0, correction=0), torch.tensor([1.0, 1, 1, 0, 1, 1, 1]), atol=1e-5
+    )
+    unseen = norm(torch.full((1, 7), 0.25))
+    assert torch.allclose(unseen[0, 3], torch.tensor(0.0))
+    assert torch.allclose(unseen, (0.25 - norm.mean) * norm.scale)
+
+
+def test_a_changed_input_or_graph_is_noticed(data: tuple[Tensor, Tensor]) -> None:
+    x, edge_index = data
+    model = GCN(x.shape[1], 8, 2, 2, binarize="both")
+    model.fit_input(x)
+    model.eval()
+    before = model(x, edge_index)
+    edge_index[:, : edge_index.shape[1] // 2] = edge_index[:, :1]
+    rewired = model(x, edge_index)
+    assert not torch.allclose(before, rewired)
+    x.neg_()
+    assert not torch.allclose(rewired, model(x, edge_index))
+
+
+def test_gradients_reach_the_input(data: tuple[Tensor, Tensor]) -> None:
+    x, edge_index = data
+    for mode in MODES:
+        for num_layers in (1, 2):
+            model = GCN(x.shape[1], 8, num_layers, 2, binarize=mode, dropout=0.0)
+            model.fit_input(x)
+            learned = x.clone().requires_grad_()
+            out = model(learned, edge_index)
+            out.sum().backward()
+            assert learned.grad is not None
+            assert learned.grad.abs().sum() > 0
+            if num_layers == 1:  # deeper, rounding may flip the sign of an exact tie
+                assert torch.allclose(out, model(x, edge_index), atol=1e-5)
+
+
+def test_the_receptive_field_is_all_that_matters() -> None:
+    x, edge_index, weight = messy_graph()
+    adjacency = normalized_adjacency(edge_index, weight, 5)
+    assert receptive_field(adjacency, torch.tensor([1]), 1).tolist() == [0, 1]
+    assert receptive_field(adjacency, torch.tensor([3]), 2).tolist() == [0, 2, 3]
+    assert receptive_field(adjacency, torch.tensor([4]), 3).tolist() == [4]
+    nodes = receptive_field(adjacency, torch.tensor([3]), 2)
+    part = adjacency.among(nodes)
+    assert torch.allclose((part @ (part @ x[nodes]))[2], (adjacency @ (adjacency @ x))[3])
+
+
+def test_degrees_of_isolated_and_looped_nodes() -> None:
+    _, edge_index, weight = messy_graph()
+    edge_weight, own = gcn_norm(edge_index, weight, 5)
+    assert own[4] == 1.0  # nothing but its own loop
+    assert edge_weight[2] == 0.0  # the given loop of node 1 is in `own`
+    degrees = torch.tensor([1 + 2.0, 0.5 + 1.0])
+    assert torch.allclose(own[1], 0.5 / degrees[1])
+    assert torch.allclose(edge_weight[0], 1 / (degrees[0] * degrees[1]).sqrt())
+
+
+def test_bad_arguments_name_themselves(data: tuple[Tensor, Tensor]) -> None:
+    x, edge_index = data
+    with pytest.raises(InputError, match="'in_channels' must be at least 1"):
+        Linear(0, 3)
+    with pytest.raises(InputError, match=r"'dropout' must be in \[0, 1\)"):
+        Linear(3, 3, dropout=1.0)
+    with pytest.raises(InputError, match="'num_layers' must be at least 1"):
+        GCN(3, 3, 0)
+    with pytest.raises(InputError, match="'x' must be 7 features per node"):
+        GCNConv(7, 3)(x, edge_index)
+    with pytest.raises(InputError, match=r"'edge_index' must be node ids in 0\.\.59"):
+        GCNConv(x.shape[1], 3)(x, edge_index + 1)
