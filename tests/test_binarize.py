@@ -94,7 +94,8 @@ def test_weights_by_hand() -> None:
     # Column (0.5, -1.5): alpha = 1, B = (1, -1). Incoming gradient (2, 4):
     # first term B_i / 2 * (2*1 + 4*-1) = (-1, 1); second alpha * g * [|w| < 1] = (2, 0).
     weight = torch.tensor([[0.5, -1.5]], requires_grad=True)
-    out = binarize_weight(weight)
+    signs, alpha = binarize_weight(weight)
+    out = signs * alpha
     assert out.tolist() == [[1.0, -1.0]]
     out.backward(torch.tensor([[2.0, 4.0]]))
     assert weight.grad is not None
@@ -106,7 +107,8 @@ def test_weight_gradient_equals_the_written_formula() -> None:
     w, grad = rng.normal(0, 0.8, (2, 13, 5))
     w[0, 0] = 0.0
     weight = torch.tensor(w.T, requires_grad=True)
-    out = binarize_weight(weight)
+    signs, alpha = binarize_weight(weight)
+    out = signs * alpha
     assert np.allclose(out.detach().numpy().T, np.where(w >= 0, 1, -1) * np.abs(w).mean(0))
     out.backward(torch.tensor(grad.T))
     assert weight.grad is not None
@@ -119,11 +121,22 @@ def test_weight_gradient_equals_the_written_formula() -> None:
 def test_features_by_hand(ste: Literal["input", "gradient"], expected: list[float]) -> None:
     # Row (0.5, -1, 2, 0): beta = 3.5 / 4.
     h = torch.tensor([[0.5, -1.0, 2.0, 0.0]], requires_grad=True)
-    out = binarize_features(h, ste)
+    signs, beta = binarize_features(h, ste)
+    assert not beta.requires_grad
+    out = signs * beta
     assert out.tolist() == [[0.875, -0.875, 0.875, 0.875]]
     out.backward(torch.tensor([[0.5, 3.0, 0.9, -0.9]]))
     assert h.grad is not None
     assert np.allclose(h.grad.tolist(), [expected])
+
+
+def test_a_row_of_zeros_still_passes_gradients() -> None:
+    h = torch.zeros(1, 3, requires_grad=True)
+    signs, beta = binarize_features(h)
+    assert signs.tolist() == [[1, 1, 1]]
+    (signs * beta).backward(torch.tensor([[0.5, -2.0, 0.0]]))
+    assert h.grad is not None
+    assert torch.allclose(h.grad, torch.tensor([[0.5, -2.0, 0.0]]))
 
 
 def test_bad_choices_are_named() -> None:

@@ -72,40 +72,37 @@ def inner_product_scale(i: Tensor, v: Tensor) -> Tensor:
     return (i * v).abs().mean(dim=-1, keepdim=True)
 
 
-class _BinarizeFeatures(torch.autograd.Function):
+class _SignOfRows(torch.autograd.Function):
+    """F = sign(H), with ∂L/∂H of Eq. bp-H. Gets β since ∂L/∂F = β ∂L/∂H̃, and the rule is for H̃."""
+
     @staticmethod
-    def forward(ctx: Any, h: Tensor, ste: SteRule) -> Tensor:
+    def forward(ctx: Any, h: Tensor, beta: Tensor, ste: SteRule) -> Tensor:
         ctx.ste = ste
-        if ste == "input":
-            ctx.save_for_backward(h.abs() <= 1)
-        signs, beta = binarize_vector(h)
-        return signs.mul_(beta)
+        ctx.save_for_backward(beta, *([h.abs() <= 1] if ste == "input" else []))
+        return sign(h)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (grad,) = grads
-        mask = ctx.saved_tensors[0] if ctx.ste == "input" else grad.abs() < 1
-        return grad * mask, None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        beta, *masks = ctx.saved_tensors
+        grad = grads[0] / beta
+        mask = masks[0] if ctx.ste == "input" else grad.abs() < 1
+        return grad * mask, None, None
 
 
-class _BinarizeWeight(torch.autograd.Function):
+class _SignOfWeight(torch.autograd.Function):
+    """B = sign(W), with ∂B/∂W = 1[|W| < 1]."""
+
     @staticmethod
     def forward(ctx: Any, weight: Tensor) -> Tensor:
-        ctx.save_for_backward(weight)
-        signs, alpha = binarize_vector(weight)
-        return signs.mul_(alpha)
+        ctx.save_for_backward(weight.abs() < 1)
+        return sign(weight)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor]:
-        (grad,) = grads
-        (weight,) = ctx.saved_tensors
-        signs, alpha = binarize_vector(weight)
-        through_alpha = signs * (grad * signs).mean(dim=-1, keepdim=True)
-        through_sign = alpha * grad * (weight.abs() < 1)
-        return (through_alpha + through_sign,)
+        return (grads[0] * ctx.saved_tensors[0],)
 
 
-def binarize_features(h: Tensor, ste: SteRule = "input") -> Tensor:
+def binarize_features(h: Tensor, ste: SteRule = "input") -> tuple[Tensor, Tensor]:
     r"""Row buckets: ``H̃_i = β_i F_i``, ``F_i = sign(H_i)``, ``β_i = ||H_i||_1 / d`` (Sec. 4.2.2).
 
     Backward (Eq. bp-H), no gradient through β:
@@ -114,26 +111,32 @@ def binarize_features(h: Tensor, ste: SteRule = "input") -> Tensor:
     - ``ste="gradient"``: ``∂L/∂H = ∂L/∂H̃ ⊙ 1[|∂L/∂H̃| < 1]``, as the paper prints it.
 
     Differs from the paper: Eq. beta prints 1/N for the scale; the length of the row, d, is what the
-    vector rule of Sec. 4.1 asks for. The default mask is the one its public code uses.
+    vector rule of Sec. 4.1 asks for. The default mask is the one its public code uses. A row of
+    zeros gets β = 1e-12 instead of 0, so that ∂L/∂H̃ can be told from ∂L/∂F.
 
-    Shapes: h [N, d] -> [N, d].
+    Shapes: h [N, d] -> F [N, d], β [N, 1]. They come apart so that a layer can multiply the signs
+    first, in whole numbers, and scale the result: a sum that cancels is then exactly 0.
     """
-    out: Tensor = _BinarizeFeatures.apply(h, ste)  # type: ignore[no-untyped-call]
-    return out
+    beta = h.detach().abs().mean(dim=-1, keepdim=True).clamp_(min=1e-12)
+    signs: Tensor = _SignOfRows.apply(h, beta, ste)  # type: ignore[no-untyped-call]
+    return signs, beta
 
 
-def binarize_weight(weight: Tensor) -> Tensor:
+def binarize_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
     r"""Column buckets: ``W̃_j = α_j B_j``, ``B_j = sign(W_j)``, ``α_j = ||W_j||_1 / d_in`` (4.2.1).
 
     Backward, both terms of Eq. bp-W, with ``∂B/∂W = 1[|W| < 1]``:
 
     ``∂L/∂W_ij = (1/d_in) B_ij Σ_k ∂L/∂W̃_kj B_kj  +  α_j ∂L/∂W̃_ij 1[|W_ij| < 1]``
 
+    The first term is the gradient through α, the second the one through B.
+
     Differs from the paper: Eq. alpha prints 1/d_out; a column has d_in entries, and Eq. bp-W
     itself uses 1/d_in.
 
-    Shapes: weight [d_out, d_in] -> [d_out, d_in]. It is stored transposed, as torch does, so a
-    column j of the paper's W is the row ``weight[j]``.
+    Shapes: weight [d_out, d_in] -> B [d_out, d_in], α [d_out, 1]. It is stored transposed, as torch
+    does, so a column j of the paper's W is the row ``weight[j]``.
     """
-    out: Tensor = _BinarizeWeight.apply(weight)  # type: ignore[no-untyped-call]
-    return out
+    signs: Tensor = _SignOfWeight.apply(weight)  # type: ignore[no-untyped-call]
+    # |W| = W sign(W), whose derivative at 0 is sign(0) = +1 here, as Eq. bp-W has it.
+    return signs, (weight * signs.detach()).mean(dim=-1, keepdim=True)

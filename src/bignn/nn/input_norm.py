@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
+from bignn.binarize import binarize_features
 from bignn.errors import InputError
 from bignn.nn.adjacency import tensor_version
 from bignn.nn.rows import BinaryRows, SparseRows
@@ -110,5 +111,5 @@ class InputNorm(nn.Module):
         if x.requires_grad:  # it passes through the first layer's own binarization
             return x
         if self.binarize:
-            return BinaryRows(x)
+            return BinaryRows(*binarize_features(x))
         return SparseRows(x) if SparseRows.pays_for(x) else x

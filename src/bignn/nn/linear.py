@@ -12,7 +12,6 @@ from bignn.binarize import (
     BinarizeMode,
     SteRule,
     binarize_features,
-    binarize_vector,
     binarize_weight,
 )
 from bignn.errors import wrong
@@ -33,8 +32,9 @@ class Linear(nn.Module):
     features that a node lacks (all -1, 98.7 % on Cora) add up to the same large number at every
     node, and most hidden units start out constant.
 
-    Where no gradient is wanted, the product of signs is computed in integers (XNOR and popcount on
-    the CPU) and scaled afterwards, so its result does not depend on the backend.
+    Signs are multiplied first and scaled afterwards. With both factors binary the product is one of
+    whole numbers, so it is the same by XNOR and popcount (used where no gradient is wanted), by a
+    float product, on a CPU or a GPU; and a sum that cancels is 0, whose sign is +1.
 
     Args:
         in_channels: d_in.
@@ -87,38 +87,39 @@ class Linear(nn.Module):
             raise wrong(
                 "x", f"{self.in_channels} features per node", x.shape[-1], "check in_channels"
             )
-        out = self._exact_product(x) if self._wants_exact(x) else self._trainable_product(x)
+        weight: Tensor = self.weight
+        alpha = None
+        if self.binarization.weights:
+            weight, alpha = binarize_weight(weight)
+        beta = None
+        if isinstance(x, SparseRows):
+            out = x.matmul(weight.t(), self.dropout, training=self.training)
+        else:
+            if self.binarization.features and isinstance(x, Tensor):
+                x = BinaryRows(*binarize_features(x, self.binarization.ste))
+            if isinstance(x, BinaryRows):
+                beta = x.beta
+            out = self._product(x, weight)
+        if beta is not None:
+            out = out * beta
+        if alpha is not None:
+            out = out * alpha.t()
         return out if self.bias is None else out + self.bias
 
-    def _trainable_product(self, x: Features) -> Tensor:
-        weight = binarize_weight(self.weight) if self.binarization.weights else self.weight
-        if isinstance(x, BinaryRows):
-            kept = dropout(x.signs, self.dropout, training=self.training)
-            return functional.linear(kept, weight) * x.beta
-        if isinstance(x, SparseRows):
-            return x.matmul(weight.t(), self.dropout, training=self.training)
-        if self.binarization.features:
-            x = binarize_features(x, self.binarization.ste)
-        return functional.linear(dropout(x, self.dropout, training=self.training), weight)
+    def _product(self, x: Tensor | BinaryRows, weight: Tensor) -> Tensor:
+        if not isinstance(x, BinaryRows):
+            return functional.linear(dropout(x, self.dropout, training=self.training), weight)
+        if self._can_use_bits(x):
+            dots: Tensor = ops.xnor_matmul(x.words, ops.pack_rows(weight), self.in_channels)
+            return dots.to(weight.dtype)
+        return functional.linear(dropout(x.signs, self.dropout, training=self.training), weight)
 
-    def _wants_exact(self, x: Features) -> bool:
-        is_binary = self.binarization.weights and (
-            isinstance(x, BinaryRows) or (self.binarization.features and isinstance(x, Tensor))
-        )
+    def _can_use_bits(self, x: BinaryRows) -> bool:
+        """Where there is nothing to learn or drop, and a packed kernel, the result is the same."""
+        learns = torch.is_grad_enabled() and (x.signs.requires_grad or self.weight.requires_grad)
         drops = self.training and self.dropout > 0
-        input_learns = isinstance(x, Tensor) and x.requires_grad
-        learns = torch.is_grad_enabled() and (input_learns or self.weight.requires_grad)
-        return is_binary and not drops and not learns
-
-    def _exact_product(self, x: Features) -> Tensor:
-        assert not isinstance(x, SparseRows)
-        rows = x if isinstance(x, BinaryRows) else BinaryRows(x)
-        signs, alpha = binarize_vector(self.weight)
-        if rows.signs.device.type == "cpu":
-            dots: Tensor = ops.xnor_matmul(rows.words, ops.pack_rows(signs), self.in_channels)
-        else:  # exact too: every partial sum is an integer below 2**24
-            dots = functional.linear(rows.signs, signs)
-        return dots.to(self.weight.dtype) * rows.beta * alpha.t()
+        on_cpu = x.signs.device.type == "cpu"
+        return self.binarization.weights and on_cpu and not learns and not drops
 
     def extra_repr(self) -> str:
         """What ``print(model)`` shows."""

@@ -6,13 +6,12 @@ import torch
 from torch import Tensor
 
 from bignn import ops
-from bignn.binarize import binarize_vector
 from bignn.nn.dropout import dropout
 from bignn.nn.sparse import SparseMatrix, csr_tensor
 
 
 class BinaryRows:
-    """``H̃_i = β_i F_i``: the signs F of a constant feature matrix and their row scales β.
+    """``H̃_i = β_i F_i``: the signs F of a feature matrix and their row scales β.
 
     A model's input does not change from epoch to epoch. Binarized once, training multiplies with
     the signs, and evaluation with the packed words, made when first asked for.
@@ -23,9 +22,9 @@ class BinaryRows:
 
     """
 
-    def __init__(self, x: Tensor) -> None:
-        with torch.no_grad():
-            self.signs, self.beta = binarize_vector(x)
+    def __init__(self, signs: Tensor, beta: Tensor) -> None:
+        self.signs = signs
+        self.beta = beta
         self._words: Tensor | None = None
 
     @property
