@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from bignn.errors import FileError, InputError
+from bignn.errors import FileError, InputError, missing_extra
 from bignn.graph import Graph, load, save
 
 if TYPE_CHECKING:
@@ -54,13 +54,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'bignn' has no attribute {name!r}")
     try:
         module = importlib.import_module(_WITH_TORCH[name])
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] == "bignn":
+    except ImportError as error:
+        if (line := missing_extra(f"bignn.{name}", error)) is None:
             raise
-        raise ImportError(
-            f"bignn.{name} needs {error.name}, which is not installed; "
-            "install the training extra: pip install 'bignn[train]'"
-        ) from error
+        raise ImportError(line) from error
     return module if name == "nn" else getattr(module, name)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import bignn
-from bignn.errors import InputError, wrong
+from bignn.errors import InputError, missing_extra, wrong
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,16 +21,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         report, describe = options.run(options)
-    except (InputError, OSError, MemoryError, ImportError) as error:
-        line = " ".join(str(error).split()) or type(error).__name__
-        print(f"bignn {options.command}: error: {line}", file=sys.stderr)
-        return 1
+    except (InputError, OSError, MemoryError) as error:
+        return _fail(options, " ".join(str(error).split()) or type(error).__name__)
+    except ImportError as error:
+        if (line := missing_extra(f"'bignn {options.command}'", error)) is None:
+            raise
+        return _fail(options, line)
     except KeyboardInterrupt:
         hint = "; continue with --resume" if options.command == "train" else ""
         print(f"bignn {options.command}: interrupted{hint}", file=sys.stderr)
         return 130
     print(json.dumps(report, allow_nan=False) if options.json else describe(report), flush=True)
     return 0
+
+
+def _fail(options: argparse.Namespace, line: str) -> int:
+    print(f"bignn {options.command}: error: {line}", file=sys.stderr)
+    return 1
 
 
 Report = tuple[dict[str, Any], Callable[[dict[str, Any]], str]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import tempfile
 from collections.abc import Iterator
@@ -9,6 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bignn.errors import FileError
+
+
+def remove_leftovers(path: str | os.PathLike[str]) -> None:
+    """Removes temporary files that a killed writer of ``path`` left behind."""
+    target = Path(path)
+    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        leftover.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from bignn import checkpoint
 from bignn.errors import FileError, InputError, wrong
+from bignn.files import remove_leftovers
 from bignn.graph import Graph
 from bignn.nn import GCN, SparseMatrix, normalized_adjacency
 from bignn.nn.adjacency import receptive_field
@@ -126,6 +127,8 @@ def fit(
         settings = settings_for(model)
     whole = full_batch(graph, where)
     model.to(where)
+    if checkpoint_path is not None:
+        remove_leftovers(checkpoint_path)
     with _own_generator(seed, where):
         run = _Run(model, graph, whole, settings, seed)
         if resume and checkpoint_path is not None and Path(checkpoint_path).exists():

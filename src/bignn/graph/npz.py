@@ -64,7 +64,9 @@ def _read_array(file: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> 
                 npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
             )
             shape, fortran_order, dtype = read_header(member)
-        except (ValueError, EOFError, UnicodeDecodeError) as error:
+        # NumPy parses the header as a Python literal, so damage can surface as nearly anything
+        # (tokenize errors, overflow, recursion); all of it means one thing.
+        except Exception as error:
             raise FileError(f"'{file}': '{info.filename}' is not a NumPy array") from error
         if dtype.kind not in "fiub":
             raise FileError(

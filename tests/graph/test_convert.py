@@ -1,0 +1,127 @@
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import bignn
+from bignn.cli import main
+from bignn.errors import InputError
+from bignn.graph.convert import convert
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    (tmp_path / "edges.csv").write_text("from,to,weight\nann,bob,2\nbob,cid,0.5\n")
+    (tmp_path / "x.csv").write_text("who,age,height\nann,1,2.5\nbob,3,4\ncid,5,6\ndan,7,8\n")
+    (tmp_path / "y.csv").write_text("who,job\ncid,smith\nann,baker\nbob,smith\n")
+    return tmp_path
+
+
+def test_names_become_numbers(tables: Path) -> None:
+    graph, classes = convert(
+        tables / "edges.csv", tables / "x.csv", tables / "y.csv", id_column="who"
+    )
+    assert graph.dense_x().tolist() == [[1, 2.5], [3, 4], [5, 6], [7, 8]]
+    assert graph.edge_index.tolist() == [[0, 1], [1, 2]]
+    assert graph.edge_weight is not None and graph.edge_weight.tolist() == [2, 0.5]
+    assert graph.y is not None and graph.y.tolist() == [0, 1, 1, -1]
+    assert classes == ["baker", "smith"]
+
+
+def test_numbers_without_header_from_blanks_with_comments(tmp_path: Path) -> None:
+    (tmp_path / "edges.txt").write_text("# a SNAP file\n0 1\n1\t2\n2 0\n")
+    (tmp_path / "x.csv").write_text("1,0\n0,1\n1,1\n")
+    (tmp_path / "y.tsv").write_text("10\n9\n\n")
+    with pytest.raises(InputError, match="has 2 labels for 3 nodes"):
+        convert(tmp_path / "edges.txt", tmp_path / "x.csv", tmp_path / "y.tsv", header=False)
+    (tmp_path / "y.tsv").write_text("10\n9\n10\n")
+    graph, classes = convert(
+        tmp_path / "edges.txt",
+        tmp_path / "x.csv",
+        tmp_path / "y.tsv",
+        header=False,
+        undirected=True,
+    )
+    assert sorted(graph.edge_index.T.tolist()) == [[0, 1], [0, 2], [1, 0], [1, 2], [2, 0], [2, 1]]
+    assert classes == ["9", "10"]  # numeric order
+    assert graph.y is not None and graph.y.tolist() == [1, 0, 1]
+
+
+def test_parquet_equals_csv(tables: Path) -> None:
+    for name, columns in {
+        "edges": {"a": ["ann", "bob"], "b": ["bob", "cid"], "w": [2, 0.5]},
+        "x": {"who": ["ann", "bob", "cid", "dan"], "age": [1, 3, 5, 7], "height": [2.5, 4.0, 6, 8]},
+        "y": {"who": ["ann", "bob", "cid", "dan"], "job": ["baker", "smith", "smith", None]},
+    }.items():
+        parquet.write_table(pa.table(columns), tables / f"{name}.parquet")
+    ours, _ = convert(
+        *(tables / f"{name}.parquet" for name in ("edges", "x", "y")), id_column="who"
+    )
+    theirs, _ = convert(*(tables / f"{name}.csv" for name in ("edges", "x", "y")), id_column="who")
+    assert np.array_equal(ours.dense_x(), theirs.dense_x())
+    assert np.array_equal(ours.edge_index, theirs.edge_index)
+    assert ours.y is not None and theirs.y is not None and np.array_equal(ours.y, theirs.y)
+
+
+def test_split_is_random_disjoint_and_seeded(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("a,b\n0,1\n")
+    (tmp_path / "x.csv").write_text("f\n" + "1\n" * 50)
+    (tmp_path / "y.csv").write_text("c\n" + "u\nv\n" * 25)
+
+    def split(seed: int) -> list[list[int]]:
+        graph, _ = convert(
+            tmp_path / "e.csv",
+            tmp_path / "x.csv",
+            tmp_path / "y.csv",
+            split=(60, 20, 20),
+            seed=seed,
+        )
+        parts = [graph.train_idx, graph.val_idx, graph.test_idx]
+        return [part.tolist() for part in parts if part is not None]
+
+    assert [len(part) for part in split(0)] == [30, 10, 10]
+    assert sorted(node for part in split(0) for node in part) == list(range(50))
+    assert split(0) == split(0) != split(1)
+
+
+def test_command_writes_a_graph_that_loads(
+    tables: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tables / "graph.npz"
+    arguments = ["convert", str(out), "--edges", str(tables / "edges.csv"), "--features"]
+    arguments += [str(tables / "x.csv"), "--labels", str(tables / "y.csv"), "--id", "who"]
+    assert main([*arguments, "--undirected"]) == 0
+    assert "4 nodes, 4 directed edges, 2 features, 2 classes" in capsys.readouterr().out
+    assert bignn.load(out).num_edges == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"edges.csv": "from,to\nann,eve\n"}, "node 'eve' has no row in the features"),
+        ({"edges.csv": "from,to,w,z\nann,bob,1,1\n"}, "has 4 columns, expected source, target"),
+        ({"edges.csv": "from,to,w\nann,bob,heavy\n"}, "column 'w' is not numeric"),
+        ({"x.csv": "who,age\nann,1\nann,2\n"}, "node 'ann' has two rows"),
+        ({"x.csv": "who,age\nann,old\n"}, "column 'age' is not numeric"),
+        ({"x.csv": "name,age\nann,1\n"}, "'id' must be a column of"),
+        ({"x.csv": "who,age\nann,1,2\n"}, "row 1 has 3 cells, expected 2"),
+        ({"x.csv": "1,2\n3,4\n"}, "seems to have no header"),
+        ({"x.csv": ""}, "'id' must be a column"),
+        ({"y.csv": "job\nbaker\n"}, "has no column 'who'"),
+    ],
+)
+def test_bad_tables_get_one_clear_line(
+    tables: Path, change: dict[str, str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in change.items():
+        (tables / name).write_text(text)
+    out = tables / "graph.npz"
+    arguments = ["convert", str(out), "--edges", str(tables / "edges.csv"), "--features"]
+    arguments += [str(tables / "x.csv"), "--labels", str(tables / "y.csv"), "--id", "who"]
+    assert main(arguments) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not out.exists()

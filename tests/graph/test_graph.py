@@ -1,0 +1,289 @@
+"""Graphs and their files: what is right works, what is wrong gets one clear line."""
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import Arrays, make_arrays
+
+import bignn
+from bignn.errors import FileError, InputError
+from bignn.graph import EMBEDDED, SparseRows, from_arrays, to_arrays
+from bignn.graph.npz import read_npz, write_npz
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "edges", "features", "classes", "train"),
+    [
+        ("cora", 2708, 10556, 1433, 7, 140),
+        ("citeseer", 3327, 9104, 3703, 6, 120),
+        ("pubmed", 19717, 88648, 500, 3, 60),
+    ],
+)
+def test_embedded_graphs_are_the_published_ones(
+    name: str, nodes: int, edges: int, features: int, classes: int, train: int
+) -> None:
+    graph = bignn.load(name)
+    assert (graph.num_nodes, graph.num_edges) == (nodes, edges)
+    assert (graph.num_features, graph.num_classes) == (features, classes)
+    assert graph.train_idx is not None and graph.val_idx is not None and graph.test_idx is not None
+    assert [graph.train_idx.size, graph.val_idx.size, graph.test_idx.size] == [train, 500, 1000]
+    pairs = set(map(tuple, graph.edge_index.T.tolist()))
+    assert len(pairs) == edges
+    assert all((target, source) in pairs for source, target in pairs)
+    assert name in repr(graph)
+
+
+def test_a_graph_survives_the_round_trip_through_a_file(tmp_path: Path, arrays: Arrays) -> None:
+    arrays["edge_weight"] = np.linspace(0, 1, arrays["edge_index"].shape[1])
+    sparse = to_arrays(bignn.load("cora"))
+    for number, given in enumerate((arrays, sparse)):
+        graph = from_arrays(given)
+        path = tmp_path / f"{number}.npz"
+        bignn.save(graph, path)
+        again = bignn.load(path)
+        assert np.array_equal(graph.dense_x(), again.dense_x())
+        for key in ("edge_index", "edge_weight", "y", "train_idx", "val_idx", "test_idx"):
+            before, after = getattr(graph, key), getattr(again, key)
+            assert (before is None) == (after is None)
+            assert before is None or (np.array_equal(before, after) and before.dtype == after.dtype)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.npz", "1.npz"]
+
+
+def test_a_name_is_looked_up_in_the_data_folder(
+    tmp_path: Path, arrays: Arrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_npz(tmp_path / "mine.npz", arrays)
+    with pytest.raises(InputError, match=r"unknown dataset 'mine'.*\$BIGNN_DATA \(not set\)"):
+        bignn.load("mine")
+    monkeypatch.setenv("BIGNN_DATA", str(tmp_path))
+    assert bignn.load("mine").num_nodes == 60
+
+
+def test_sparse_and_dense_features_are_the_same_graph() -> None:
+    graph = bignn.load("citeseer")
+    assert isinstance(graph.x, SparseRows)
+    dense = graph.dense_x()
+    assert dense.sum() == graph.x.indices.size
+    row = graph.x.indices[graph.x.indptr[7] : graph.x.indptr[8]]
+    assert np.flatnonzero(dense[7]).tolist() == sorted(row.tolist())
+
+
+def changed(**changes: Any) -> Arrays:
+    arrays = make_arrays()
+    for key, value in changes.items():
+        if value is None:
+            del arrays[key]
+        else:
+            arrays[key] = np.asarray(value)
+    return arrays
+
+
+def with_entry(key: str, index: Any, value: Any) -> Arrays:
+    arrays = make_arrays()
+    arrays[key] = arrays[key].copy()
+    arrays[key][index] = value
+    return arrays
+
+
+BAD = {
+    "edge id too large": (
+        with_entry("edge_index", (0, 3), 60),
+        r"'edge_index' must be a node id in 0\.\.59, got 60",
+    ),
+    "edge id negative": (
+        with_entry("edge_index", (1, 0), -1),
+        r"'edge_index' must be a node id .* got -1",
+    ),
+    "edge ids float": (
+        changed(edge_index=np.zeros((2, 3))),
+        "'edge_index' must be integers, got dtype float64",
+    ),
+    "edge shape": (
+        changed(edge_index=np.zeros((3, 2), int)),
+        r"'edge_index' must be of shape \[2, E\]",
+    ),
+    "no edges given": (changed(edge_index=None), "'edge_index' is missing"),
+    "nan": (
+        with_entry("x", (4, 2), np.nan),
+        r"'x' must be finite, got nan at \[4, 2\] \(1 in all\)",
+    ),
+    "inf": (with_entry("x", (0, 0), np.inf), "'x' must be finite, got inf"),
+    "no features": (changed(x=None), "features are missing"),
+    "zero features": (changed(x=np.zeros((60, 0))), "'x' must be at least one feature per node"),
+    "zero nodes": (changed(x=np.zeros((0, 3))), "'x' must be at least one node"),
+    "flat features": (changed(x=np.zeros(60)), "'x' must be a matrix"),
+    "text features": (changed(x=np.array([["a"]])), "'x' must be real numbers"),
+    "short y": (changed(y=np.zeros(59, int)), r"'y' must be one class per node \(60\), got 59"),
+    "multi-label y": (changed(y=np.zeros((60, 4), int)), "multi-label"),
+    "float y": (changed(y=np.zeros(60)), "'y' must be integers"),
+    "y below -1": (with_entry("y", 3, -2), "'y' must be class ids from 0, or -1"),
+    "overlap": (changed(val_idx=make_arrays()["train_idx"]), "'val_idx' must be disjoint"),
+    "empty split": (changed(test_idx=np.zeros(0, int)), "'test_idx' must be at least one node"),
+    "split out of range": (changed(test_idx=[60]), "'test_idx' must be a node id"),
+    "split twice": (changed(test_idx=[make_arrays()["test_idx"][0]] * 2), "free of repetitions"),
+    "unlabelled split": (with_entry("y", make_arrays()["train_idx"][0], -1), "whose y is -1"),
+    "split without y": (changed(y=None), "'train_idx' must be given together with 'y'"),
+    "weights": (changed(edge_weight=[1.0]), "'edge_weight' must be one number per edge"),
+    "negative weight": (
+        changed(edge_weight=-np.ones(make_arrays()["edge_index"].shape[1])),
+        "non-negative",
+    ),
+    "stray array": (changed(labels=[1]), r"unknown arrays \['labels'\]"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_graphs_get_one_clear_line(case: str, tmp_path: Path) -> None:
+    arrays, message = BAD[case]
+    if arrays.get("x") is not None and arrays["x"].dtype.kind == "U":
+        with pytest.raises(InputError, match=message):
+            from_arrays(arrays)
+        return
+    path = tmp_path / "bad.npz"
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=message) as caught:
+        bignn.load(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("x_indptr", [0, 5], "'x_indptr' must be of length nodes"),
+        ("x_indices", [1433] * 49216, "'x_indices' must be a feature id"),
+        ("x_shape", [-1, 4], "'x_shape' must be two sizes"),
+        ("x_data", [1.0], "'x_data' must be one value per index"),
+        ("x_data", [np.nan] * 49216, "'x_data' must be finite"),
+    ],
+)
+def test_bad_sparse_features(key: str, value: Any, message: str) -> None:
+    arrays = to_arrays(bignn.load("cora"))
+    arrays[key] = np.asarray(value)
+    with pytest.raises(InputError, match=message):
+        from_arrays(arrays)
+
+
+def test_odd_but_right_graphs_work() -> None:
+    arrays = make_arrays()
+    isolated_and_looped = np.array([[0, 0, 1, 1], [0, 1, 0, 0]])
+    graph = from_arrays(arrays | {"edge_index": isolated_and_looped})
+    assert graph.num_edges == 4
+    assert from_arrays({"x": np.ones((1, 1)), "edge_index": np.zeros((2, 0), int)}).num_nodes == 1
+    lonely_class = arrays["y"].copy()
+    lonely_class[5] = 9
+    assert from_arrays(arrays | {"y": lonely_class}).num_classes == 10
+
+
+def test_damaged_files_get_one_clear_line(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.npz"
+    write_npz(whole, make_arrays())
+    data = whole.read_bytes()
+    bad = tmp_path / "bad.npz"
+    for size in [0, 1, 10, len(data) // 2, len(data) - 1]:
+        bad.write_bytes(data[:size])
+        with pytest.raises(FileError, match=r"bad\.npz"):
+            bignn.load(bad)
+    bad.write_bytes(np.random.default_rng(0).bytes(1000))
+    with pytest.raises(FileError, match=r"not a readable \.npz"):
+        bignn.load(bad)
+    with pytest.raises(FileError, match="does not exist"):
+        bignn.load(tmp_path / "none.npz")
+    with pytest.raises(FileError, match="is a folder"):
+        read_npz(tmp_path)
+
+
+def test_flipped_bytes_never_crash(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.npz"
+    write_npz(whole, make_arrays())
+    data = whole.read_bytes()
+    rng = np.random.default_rng(0)
+    bad = tmp_path / "bad.npz"
+    for _ in range(300):
+        broken = bytearray(data)
+        for position in rng.integers(0, len(data), rng.integers(1, 5)):
+            broken[position] = rng.integers(0, 256)
+        bad.write_bytes(broken)
+        try:
+            bignn.load(bad)
+        except InputError as error:
+            assert "\n" not in str(error)
+
+
+def test_pickled_objects_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "objects.npz"
+    np.savez(path, x=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(FileError, match="holds Python objects, expected plain numbers"):
+        bignn.load(path)
+
+
+def test_a_zip_bomb_is_refused_before_it_expands(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.npz"
+    header = io.BytesIO()
+    shape = (1 << 20, 1 << 10)
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f4", "fortran_order": False, "shape": shape}
+    )
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("x.npy", "w", force_zip64=True) as member,
+    ):
+        member.write(header.getvalue())
+        for _ in range(130):
+            member.write(bytes(1 << 21))  # a quarter GiB of zeros, and the header claims four
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(FileError, match="would expand"):
+        bignn.load(path)
+
+
+def test_a_header_that_claims_too_much_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "liar.npz"
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f4", "fortran_order": False, "shape": (1 << 40,)}
+    )
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", header.getvalue() + bytes(100))
+    with pytest.raises(FileError, match="claims 4,398,046,511,104 bytes but holds 100"):
+        bignn.load(path)
+
+
+def test_fortran_order_and_big_endian_arrays_are_read(tmp_path: Path, arrays: Arrays) -> None:
+    path = tmp_path / "odd.npz"
+    x = arrays["x"]
+    np.savez(path, **(arrays | {"x": np.asfortranarray(x.astype(">f8"))}))  # type: ignore[arg-type]
+    assert np.array_equal(bignn.load(path).dense_x(), x)
+
+
+def test_to_and_from_pyg(arrays: Arrays) -> None:
+    arrays["edge_weight"] = np.ones(arrays["edge_index"].shape[1], dtype=np.float32)
+    graph = from_arrays(arrays)
+    data = bignn.to_pyg(graph)
+    data.validate()
+    assert data.num_nodes == 60
+    assert int(data.train_mask.sum()) == len(arrays["train_idx"])
+    again = bignn.from_pyg(data)
+    assert np.array_equal(again.edge_index, graph.edge_index)
+    assert again.train_idx is not None
+    assert np.array_equal(again.train_idx, np.sort(arrays["train_idx"]))
+    data.y = data.y.unsqueeze(1)
+    flat = bignn.from_pyg(data).y
+    assert flat is not None
+    assert flat.tolist() == arrays["y"].tolist()
+    data.train_mask = torch.stack([data.train_mask] * 10, dim=1)
+    with pytest.raises(InputError, match="'train_mask' must be one mask"):
+        bignn.from_pyg(data)
+    data.x = None
+    with pytest.raises(InputError, match="node features x"):
+        bignn.from_pyg(data)
+
+
+def test_embedded_names_are_documented() -> None:
+    with pytest.raises(InputError, match=r"cora.*citeseer.*pubmed"):
+        bignn.load("karate")
+    assert EMBEDDED == ("cora", "citeseer", "pubmed")

@@ -1,0 +1,197 @@
+"""The command line as a user sees it: one document on stdout, one line for a failure."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import make_arrays
+
+import bignn
+from bignn.cli import main
+
+REPORT_KEYS = [
+    "dataset",
+    "model",
+    "seeds",
+    "test_acc",
+    "test_acc_mean",
+    "test_acc_std",
+    "val_acc_mean",
+    "epochs",
+    "seconds_per_run",
+    "checkpoint",
+]
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> str:
+    path = tmp_path / "toy.npz"
+    np.savez(path, **make_arrays())  # type: ignore[arg-type]
+    return str(path)
+
+
+def test_train_prints_one_json_document(
+    toy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "runs"
+    arguments = [
+        "train",
+        toy,
+        "--model",
+        "bi-gcn",
+        "--seeds",
+        "2",
+        "--epochs",
+        "40",
+        "--hidden",
+        "8",
+    ]
+    assert main([*arguments, "--out", str(out), "--json"]) == 0
+    captured = capsys.readouterr()
+    report = json.loads(captured.out)
+    assert list(report) == REPORT_KEYS
+    assert report["seeds"] == [0, 1]
+    assert len(report["test_acc"]) == len(report["epochs"]) == 2
+    assert report["test_acc_mean"] == pytest.approx(np.mean(report["test_acc"]))
+    assert report["test_acc_std"] == pytest.approx(np.std(report["test_acc"], ddof=1))
+    assert "seed 1" in captured.err
+    assert bignn.load_model(report["checkpoint"]).config["hidden_channels"] == 8
+    # A seed gives the same alone as among others.
+    assert (
+        main(
+            [
+                "train",
+                toy,
+                "--seed",
+                "1",
+                "--epochs",
+                "40",
+                "--hidden",
+                "8",
+                "--out",
+                str(out / "b"),
+                "--json",
+            ]
+        )
+        == 0
+    )
+    assert json.loads(capsys.readouterr().out)["test_acc"] == report["test_acc"][1:]
+
+
+def test_train_without_json_prints_for_people(
+    toy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", toy, "--epochs", "3", "--out", str(tmp_path / "r")]) == 0
+    out = capsys.readouterr().out
+    assert "test accuracy" in out
+    assert "seed-0.safetensors" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "nowhere"], "unknown dataset 'nowhere'"),
+        (["train", "missing.npz"], "'missing.npz' does not exist"),
+        (["train", "cora", "--model", "gin"], "'model' must be one of"),
+        (["train", "cora", "--seeds", "0"], "'seeds' must be at least 1"),
+        (["train", "cora", "--seed", "-1"], "'seed' must be 0 or more"),
+        (["train", "cora", "--lr", "nan"], "'lr' must be a positive number"),
+        (["train", "cora", "--hidden", "0"], "'out_channels' must be at least 1"),
+        (["train", "cora", "--layers", "0"], "'num_layers' must be at least 1"),
+        (["train", "cora", "--dropout", "1"], "'dropout' must be in [0, 1)"),
+        (["convert", "out.csv", "--edges", "e", "--features", "f"], "ending in .npz"),
+    ],
+)
+def test_failures_are_one_line_and_exit_1(
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith(f"bignn {arguments[0]}: error: ")
+    assert message in captured.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cuda_that_is_not_there_is_said(
+    toy: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert main(["train", toy, "--device", "cuda"]) == 1
+    assert "torch sees no CUDA GPU" in capsys.readouterr().err
+
+
+def test_wrong_usage_exits_2() -> None:
+    for arguments in ([], ["train"], ["train", "cora", "--device", "tpu"], ["fly"]):
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        assert caught.value.code == 2
+
+
+def test_doctor_reports_without_importing_torch() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bignn", "doctor", "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    report = json.loads(done.stdout)
+    assert report["native_extension"] is True
+    assert report["backends"]["reference"] == "ok"
+    assert report["backend"] in report["backends"]
+    text = subprocess.run(
+        [sys.executable, "-m", "bignn", "doctor"], capture_output=True, text=True, check=True
+    ).stdout
+    assert f"{report['backend']:<16} ok  <- used" in text
+
+
+def train_command(toy: str, out: Path, *more: str) -> list[str]:
+    command = [sys.executable, "-m", "bignn", "train", toy, "--seeds", "2", "--epochs", "400"]
+    return [*command, "--patience", "400", "--save-every", "0", "--out", str(out), "--json", *more]
+
+
+def test_killed_at_a_random_moment_and_resumed_gives_the_same(toy: str, tmp_path: Path) -> None:
+    straight = subprocess.run(
+        train_command(toy, tmp_path / "straight"), capture_output=True, text=True, check=True
+    )
+    expected = json.loads(straight.stdout)
+    out = tmp_path / "killed"
+    moments = random.Random()
+    kills = 0
+    for attempt in range(3):
+        process = subprocess.Popen(
+            train_command(toy, out, "--resume"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        # Wait for the first checkpoint of this attempt's work, then a random while more.
+        deadline = time.monotonic() + 60
+        while not out.exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep((2.5 if attempt else 0.0) + moments.uniform(0, 1.0))
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+            kills += 1
+        process.communicate()
+    assert kills >= 1
+    resumed = subprocess.run(
+        train_command(toy, out, "--resume"), capture_output=True, text=True, check=True
+    )
+    report = json.loads(resumed.stdout)
+    for key in ("test_acc", "val_acc_mean", "epochs"):
+        assert report[key] == expected[key]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "seed-0.safetensors",
+        "seed-1.safetensors",
+    ]

@@ -1,0 +1,116 @@
+"""The rules of the house: imports go down only, the runtime wing needs no torch, one surface."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bignn
+
+SOURCE = Path(bignn.__file__).parent
+
+#: A file may import rooms of a lower floor, and its own room. docs/design.md shows the same plan.
+FLOORS = {
+    "errors": 0,
+    "files": 0,
+    "bits": 0,
+    "_native": 0,
+    "kernels": 1,
+    "graph": 1,
+    "binarize": 2,
+    "ops": 2,
+    "nn": 3,
+    "pyg": 3,
+    "pack": 4,
+    "checkpoint": 4,
+    "recipes": 4,
+    "train": 5,
+    "experiments": 6,
+    "doctor": 6,
+    "cli": 7,
+    "__main__": 8,
+}
+WITHOUT_TORCH = ["errors", "files", "bits", "kernels", "graph", "doctor", "cli"]
+#: Within a floor, errors < files < ... : the few sideways imports that are meant.
+SIDEWAYS = {("files", "errors"), ("bits", "errors")}
+
+
+def rooms() -> list[Path]:
+    return [path for path in sorted(SOURCE.rglob("*.py")) if path != SOURCE / "__init__.py"]
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported_rooms(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            if node.module == "bignn":
+                found |= {alias.name for alias in node.names}
+            elif node.module.startswith("bignn."):
+                found.add(node.module.split(".")[1])
+        elif isinstance(node, ast.Import):
+            found |= {a.name.split(".")[1] for a in node.names if a.name.startswith("bignn.")}
+    return found
+
+
+@pytest.mark.parametrize("path", rooms(), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_go_down_only(path: Path) -> None:
+    mine = room_of(path)
+    for other in imported_rooms(path) - {mine}:
+        allowed = FLOORS[other] < FLOORS[mine] or (mine, other) in SIDEWAYS
+        assert allowed, f"{mine} (floor {FLOORS[mine]}) imports {other} (floor {FLOORS[other]})"
+
+
+def test_no_relative_imports() -> None:
+    for path in rooms():
+        for node in ast.walk(ast.parse(path.read_text())):
+            assert not (isinstance(node, ast.ImportFrom) and node.level), path
+
+
+def run_without_torch(code: str) -> subprocess.CompletedProcess[str]:
+    block = "import sys; sys.modules.update(torch=None, torch_geometric=None, tqdm=None)\n"
+    return subprocess.run(
+        [sys.executable, "-c", block + code], capture_output=True, text=True, check=False
+    )
+
+
+def test_the_runtime_wing_works_with_torch_blocked() -> None:
+    modules = ", ".join(f"bignn.{name}" for name in WITHOUT_TORCH)
+    done = run_without_torch(
+        f"import {modules}\n"
+        "import numpy as np\n"
+        "graph = bignn.load('cora')\n"
+        "words = bignn.bits.pack(graph.dense_x() - 0.5)\n"
+        "print(bignn.kernels.xnor_matmul(words, words, 1433)[0, 0])\n"
+    )
+    assert done.stderr == ""
+    assert done.stdout.strip() == "1433"
+
+
+def test_what_needs_torch_says_so() -> None:
+    done = run_without_torch(
+        "import bignn\ntry:\n    bignn.fit\nexcept ImportError as error:\n    print(error)\n"
+    )
+    assert "pip install 'bignn[train]'" in done.stdout
+    done = run_without_torch("import bignn.cli; sys.exit(bignn.cli.main(['train', 'cora']))")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "bignn[train]" in done.stderr
+
+
+def test_importing_never_imports_torch() -> None:
+    code = "import bignn, bignn.cli, sys; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_every_public_name_exists() -> None:
+    for name in bignn.__all__:
+        assert getattr(bignn, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = bignn.nonsense

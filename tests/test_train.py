@@ -1,0 +1,264 @@
+"""The training loop: it learns, repeats itself, and survives being killed."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_arrays
+
+import bignn
+from bignn import checkpoint
+from bignn.binarize import BinarizeMode
+from bignn.errors import FileError, InputError
+from bignn.graph import Graph, from_arrays
+from bignn.nn import GCN
+from bignn.recipes import RECIPES, Settings, recipe, settings_for
+from bignn.train import Batch, fit, full_batch, reachable
+
+QUICK = Settings(lr=0.01, epochs=60, patience=60)
+
+
+def new_model(graph: Graph, seed: int = 0, binarize: BinarizeMode = "both") -> GCN:
+    torch.manual_seed(seed)
+    return GCN(graph.num_features, 16, 2, graph.num_classes, binarize=binarize)
+
+
+@pytest.mark.parametrize("mode", ["none", "features", "weights", "both"])
+def test_every_kind_of_model_learns(graph: Graph, mode: BinarizeMode) -> None:
+    model = new_model(graph, binarize=mode)
+    result = fit(model, graph, QUICK, progress=False)
+    assert result.test_acc is not None
+    assert result.test_acc >= 80
+    assert not model.training
+
+
+def test_a_pyg_data_and_a_users_own_module_work(graph: Graph) -> None:
+    import torch_geometric.nn as pyg
+
+    model = pyg.GCN(graph.num_features, 16, 2, graph.num_classes)
+    result = bignn.fit(model, bignn.to_pyg(graph), QUICK, progress=False)
+    assert result.test_acc is not None
+    assert result.test_acc >= 80
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_does_not(graph: Graph) -> None:
+    def trained(seed: int) -> tuple[bignn.FitResult, torch.Tensor]:
+        model = new_model(graph)
+        result = fit(model, graph, QUICK, seed=seed, progress=False)
+        return replace(result, seconds=0), model.layers[0].lin.weight.detach()
+
+    (first, weights), (second, again), (_, other) = trained(3), trained(3), trained(4)
+    assert first == second
+    assert torch.equal(weights, again)
+    assert not torch.equal(weights, other)
+
+
+def test_the_callers_random_numbers_are_left_alone(graph: Graph) -> None:
+    model = new_model(graph)
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    fit(model, graph, replace(QUICK, epochs=3), progress=False)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_the_best_validation_loss_is_kept_and_patience_ends_the_run(graph: Graph) -> None:
+    model = new_model(graph)
+    result = fit(model, graph, Settings(lr=0.05, epochs=500, patience=10), progress=False)
+    assert result.epochs == result.best_epoch + 10 < 500
+    whole = full_batch(graph, torch.device("cpu"))
+    nodes = torch.from_numpy(graph.val_idx)
+    with torch.no_grad():
+        logits = model(whole.x, whole.edge_index)
+    loss = float(torch.nn.functional.cross_entropy(logits[nodes], whole.y[nodes]))
+    assert math.isclose(loss, result.val_loss, rel_tol=1e-5)
+
+
+def test_training_on_what_is_reachable_is_training_on_the_whole_graph() -> None:
+    """The same loss and gradients, from fewer nodes; batch norm needs them all."""
+    few = {"train_idx": np.arange(4), "val_idx": np.array([5]), "test_idx": np.array([6])}
+    graph = from_arrays(make_arrays(300, 12) | few)
+    for mode in ("none", "features", "weights", "both"):
+        torch.manual_seed(0)
+        model = GCN(12, 8, 2, 2, dropout=0.0, binarize=mode)
+        whole = full_batch(graph, torch.device("cpu"))
+        model.fit_input(whole.x)
+        part = reachable(whole, model)
+        assert 4 < len(part.x) < 300
+        gradients = []
+        for batch in (whole, part):
+            model.zero_grad()
+            logits = batch.logits(model)[batch.loss_nodes]
+            torch.nn.functional.cross_entropy(logits, batch.y[batch.loss_nodes]).backward()
+            gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+        for mine, other in zip(*gradients, strict=True):
+            assert torch.allclose(mine, other, atol=1e-6)
+    normed = GCN(12, 8, 2, 2, norm="batch")
+    assert reachable(whole, normed) is whole
+    assert reachable(whole, torch.nn.Linear(1, 1)) is whole
+
+
+def test_custom_batches_are_what_is_trained_on(graph: Graph) -> None:
+    seen = []
+
+    class Twice:
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            whole = full_batch(graph, torch.device("cpu"))
+            for half in whole.loss_nodes.chunk(2):
+                seen.append(len(half))
+                yield replace(whole, loss_nodes=half)
+
+    result = fit(
+        new_model(graph), graph, replace(QUICK, epochs=30), batches=Twice(), progress=False
+    )
+    assert len(seen) == 60
+    assert result.val_acc >= 70
+    assert isinstance(next(iter(Twice())), Batch)
+
+
+class KilledError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("mode", ["both", "none"])
+def test_a_resumed_run_equals_one_that_never_stopped(
+    graph: Graph, tmp_path: Path, mode: BinarizeMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    straight = new_model(graph, binarize=mode)
+    expected = fit(straight, graph, QUICK, seed=1, progress=False)
+    path = tmp_path / "run.safetensors"
+    writes = 0
+    write = checkpoint.write
+
+    def write_then_die(*arguments: object) -> None:
+        nonlocal writes
+        write(*arguments)  # type: ignore[arg-type]
+        writes += 1
+        if writes == 17:
+            raise KilledError
+
+    monkeypatch.setattr(checkpoint, "write", write_then_die)
+    with pytest.raises(KilledError):
+        fit(
+            new_model(graph, binarize=mode),
+            graph,
+            QUICK,
+            seed=1,
+            checkpoint_path=path,
+            save_every=0,
+            progress=False,
+        )
+    model = new_model(graph, seed=99, binarize=mode)  # whatever it starts from, it is restored
+    resumed = fit(model, graph, QUICK, seed=1, checkpoint_path=path, resume=True, progress=False)
+    assert replace(resumed, seconds=0) == replace(expected, seconds=0)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, straight.state_dict()[name]), name
+    # A finished run is read, not trained again, and holds only the weights that count.
+    again = fit(
+        new_model(graph, binarize=mode),
+        graph,
+        QUICK,
+        seed=1,
+        checkpoint_path=path,
+        resume=True,
+        progress=False,
+    )
+    assert again == resumed
+    assert set(checkpoint.read(path)[0]) == {"model"}
+    loaded = bignn.load_model(path)
+    assert loaded.config == model.config
+    assert torch.equal(loaded.layers[1].lin.weight, model.layers[1].lin.weight)
+
+
+def test_resuming_another_run_is_refused(graph: Graph, tmp_path: Path) -> None:
+    path = tmp_path / "run.safetensors"
+    short = replace(QUICK, epochs=3)
+    fit(new_model(graph), graph, short, checkpoint_path=path, progress=False)
+    with pytest.raises(FileError, match=r"cannot resume from .*its seed is 0, this run's is 1"):
+        fit(
+            new_model(graph),
+            graph,
+            short,
+            seed=1,
+            checkpoint_path=path,
+            resume=True,
+            progress=False,
+        )
+    with pytest.raises(FileError, match="its settings is"):
+        fit(new_model(graph), graph, QUICK, checkpoint_path=path, resume=True, progress=False)
+
+
+def test_damaged_checkpoints_get_one_clear_line(graph: Graph, tmp_path: Path) -> None:
+    path = tmp_path / "run.safetensors"
+    fit(new_model(graph), graph, replace(QUICK, epochs=2), checkpoint_path=path, progress=False)
+    data = path.read_bytes()
+    for broken in (b"", data[:100], data[:-1], b"x" * 500):
+        path.write_bytes(broken)
+        with pytest.raises(FileError, match="is not a bignn checkpoint"):
+            bignn.load_model(path)
+    with pytest.raises(FileError, match="does not exist"):
+        bignn.load_model(tmp_path / "none")
+
+
+def test_a_failed_write_leaves_the_old_checkpoint(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.safetensors"
+    fit(new_model(graph), graph, replace(QUICK, epochs=2), checkpoint_path=path, progress=False)
+    before = path.read_bytes()
+
+    def half_written(tensors: object, file: Path, metadata: object) -> None:
+        file.write_bytes(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(checkpoint, "save_file", half_written)
+    with pytest.raises(OSError, match="disk full"):
+        fit(new_model(graph), graph, replace(QUICK, epochs=2), checkpoint_path=path, progress=False)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["run.safetensors"]
+
+
+def test_what_cannot_be_trained_says_why(graph: Graph) -> None:
+    arrays = make_arrays()
+    del arrays["val_idx"]
+    with pytest.raises(InputError, match=r"training needs \['val_idx'\]"):
+        fit(new_model(graph), from_arrays(arrays), QUICK)
+    with pytest.raises(InputError, match="'device' must be 'cpu' or 'cuda', got 'tpu'"):
+        fit(new_model(graph), graph, QUICK, device="tpu")
+    with pytest.raises(InputError, match=r"training diverged .* lower 'lr'"):
+        fit(new_model(graph, binarize="none"), graph, Settings(lr=1e30, epochs=50), progress=False)
+    for bad in (
+        {"lr": 0.0},
+        {"lr": math.nan},
+        {"weight_decay": -1.0},
+        {"epochs": 0},
+        {"patience": 0},
+    ):
+        with pytest.raises(InputError, match=f"'{next(iter(bad))}' must be"):
+            Settings(**bad)
+
+
+def test_graphs_with_odd_parts_train(graph: Graph) -> None:
+    arrays = make_arrays()
+    no_edges = from_arrays(arrays | {"edge_index": np.zeros((2, 0), dtype=np.int64)})
+    loops = from_arrays(arrays | {"edge_index": np.array([[0, 0, 1, 2], [0, 0, 1, 3]])})
+    no_test = {key: value for key, value in arrays.items() if key != "test_idx"}
+    bare = {"x": np.zeros((60, 1)), "train_idx": np.array([0]), "val_idx": np.array([1])}
+    one = from_arrays(no_test | bare)
+    for odd in (no_edges, loops, one):
+        result = fit(new_model(odd), odd, replace(QUICK, epochs=5), progress=False)
+        assert math.isfinite(result.val_loss)
+    assert result.test_acc is None
+
+
+def test_recipes() -> None:
+    assert list(RECIPES) == ["gcn", "bi-gcn-f", "bi-gcn-w", "bi-gcn"]
+    changed = recipe("gcn", hidden=7, lr=0.5, patience=None)
+    assert (changed.hidden, changed.settings.lr, changed.settings.patience) == (7, 0.5, 100)
+    with pytest.raises(InputError, match=r"'model' must be one of .* got 'gin'"):
+        recipe("gin")
+    assert settings_for(GCN(3, 3, 2, binarize="both")) == RECIPES["bi-gcn"].settings
+    assert settings_for(torch.nn.Linear(1, 1)) == Settings()
