@@ -82,18 +82,26 @@ def _add_train(commands: Any) -> None:
     add("--hidden", type=int, help="hidden neurons per layer (default: 64)")
     add("--layers", type=int, help="number of convolutions (default: 2)")
     add("--dropout", type=float, help="dropout of every layer's input (default: the recipe)")
+    add("--input-dropout", type=float, help="dropout of the first layer's input (default: dropout)")
+    add("--norm", choices=["none", "batch"], help="normalisation between layers (default: none)")
+    add("--ste", choices=["input", "gradient"], help="gradient mask of features (default: input)")
     add("--device", default="cpu", choices=["cpu", "cuda"], help="where to train (default: cpu)")
     add("--out", metavar="DIR", help="folder of checkpoints (default: runs/DATASET-MODEL)")
     add("--resume", action="store_true", help="go on from the checkpoints in --out")
     add("--save-every", type=float, default=10.0, metavar="SECONDS", help="(default: 10)")
 
 
+_RECIPE_FLAGS = (
+    *("hidden", "layers", "dropout", "input_dropout", "norm", "ste"),
+    *("lr", "weight_decay", "epochs", "patience"),
+)
+
+
 def _train(options: argparse.Namespace) -> Report:
     from bignn.experiments.seeds import mean_and_std, train_seeds
     from bignn.recipes import recipe
 
-    names = ("hidden", "layers", "dropout", "lr", "weight_decay", "epochs", "patience")
-    chosen = recipe(options.model, **{name: getattr(options, name) for name in names})
+    chosen = recipe(options.model, **{name: getattr(options, name) for name in _RECIPE_FLAGS})
     if options.seeds is not None and options.seeds < 1:
         raise wrong("seeds", "at least 1", options.seeds)
     if options.seed is not None and options.seed < 0:

@@ -11,10 +11,10 @@ from typing import Any
 
 from torch import nn
 
-from bignn.binarize import BinarizeMode
+from bignn.binarize import BinarizeMode, SteRule
 from bignn.errors import wrong
 from bignn.graph import Graph
-from bignn.nn import GCN
+from bignn.nn import GCN, NormMode
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,9 @@ class Recipe:
     hidden: int = 64
     layers: int = 2
     dropout: float = 0.4
+    input_dropout: float | None = None
+    norm: NormMode = "none"
+    ste: SteRule = "input"
 
     def build(self, graph: Graph) -> GCN:
         """A freshly initialised model for this graph (draws from torch's generator)."""
@@ -62,7 +65,10 @@ class Recipe:
             self.layers,
             graph.num_classes,
             dropout=self.dropout,
+            input_dropout=self.input_dropout,
+            norm=self.norm,
             binarize=self.binarize,
+            ste=self.ste,
         )
 
 
@@ -79,8 +85,7 @@ def recipe(model: str, **changes: Any) -> Recipe:
 
     Args:
         model: a key of :data:`RECIPES`.
-        changes: any of hidden, layers, dropout, lr, weight_decay, epochs, patience; None keeps
-            the recipe's own.
+        changes: any field of :class:`Recipe` or :class:`Settings`; None keeps the recipe's own.
 
     """
     if model not in RECIPES:

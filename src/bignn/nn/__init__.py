@@ -2,7 +2,7 @@
 
 from bignn.nn.adjacency import normalized_adjacency
 from bignn.nn.gcn_conv import GCNConv
-from bignn.nn.gnn import GCN
+from bignn.nn.gnn import GCN, NormMode
 from bignn.nn.input_norm import InputNorm
 from bignn.nn.linear import Linear
 from bignn.nn.rows import BinaryRows, SparseRows
@@ -14,6 +14,7 @@ __all__ = [
     "GCNConv",
     "InputNorm",
     "Linear",
+    "NormMode",
     "SparseMatrix",
     "SparseRows",
     "normalized_adjacency",
