@@ -73,7 +73,7 @@ class Recipe:
 
 
 RECIPES = {
-    "gcn": Recipe("none", Settings(lr=0.01, weight_decay=1e-3), dropout=0.7),
+    "gcn": Recipe("none", Settings(lr=0.01, weight_decay=1e-3), dropout=0.8),
     "bi-gcn-f": Recipe("features", Settings(lr=0.001, weight_decay=0.0)),
     "bi-gcn-w": Recipe("weights", Settings(lr=0.001, weight_decay=0.0), dropout=0.6),
     "bi-gcn": Recipe("both", Settings(lr=0.001, weight_decay=0.0)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from types import ModuleType
 
 import numpy as np
@@ -40,9 +41,9 @@ def why_not(backend: str) -> str:
     if backend not in INSTRUCTION_SETS:
         return ""
     if _native is None:
-        return (
-            f"the native extension does not load ({_import_error}); reinstall with a C++20 compiler"
-        )
+        if find_spec("bignn._native") is None:
+            return "the native extension was not built; reinstall with a C++20 compiler and CMake"
+        return f"the native extension does not load ({_import_error}); reinstall bignn"
     missing = {name: lacks for name, _, lacks in _native.instruction_sets()}[backend]
     return f"this CPU lacks {missing}" if missing else ""
 
