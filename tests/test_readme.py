@@ -13,7 +13,9 @@ from bignn import train
 README = Path(__file__).parent.parent / "README.md"
 
 
-def test_quickstart_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quickstart_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     fit = train.fit
 
