@@ -24,18 +24,17 @@ lint: setup
 
 setup: $(VENV)/.installed
 
-# Dependencies first, from the pins; torch by itself, so that pip never looks for another build.
-$(VENV)/.dependencies: constraints.txt pyproject.toml
+# torch by itself, so that pip never looks for another build of it; a stamp per TORCH.
+$(VENV)/.$(TORCH): constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	grep -v '^torch==' constraints.txt > $(VENV)/constraints.txt
 	$(BIN)/pip install -q "$(TORCH)"
-	$(BIN)/pip install -q -c $(VENV)/constraints.txt "scikit-build-core>=1.0" "nanobind>=2.4" \
-	  numpy safetensors torch_geometric tqdm matplotlib pyarrow hypothesis mypy pytest pytest-xdist ruff
-	touch $@
+	touch "$@"
 
 # Editable: Python changes need no reinstall, C++ changes do.
-$(VENV)/.installed: $(VENV)/.dependencies $(SOURCES)
-	$(BIN)/pip install -q --no-build-isolation --no-deps -e .
+$(VENV)/.installed: $(VENV)/.$(TORCH) $(SOURCES)
+	grep -v '^torch==' constraints.txt > $(VENV)/constraints.txt
+	$(BIN)/pip install -q -c $(VENV)/constraints.txt scikit-build-core nanobind
+	$(BIN)/pip install -q -c $(VENV)/constraints.txt --no-build-isolation -e '.[dev]'
 	touch $@
 
 clean:

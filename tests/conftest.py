@@ -6,9 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from numpy.typing import NDArray
 
 from bignn.graph import Graph, from_arrays
+
+# Examples share two busy cores; how long one takes says nothing.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 Arrays = dict[str, NDArray[Any]]
 

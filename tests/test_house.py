@@ -5,7 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from conftest import make_arrays
 
 import bignn
 
@@ -90,6 +92,30 @@ def test_the_runtime_wing_works_with_torch_blocked() -> None:
     )
     assert done.stderr == ""
     assert done.stdout.strip() == "1433"
+
+
+def test_doctor_works_with_torch_blocked() -> None:
+    done = run_without_torch("import bignn.cli; sys.exit(bignn.cli.main(['doctor']))")
+    assert done.returncode == 0
+    assert "<- used" in done.stdout
+
+
+def test_everything_works_without_the_extension(tmp_path: Path) -> None:
+    """As where no compiler was found: the NumPy reference serves, and doctor says so."""
+    np.savez(tmp_path / "toy.npz", **make_arrays())  # type: ignore[arg-type]
+    code = (
+        "import sys; sys.modules['bignn._native'] = None\n"
+        "from bignn import kernels\n"
+        "assert kernels.available_backends() == ['reference']\n"
+        "from bignn.cli import main\n"
+        "sys.exit(main(['train', 'toy.npz', '--epochs', '5']) or main(['doctor']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert "test accuracy" in done.stdout
+    assert "The native extension is missing" in done.stdout
 
 
 def test_what_needs_torch_says_so() -> None:

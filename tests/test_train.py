@@ -191,6 +191,28 @@ def test_resuming_another_run_is_refused(graph: Graph, tmp_path: Path) -> None:
         fit(new_model(graph), graph, QUICK, checkpoint_path=path, resume=True, progress=False)
 
 
+def test_resuming_on_another_graph_of_the_same_shape_is_refused(
+    graph: Graph, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.safetensors"
+    short = replace(QUICK, epochs=3)
+    fit(new_model(graph), graph, short, checkpoint_path=path, progress=False)
+    other = from_arrays(make_arrays() | {"y": 1 - make_arrays()["y"]})
+    with pytest.raises(FileError, match=r"cannot resume from .*its graph is"):
+        fit(new_model(graph), other, short, checkpoint_path=path, resume=True, progress=False)
+
+
+def test_a_checkpoint_without_its_parts_is_refused(graph: Graph, tmp_path: Path) -> None:
+    path = tmp_path / "run.safetensors"
+    short = replace(QUICK, epochs=3)
+    fit(new_model(graph), graph, short, checkpoint_path=path, progress=False)
+    parts, about = checkpoint.read(path)
+    about["progress"]["finished"] = False
+    checkpoint.write(path, parts, about)
+    with pytest.raises(FileError, match="is not a whole checkpoint"):
+        fit(new_model(graph), graph, short, checkpoint_path=path, resume=True, progress=False)
+
+
 def test_damaged_checkpoints_get_one_clear_line(graph: Graph, tmp_path: Path) -> None:
     path = tmp_path / "run.safetensors"
     fit(new_model(graph), graph, replace(QUICK, epochs=2), checkpoint_path=path, progress=False)
@@ -226,7 +248,7 @@ def test_what_cannot_be_trained_says_why(graph: Graph) -> None:
     del arrays["val_idx"]
     with pytest.raises(InputError, match=r"training needs \['val_idx'\]"):
         fit(new_model(graph), from_arrays(arrays), QUICK)
-    with pytest.raises(InputError, match="'device' must be 'cpu' or 'cuda', got 'tpu'"):
+    with pytest.raises(InputError, match="'device' must be 'cpu', 'cuda' or 'cuda:N', got 'tpu'"):
         fit(new_model(graph), graph, QUICK, device="tpu")
     with pytest.raises(InputError, match=r"training diverged .* lower 'lr'"):
         fit(new_model(graph, binarize="none"), graph, Settings(lr=1e30, epochs=50), progress=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from bignn import bits
 from bignn.errors import FileError, InputError, missing_extra
 from bignn.graph import Graph, load, save
 
@@ -38,6 +39,7 @@ __all__ = [
     "Graph",
     "InputError",
     "Settings",
+    "bits",
     "fit",
     "from_pyg",
     "load",

@@ -112,12 +112,12 @@ def binarize_features(h: Tensor, ste: SteRule = "input") -> tuple[Tensor, Tensor
 
     Differs from the paper: Eq. beta prints 1/N for the scale; the length of the row, d, is what the
     vector rule of Sec. 4.1 asks for. The default mask is the one its public code uses. A row of
-    zeros gets β = 1e-12 instead of 0, so that ∂L/∂H̃ can be told from ∂L/∂F.
+    zeros gets the smallest normal number as β instead of 0, so that ∂L/∂H̃ can be told from ∂L/∂F.
 
     Shapes: h [N, d] -> F [N, d], β [N, 1]. They come apart so that a layer can multiply the signs
     first, in whole numbers, and scale the result: a sum that cancels is then exactly 0.
     """
-    beta = h.detach().abs().mean(dim=-1, keepdim=True).clamp_(min=1e-12)
+    beta = h.detach().abs().mean(dim=-1, keepdim=True).clamp_(min=torch.finfo(h.dtype).tiny)
     signs: Tensor = _SignOfRows.apply(h, beta, ste)  # type: ignore[no-untyped-call]
     return signs, beta
 

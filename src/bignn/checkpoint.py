@@ -49,12 +49,12 @@ def read(path: str | os.PathLike[str]) -> tuple[Parts, dict[str, Any]]:
         raise FileError(f"'{file}' does not exist; give a checkpoint written by 'bignn train'")
     try:
         with safe_open(file, framework="pt") as opened:
-            about = json.loads((opened.metadata() or {})["bignn"])
+            about = dict(json.loads((opened.metadata() or {})["bignn"]))
             parts: Parts = {}
             for key in opened.keys():  # noqa: SIM118 (not a mapping)
                 part, _, name = key.partition(".")
                 parts.setdefault(part, {})[name] = opened.get_tensor(key)
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
+    except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
         raise FileError(f"'{file}' is not a bignn checkpoint ({error})") from error
     if about.get("format") != FORMAT or about.get("version") != VERSION:
         raise FileError(

@@ -27,6 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if (line := missing_extra(f"'bignn {options.command}'", error)) is None:
             raise
         return _fail(options, line)
+    except RuntimeError as error:
+        if not _is_out_of_memory(error):
+            raise
+        return _fail(options, f"out of memory: {str(error).splitlines()[0]}")
     except KeyboardInterrupt:
         hint = "; continue with --resume" if options.command == "train" else ""
         print(f"bignn {options.command}: interrupted{hint}", file=sys.stderr)
@@ -38,6 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _fail(options: argparse.Namespace, line: str) -> int:
     print(f"bignn {options.command}: error: {line}", file=sys.stderr)
     return 1
+
+
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    """Torch reports the CPU's as a plain RuntimeError."""
+    signs = ("can't allocate memory", "out of memory", "Storage size calculation overflowed")
+    return any(sign in str(error) for sign in signs)
 
 
 Report = tuple[dict[str, Any], Callable[[dict[str, Any]], str]]
@@ -104,8 +114,8 @@ def _train(options: argparse.Namespace) -> Report:
     chosen = recipe(options.model, **{name: getattr(options, name) for name in _RECIPE_FLAGS})
     if options.seeds is not None and options.seeds < 1:
         raise wrong("seeds", "at least 1", options.seeds)
-    if options.seed is not None and options.seed < 0:
-        raise wrong("seed", "0 or more", options.seed)
+    if options.seed is not None and not 0 <= options.seed < 2**63:
+        raise wrong("seed", "0 or more, below 2**63", options.seed)
     seeds = range(options.seeds) if options.seeds is not None else [options.seed or 0]
     graph = bignn.load(options.dataset)
     label = Path(options.dataset).stem

@@ -11,6 +11,7 @@ import bignn
 from bignn import kernels
 from bignn.kernels import native
 
+_FEATURES = ("popcnt", "avx2", "avx512", "avx_vnni", "amx")
 _PACKAGES = ("numpy", "safetensors", "torch", "torch_geometric", "tqdm", "matplotlib", "pyarrow")
 
 
@@ -20,7 +21,8 @@ def examine() -> dict[str, Any]:
         "bignn": bignn.__version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "cpu": _cpu_name(),
+        "cpu": _cpu_info("model name") or platform.processor() or platform.machine(),
+        "cpu_features": [f for f in _cpu_info("flags").split() if f.startswith(_FEATURES)],
         "packages": {name: _version(name) for name in _PACKAGES},
         "native_extension": native.is_available(),
         "backend": kernels.default_backend(),
@@ -35,6 +37,7 @@ def describe(report: dict[str, Any]) -> str:
     lines = [
         f"bignn {report['bignn']} on Python {report['python']}, {report['platform']}",
         f"CPU: {report['cpu']}",
+        f"  {' '.join(report['cpu_features']) or 'features unknown'}",
         "",
         "packages",
         *(
@@ -51,7 +54,7 @@ def describe(report: dict[str, Any]) -> str:
         lines += [
             "",
             "The native extension is missing: everything works, slower. To build it, install a",
-            "C++20 compiler and CMake, then: pip install --force-reinstall --no-deps bignn",
+            "C++20 compiler and CMake and install bignn again.",
         ]
     return "\n".join(lines)
 
@@ -69,10 +72,12 @@ def _needed_for(package: str) -> str:
     return f" (pip install 'bignn[{extra}]')"
 
 
-def _cpu_name() -> str:
+def _cpu_info(key: str) -> str:
+    """The first line of that name in Linux's /proc/cpuinfo; empty elsewhere."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text(errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+            name, _, value = line.partition(":")
+            if name.strip() == key:
+                return value.strip()
+    return ""

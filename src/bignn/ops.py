@@ -17,7 +17,9 @@ from bignn.errors import wrong
 @torch.library.custom_op("bignn::pack_rows", mutates_args=(), device_types="cpu")
 def pack_rows(x: Tensor) -> Tensor:
     """The signs of x [N, K] as words, int64 [N, ceil(K / 64)]."""
-    words = kernels.pack_rows(x.detach().float().numpy())
+    # NumPy knows no bfloat16; float32 holds every half-precision number.
+    values = x.detach() if x.dtype == torch.float64 else x.detach().float()
+    words = kernels.pack_rows(values.numpy())
     return torch.from_numpy(words.view("int64"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from bignn import kernels
+from bignn.binarize import binarize_weight
 from bignn.errors import wrong
 from bignn.graph import Graph
 from bignn.nn import GCN, BinaryRows
@@ -22,9 +24,9 @@ def packed_weights(model: GCN) -> Arrays:
         raise wrong("model", "one with binary weights", f"binarize={model.config['binarize']!r}")
     arrays: Arrays = {}
     for layer, conv in enumerate(model.layers):
-        weight = conv.lin.weight.detach().cpu().numpy()
-        arrays[f"{layer}.words"] = kernels.pack_rows(weight)
-        arrays[f"{layer}.alpha"] = np.abs(weight).mean(axis=1)
+        signs, alpha = binarize_weight(conv.lin.weight.detach().cpu())
+        arrays[f"{layer}.words"] = kernels.pack_rows(signs.numpy())
+        arrays[f"{layer}.alpha"] = alpha[:, 0].numpy()
         assert conv.bias is not None
         arrays[f"{layer}.bias"] = conv.bias.detach().cpu().numpy()
     return arrays
@@ -33,7 +35,7 @@ def packed_weights(model: GCN) -> Arrays:
 def packed_features(model: GCN, graph: Graph) -> Arrays:
     """The graph's features as the model reads them: ``words`` (signs, a row per node), ``beta``."""
     with torch.no_grad():
-        rows = model.input_norm(torch.from_numpy(graph.dense_x()))
+        rows = copy.deepcopy(model.input_norm).cpu()(torch.from_numpy(graph.dense_x()))
     if not isinstance(rows, BinaryRows):
         raise wrong("model", "one with binary features", f"binarize={model.config['binarize']!r}")
     return {"words": rows.words.numpy().view(np.uint64), "beta": rows.beta[:, 0].numpy()}

@@ -14,16 +14,16 @@ from bignn.graph.graph import from_arrays
 
 
 def to_pyg(graph: Graph) -> Data:
-    """A PyG ``Data`` with dense x and boolean split masks."""
+    """A PyG ``Data`` with dense x and boolean split masks; it shares no memory with the graph."""
     data = Data(
-        x=torch.from_numpy(graph.dense_x()),
-        edge_index=torch.from_numpy(graph.edge_index),
+        x=torch.tensor(graph.dense_x()),
+        edge_index=torch.tensor(graph.edge_index),
         num_nodes=graph.num_nodes,
     )
     if graph.edge_weight is not None:
-        data.edge_weight = torch.from_numpy(graph.edge_weight)
+        data.edge_weight = torch.tensor(graph.edge_weight)
     if graph.y is not None:
-        data.y = torch.from_numpy(graph.y)
+        data.y = torch.tensor(graph.y)
     for key in SPLITS:
         ids = getattr(graph, key)
         if ids is not None:
@@ -34,7 +34,13 @@ def to_pyg(graph: Graph) -> Data:
 
 
 def from_pyg(data: Any, name: str = "data") -> Graph:
-    """A :class:`bignn.Graph` from a PyG ``Data``: x (made dense), edge_index, y, split masks."""
+    """A :class:`bignn.Graph` from a PyG ``Data``.
+
+    Takes x (made dense), edge_index, y, the split masks (an all-False one counts as absent), and as
+    edge weights ``edge_weight`` or, without it, an ``edge_attr`` of one number per edge.
+    """
+    if not hasattr(data, "keys"):
+        raise wrong("graph", "a bignn.Graph or a PyG Data", type(data).__name__, "see bignn.load")
     if getattr(data, "x", None) is None:
         raise wrong(
             "data", "a Data with node features x", "none", "give every node a feature vector"
@@ -45,8 +51,12 @@ def from_pyg(data: Any, name: str = "data") -> Graph:
         )
     x = data.x.to_dense() if data.x.layout != torch.strided else data.x
     arrays = {"x": _numpy(x.float()), "edge_index": _numpy(data.edge_index)}
-    if getattr(data, "edge_weight", None) is not None:
-        arrays["edge_weight"] = _numpy(data.edge_weight)
+    weight = getattr(data, "edge_weight", None)
+    attribute = getattr(data, "edge_attr", None)
+    if weight is None and attribute is not None and attribute.numel() == data.edge_index.shape[1]:
+        weight = attribute.flatten()
+    if weight is not None:
+        arrays["edge_weight"] = _numpy(weight)
     if getattr(data, "y", None) is not None:
         y = data.y
         if y.dim() == 2 and y.shape[1] == 1:  # as OGB stores it
@@ -63,7 +73,8 @@ def from_pyg(data: Any, name: str = "data") -> Graph:
                 f"shape {list(mask.shape)}",
                 "choose a split first: data.train_mask = data.train_mask[:, 0], and so on",
             )
-        arrays[key] = np.flatnonzero(_numpy(mask))
+        if bool(mask.any()):
+            arrays[key] = np.flatnonzero(_numpy(mask))
     return from_arrays(arrays, name=name)
 
 

@@ -96,7 +96,7 @@ def fit(
     settings: Settings | None = None,
     *,
     seed: int = 0,
-    device: str = "cpu",
+    device: str | None = None,
     batches: Iterable[Batch] | None = None,
     checkpoint_path: str | os.PathLike[str] | None = None,
     resume: bool = False,
@@ -110,9 +110,10 @@ def fit(
         graph: a :class:`bignn.Graph` or a PyG ``Data`` with labels and a train and val split.
         settings: by default those that served this kind of model best (``bignn.recipes``).
         seed: of dropout (and sampling); the model's initial weights are the caller's.
-        device: ``"cpu"`` or ``"cuda"``.
-        batches: iterated once per epoch; by default the whole graph in one batch (see
-            :func:`reachable`).
+        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...; None is where the model is.
+        batches: iterated anew every epoch (a list or a loader, not a generator; resuming is exact
+            if they draw from torch's generator); by default the whole graph in one batch, less what
+            cannot matter (:func:`reachable`).
         checkpoint_path: where to save the run; None does not save.
         resume: continue from ``checkpoint_path`` if it is there; the result is the same as that of
             a run that was never interrupted.
@@ -122,7 +123,9 @@ def fit(
     """
     if not isinstance(graph, Graph):
         graph = from_pyg(graph)
-    where = find_device(device)
+    if batches is not None and iter(batches) is batches:
+        raise wrong("batches", "iterable again and again, as a list or a loader", "an iterator")
+    where = find_device(device, model)
     if settings is None:
         settings = settings_for(model)
     whole = full_batch(graph, where)
@@ -134,21 +137,33 @@ def fit(
         if resume and checkpoint_path is not None and Path(checkpoint_path).exists():
             run.restore(checkpoint_path)
         if not run.finished:
-            run.train(batches or [reachable(whole, model)], checkpoint_path, save_every, progress)
+            run.train(
+                [reachable(whole, model)] if batches is None else batches,
+                checkpoint_path,
+                save_every,
+                progress,
+            )
         return run.result()
 
 
-def find_device(name: str) -> torch.device:
-    """The device of that name, if it can be used."""
-    if name not in ("cpu", "cuda"):
-        raise wrong("device", "'cpu' or 'cuda'", repr(name))
-    if name == "cuda" and not torch.cuda.is_available():
-        raise wrong("device", "'cpu' here", "'cuda'", "torch sees no CUDA GPU on this machine")
+def find_device(name: str | None, model: nn.Module) -> torch.device:
+    """The device of that name, if it can be used; None means the model's own."""
+    if name is None:
+        return next((p.device for p in model.parameters()), torch.device("cpu"))
+    kind, _, index = name.partition(":")
+    if kind not in ("cpu", "cuda") or (index and not index.isdigit()):
+        raise wrong("device", "'cpu', 'cuda' or 'cuda:N'", repr(name))
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise wrong("device", "'cpu' here", repr(name), "torch sees no CUDA GPU on this machine")
+    if kind == "cuda" and int(index or 0) >= torch.cuda.device_count():
+        raise wrong("device", f"one of {torch.cuda.device_count()} GPUs", repr(name))
     return torch.device(name)
 
 
 class _Run:
     """The state of one training run: all that a checkpoint must hold to continue it."""
+
+    _PROGRESS = ("epoch", "best_epoch", "best_loss", "best_acc", "seconds", "finished")
 
     def __init__(
         self, model: nn.Module, graph: Graph, whole: Batch, settings: Settings, seed: int
@@ -169,6 +184,7 @@ class _Run:
             ],
             lr=settings.lr,
         )
+        self.digest = graph.digest()
         self.epoch = 0
         self.best_epoch = 0
         self.best_loss = math.inf
@@ -211,13 +227,17 @@ class _Run:
 
     def _train_epoch(self, batches: Iterable[Batch]) -> None:
         self.model.train()
+        trained = False
         for batch in batches:
+            trained = True
             self.optimizer.zero_grad(set_to_none=True)
             logits = batch.logits(self.model)
             nodes = batch.loss_nodes
             loss = functional.cross_entropy(logits[nodes], batch.y[nodes])
             loss.backward()
             self.optimizer.step()
+        if not trained:
+            raise wrong("batches", "at least one batch per epoch", "none")
         self.epoch += 1
 
     def _validate(self) -> None:
@@ -255,19 +275,17 @@ class _Run:
         )
 
     def _about(self) -> dict[str, Any]:
+        shapes = {name: list(value.shape) for name, value in self.model.state_dict().items()}
         return {
-            "config": getattr(self.model, "config", None),
+            "config": self.model.config if isinstance(self.model, GCN) else {"shapes": shapes},
             "settings": asdict(self.settings),
             "seed": self.seed,
-            "graph": [self.graph.num_nodes, self.graph.num_edges, self.graph.num_features],
+            "graph": self.digest,
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a checkpoint; a finished run keeps its best weights only."""
-        progress = {
-            key: getattr(self, key)
-            for key in ("epoch", "best_epoch", "best_loss", "best_acc", "seconds", "finished")
-        }
+        progress = {key: getattr(self, key) for key in self._PROGRESS}
         parts: dict[str, dict[str, Tensor]] = {"model": self.best_state}
         if not self.finished:
             parts["last"] = _copy(self.model.state_dict())
@@ -286,10 +304,17 @@ class _Run:
             if about.get(key) != mine:
                 raise FileError(
                     f"cannot resume from '{path}': its {key} is {about.get(key)}, this run's is "
-                    f"{mine}; use the same arguments or another --out"
+                    f"{mine}; use the same graph and arguments, or another --out"
                 )
-        for key, value in about["progress"].items():
-            setattr(self, key, value)
+        try:
+            self._take(parts, about["progress"])
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+            line = str(error).splitlines()[0]
+            raise FileError(f"'{path}' is not a whole checkpoint ({line}); remove it") from error
+
+    def _take(self, parts: checkpoint.Parts, progress: dict[str, Any]) -> None:
+        for key in self._PROGRESS:
+            setattr(self, key, progress[key])
         self.best_state = parts["model"]
         self.model.load_state_dict(parts["model"] if self.finished else parts["last"])
         if self.finished:
@@ -309,8 +334,12 @@ def _copy(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 @contextmanager
 def _own_generator(seed: int, device: torch.device) -> Iterator[None]:
-    """Seeds torch's generators for the block and gives the caller's back after it."""
+    """Seeds torch's generators for the block and gives the caller's back after it.
+
+    The seed is mixed first: a caller who drew the initial weights after ``manual_seed(seed)`` must
+    not see dropout repeat the same numbers.
+    """
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
+        torch.manual_seed((seed * 0x9E3779B97F4A7C15 + 1) % 2**63)
         yield

@@ -34,6 +34,11 @@ def test_numbers_without_header_from_blanks_with_comments(tmp_path: Path) -> Non
     (tmp_path / "edges.txt").write_text("# a SNAP file\n0 1\n1\t2\n2 0\n")
     (tmp_path / "x.csv").write_text("1,0\n0,1\n1,1\n")
     (tmp_path / "y.tsv").write_text("10\n9\n\n")
+    unknown, _ = convert(
+        tmp_path / "edges.txt", tmp_path / "x.csv", tmp_path / "y.tsv", header=False
+    )
+    assert unknown.y is not None and unknown.y.tolist() == [1, 0, -1]
+    (tmp_path / "y.tsv").write_text("10\n9\n")
     with pytest.raises(InputError, match="has 2 labels for 3 nodes"):
         convert(tmp_path / "edges.txt", tmp_path / "x.csv", tmp_path / "y.tsv", header=False)
     (tmp_path / "y.tsv").write_text("10\n9\n10\n")
@@ -110,6 +115,7 @@ def test_command_writes_a_graph_that_loads(
         ({"x.csv": "1,2\n3,4\n"}, "seems to have no header"),
         ({"x.csv": ""}, "'id' must be a column"),
         ({"y.csv": "job\nbaker\n"}, "has no column 'who'"),
+        ({"y.csv": "who,job\nann,baker\nann,smith\n"}, "labels a node twice"),
     ],
 )
 def test_bad_tables_get_one_clear_line(
@@ -125,3 +131,18 @@ def test_bad_tables_get_one_clear_line(
     assert message in error
     assert error.count("\n") == 1
     assert not out.exists()
+
+
+@pytest.mark.parametrize("name", ["99999999999999999999999", "²", "bob"])
+def test_what_is_no_node_number_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / "e.csv").write_text(f"a,b\n0,{name}\n")
+    (tmp_path / "x.csv").write_text("f\n1\n1\n")
+    with pytest.raises(InputError, match=f"'{name}' is not a node number"):
+        convert(tmp_path / "e.csv", tmp_path / "x.csv")
+
+
+def test_only_text_tables_have_comments(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("a,b\n#1,#2\n")
+    (tmp_path / "x.csv").write_text("id,f\n#1,1\n#2,2\n")
+    graph, _ = convert(tmp_path / "e.csv", tmp_path / "x.csv", id_column="id")
+    assert graph.edge_index.tolist() == [[0], [1]]

@@ -13,6 +13,7 @@ from conftest import Arrays, make_arrays
 import bignn
 from bignn.errors import FileError, InputError
 from bignn.graph import EMBEDDED, SparseRows, from_arrays, to_arrays
+from bignn.graph.graph import ARRAYS
 from bignn.graph.npz import read_npz, write_npz
 
 
@@ -121,7 +122,7 @@ BAD = {
     "short y": (changed(y=np.zeros(59, int)), r"'y' must be one class per node \(60\), got 59"),
     "multi-label y": (changed(y=np.zeros((60, 4), int)), "multi-label"),
     "float y": (changed(y=np.zeros(60)), "'y' must be integers"),
-    "y below -1": (with_entry("y", 3, -2), "'y' must be class ids from 0, or -1"),
+    "y below -1": (with_entry("y", 3, -2), "'y' must be class ids from 0 below 65536, or -1"),
     "overlap": (changed(val_idx=make_arrays()["train_idx"]), "'val_idx' must be disjoint"),
     "empty split": (changed(test_idx=np.zeros(0, int)), "'test_idx' must be at least one node"),
     "split out of range": (changed(test_idx=[60]), "'test_idx' must be a node id"),
@@ -195,7 +196,7 @@ def test_damaged_files_get_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="does not exist"):
         bignn.load(tmp_path / "none.npz")
     with pytest.raises(FileError, match="is a folder"):
-        read_npz(tmp_path)
+        read_npz(tmp_path, ARRAYS)
 
 
 def test_flipped_bytes_never_crash(tmp_path: Path) -> None:
@@ -241,6 +242,45 @@ def test_a_zip_bomb_is_refused_before_it_expands(tmp_path: Path) -> None:
         bignn.load(path)
 
 
+def test_many_small_bombs_and_unknown_arrays_are_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "bombs.npz"
+    zeros = np.zeros((60, 1 << 18), dtype=np.float32)  # 60 MiB each
+    np.savez_compressed(path, x=zeros, y=zeros, x_data=zeros, edge_index=zeros, edge_weight=zeros)
+    with pytest.raises(FileError, match="would expand"):
+        bignn.load(path)
+    np.savez_compressed(path, junk=zeros)
+    with pytest.raises(FileError, match=r"unknown arrays \['junk'\]"):
+        bignn.load(path)
+
+
+def test_sizes_no_graph_has_are_refused() -> None:
+    arrays = to_arrays(bignn.load("cora"))
+    with pytest.raises(InputError, match=r"'x_shape' must be .* below 2\*\*31"):
+        from_arrays(arrays | {"x_shape": np.array([2708, 1 << 40])})
+    with pytest.raises(InputError, match="below 65536"):
+        from_arrays(arrays | {"y": np.full(2708, 1 << 40)})
+
+
+def test_a_graph_made_by_hand_is_checked_and_converted_too(arrays: Arrays) -> None:
+    graph = bignn.Graph(
+        x=arrays["x"].astype(np.float64), edge_index=arrays["edge_index"].astype(np.int32)
+    )
+    assert graph.dense_x().dtype == np.float32
+    assert graph.edge_index.dtype == np.int64
+    with pytest.raises(InputError, match="'x' must be finite"):
+        bignn.Graph(
+            x=np.full((2, 2), np.nan, dtype=np.float32), edge_index=np.zeros((2, 0), dtype=np.int64)
+        )
+
+
+def test_the_digest_tells_graphs_apart(arrays: Arrays) -> None:
+    digest = from_arrays(arrays).digest()
+    assert digest == from_arrays(make_arrays(), name="other").digest()
+    for key in ("x", "y", "edge_index", "train_idx"):
+        changed = arrays | {key: arrays[key][..., ::-1]}
+        assert from_arrays(changed).digest() != digest, key
+
+
 def test_a_header_that_claims_too_much_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "liar.npz"
     header = io.BytesIO()
@@ -271,6 +311,8 @@ def test_to_and_from_pyg(arrays: Arrays) -> None:
     assert np.array_equal(again.edge_index, graph.edge_index)
     assert again.train_idx is not None
     assert np.array_equal(again.train_idx, np.sort(arrays["train_idx"]))
+    data.edge_index.fill_(0)
+    assert graph.edge_index.max() > 0  # no memory is shared
     data.y = data.y.unsqueeze(1)
     flat = bignn.from_pyg(data).y
     assert flat is not None
@@ -281,6 +323,17 @@ def test_to_and_from_pyg(arrays: Arrays) -> None:
     data.x = None
     with pytest.raises(InputError, match="node features x"):
         bignn.from_pyg(data)
+
+
+def test_pyg_extras(graph: bignn.Graph) -> None:
+    data = bignn.to_pyg(graph)
+    data.edge_attr = torch.full((graph.num_edges, 1), 2.0)
+    data.test_mask[:] = False
+    again = bignn.from_pyg(data)
+    assert again.edge_weight is not None and again.edge_weight.tolist() == [2.0] * graph.num_edges
+    assert again.test_idx is None
+    with pytest.raises(InputError, match=r"'graph' must be a bignn\.Graph or a PyG Data, got str"):
+        bignn.from_pyg("cora")
 
 
 def test_embedded_names_are_documented() -> None:

@@ -77,6 +77,11 @@ def test_strided_input_is_read_correctly(backend: str) -> None:
     )
 
 
+def test_no_cast_changes_a_sign(backend: str) -> None:
+    tiny = np.array([[-1e-50, 1e-50, -0.0]])
+    assert np.array_equal(kernels.pack_rows(tiny, backend=backend), bits.pack(tiny))
+
+
 def test_bad_arguments_name_themselves() -> None:
     words = bits.pack(np.ones((2, 64)))
     with pytest.raises(InputError, match=r"'backend' must be one of .* got 'mmx'"):

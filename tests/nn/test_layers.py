@@ -1,7 +1,9 @@
 """Layers: equal to PyG's when not binary, equal to the written formula when binary."""
 
 import copy
+import gc
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -9,10 +11,18 @@ import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
 
-from bignn.binarize import BinarizeMode, binarize_features
+from bignn.binarize import BinarizeMode, SteRule, binarize_features
 from bignn.errors import InputError
 from bignn.graph import Graph
-from bignn.nn import GCN, BinaryRows, GCNConv, InputNorm, Linear, SparseRows, normalized_adjacency
+from bignn.nn import (
+    GCN,
+    BinaryRows,
+    GCNConv,
+    InputNorm,
+    Linear,
+    SparseFeatures,
+    normalized_adjacency,
+)
 from bignn.nn.adjacency import gcn_norm, receptive_field
 from bignn.nn.dropout import dropout
 from bignn.pyg import to_pyg
@@ -94,18 +104,51 @@ def test_linear_computes_the_written_formula(mode: BinarizeMode, grad: bool) -> 
         assert np.allclose(layer(x).detach().numpy(), expected, atol=1e-5)
 
 
-def test_binary_columns_start_balanced() -> None:
+@pytest.mark.parametrize("size", [3, 64, 101, 1433])
+def test_binary_columns_start_balanced(size: int) -> None:
     torch.manual_seed(0)
-    signs = Linear(101, 40, binarize="both").weight >= 0
-    assert ((signs.sum(1) - 50.5).abs() <= 0.5).all()
+    plus = (Linear(size, 40, binarize="both").weight >= 0).sum(1)
+    assert ((plus - size / 2).abs() <= 0.5).all()
+
+
+def test_tiny_binary_layers_start_with_something() -> None:
+    for size in (1, 2):
+        assert (Linear(size, 40, binarize="both").weight != 0).all()
+
+
+@pytest.mark.parametrize("ste", ["input", "gradient"])
+def test_gradients_of_a_binary_layer_are_those_of_the_paper(ste: SteRule) -> None:
+    """Algorithm 1, Eq. bp-H and Eq. bp-W in NumPy, in the paper's layout."""
+    torch.manual_seed(0)
+    x = torch.randn(9, 14, dtype=torch.float64, requires_grad=True)
+    layer = Linear(14, 5, binarize="both", bias=False, ste=ste).double()
+    torch.nn.init.normal_(layer.weight)
+    gradient = torch.randn(9, 5, dtype=torch.float64) * 0.5
+    layer(x).backward(gradient)
+    h, w, g = x.detach().numpy(), layer.weight.detach().numpy().T, gradient.numpy()
+    b, alpha = np.where(w >= 0, 1, -1), np.abs(w).mean(0)
+    f, beta = np.where(h >= 0, 1, -1), np.abs(h).mean(1, keepdims=True)
+    to_h = g @ (b * alpha).T
+    to_w = (f * beta).T @ g
+    mask = np.abs(h) <= 1 if ste == "input" else np.abs(to_h) < 1
+    assert 0 < mask.mean() < 1
+    expected = b * (to_w * b).sum(0) / 14 + alpha * to_w * (np.abs(w) < 1)
+    assert x.grad is not None and layer.weight.grad is not None
+    assert np.allclose(x.grad.numpy(), to_h * mask)
+    assert np.allclose(layer.weight.grad.numpy().T, expected)
 
 
 def test_prebinarized_and_sparse_input_give_the_same_products_and_gradients() -> None:
     torch.manual_seed(0)
     x = torch.randn(12, 30) * (torch.rand(12, 30) < 0.2)
-    assert SparseRows.pays_for(x)
+    assert SparseFeatures.pays_for(x)
     binary = BinaryRows(*binarize_features(x))
-    forms = {"both": binary, "features": binary, "weights": SparseRows(x), "none": SparseRows(x)}
+    forms = {
+        "both": binary,
+        "features": binary,
+        "weights": SparseFeatures(x),
+        "none": SparseFeatures(x),
+    }
     for mode, rows in forms.items():
         layer = Linear(30, 4, binarize=mode)  # type: ignore[arg-type]
         target = torch.randn(12, 4)
@@ -125,7 +168,7 @@ def test_dropout_in_sparse_rows_keeps_forward_and_backward_together() -> None:
     torch.manual_seed(0)
     x = torch.rand(50, 20) * (torch.rand(50, 20) < 0.2)
     weight = torch.ones(20, 1, requires_grad=True)
-    out = SparseRows(x).matmul(weight, 0.5, training=True)
+    out = SparseFeatures(x).matmul(weight, 0.5, training=True)
     out.sum().backward()
     assert weight.grad is not None
     assert torch.allclose(weight.grad.sum(), out.sum(), rtol=1e-5)
@@ -233,6 +276,85 @@ def test_a_changed_input_or_graph_is_noticed(data: tuple[Tensor, Tensor]) -> Non
     assert not torch.allclose(rewired, model(x, edge_index))
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_inference_mode_leaves_no_trace(mode: BinarizeMode, data: tuple[Tensor, Tensor]) -> None:
+    x, edge_index = data
+    model = GCN(x.shape[1], 8, 2, 2, binarize=mode)
+    model.fit_input(x)
+    with torch.inference_mode():
+        expected = model.eval()(x, edge_index)
+    model.train()(x, edge_index).sum().backward()
+    assert torch.equal(model.eval()(x, edge_index), expected)
+    with torch.inference_mode():  # such tensors do not count their changes
+        own = x.clone()
+        before = model(own, edge_index)
+        own.copy_(own.flip(0))
+        assert not torch.equal(model(own, edge_index), before)
+
+
+def test_other_statistics_are_noticed(data: tuple[Tensor, Tensor]) -> None:
+    x, edge_index = data
+    model = GCN(x.shape[1], 8, 2, 2, binarize="both")
+    model.fit_input(x)
+    model.eval()
+    before = model(x, edge_index)
+    state = {k: v.clone() for k, v in model.state_dict().items()}
+    state["input_norm.mean"] = -state["input_norm.mean"] - 1
+    model.load_state_dict(state, assign=True)
+    assert not torch.equal(model(x, edge_index), before)
+
+
+def test_what_is_remembered_goes_with_its_tensor(data: tuple[Tensor, Tensor]) -> None:
+    x, edge_index = data
+    for mode in MODES:
+        for normalize_rows in (True, False):
+            model = GCN(20, 8, 2, 2, binarize=mode, normalize_rows=normalize_rows)
+            model.fit_input(x)
+            own, edges = torch.rand(60, 20), edge_index.clone()
+            model(own, edges)
+            alive = weakref.ref(own), weakref.ref(edges)
+            del own, edges
+            gc.collect()
+            assert alive[0]() is None
+            assert alive[1]() is None
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_double_precision_and_autocast(mode: BinarizeMode, data: tuple[Tensor, Tensor]) -> None:
+    x, edge_index = data
+    model = GCN(x.shape[1], 8, 2, 2, binarize=mode)
+    model.fit_input(x)
+    expected = model.eval()(x, edge_index)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert model.train()(x, edge_index).isfinite().all()
+    model.double().eval()
+    wide = model(x.double(), edge_index)
+    assert wide.dtype == torch.float64
+    if mode in ("none", "weights"):  # rounding may flip a sign on the way otherwise
+        assert torch.allclose(wide.float(), expected, atol=1e-4)
+
+
+def test_edge_weights_can_be_learned_as_in_pyg() -> None:
+    x, edge_index, weight = messy_graph()
+    theirs, ours = pyg.GCNConv(6, 3), GCNConv(6, 3)
+    ours.load_state_dict(theirs.state_dict())
+    gradients = []
+    for conv in (theirs, ours):
+        learned = weight.clone().requires_grad_()
+        conv(x, edge_index, learned).square().sum().backward()
+        assert learned.grad is not None
+        gradients.append(learned.grad)
+    assert torch.allclose(gradients[0], gradients[1], atol=1e-5)
+
+
+def test_compiling_without_statistics_is_refused(data: tuple[Tensor, Tensor]) -> None:
+    x, edge_index = data
+    torch._dynamo.reset()
+    model = torch.compile(GCN(20, 8, 2, 2, binarize="both").eval(), backend="aot_eager")
+    with pytest.raises(InputError, match="no input statistics yet"):
+        model(x, edge_index)
+
+
 def test_gradients_reach_the_input(data: tuple[Tensor, Tensor]) -> None:
     x, edge_index = data
     for mode in MODES:
@@ -278,5 +400,11 @@ def test_bad_arguments_name_themselves(data: tuple[Tensor, Tensor]) -> None:
         GCN(3, 3, 0)
     with pytest.raises(InputError, match="'x' must be 7 features per node"):
         GCNConv(7, 3)(x, edge_index)
+    with pytest.raises(InputError, match=r"'x' must be \[nodes, 7\]"):
+        GCN(7, 3, 2, binarize="both")(x, edge_index)
+    with pytest.raises(InputError, match=r"'edge_weight' must be one number per edge"):
+        GCNConv(20, 3)(x, edge_index, torch.ones(3))
+    with pytest.raises(InputError, match=r"'edge_index' must be an integer tensor \[2, E\]"):
+        GCNConv(20, 3)(x, edge_index.float())
     with pytest.raises(InputError, match=r"'edge_index' must be node ids in 0\.\.59"):
         GCNConv(x.shape[1], 3)(x, edge_index + 1)

@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors.numpy import save_file
 
 from bignn import kernels
-from bignn.bits import unpack
+from bignn.binarize import binarize_weight
 from bignn.checkpoint import load_model
 from bignn.experiments.seeds import mean_and_std, train_seeds
 from bignn.files import atomic_path
-from bignn.graph import load
-from bignn.nn import GCN
+from bignn.graph import Graph, load
+from bignn.nn import GCN, BinaryRows
 from bignn.pack import Arrays, packed_features, packed_weights
 from bignn.recipes import recipe
 
@@ -54,7 +55,7 @@ def run(
         "dataset": "cora",
         "seeds": seeds,
         "rows": rows,
-        "first_layer_exact": _first_layer_agrees(models["bi-gcn"], weights, features),
+        "first_layer_exact": _first_layer_agrees(models["bi-gcn"], graph, weights, features),
         "written": {
             "checkpoints": [str(folder / name) for name in ("gcn", "bi-gcn")],
             "packed": str(packed),
@@ -108,9 +109,11 @@ def _prefixed(**groups: Arrays) -> Arrays:
     }
 
 
-def _first_layer_agrees(model: GCN, weights: Arrays, features: Arrays) -> bool:
-    """Whether the packed product equals the float product of the unpacked signs, entry by entry."""
-    num_bits = int(model.config["in_channels"])
-    dots = kernels.xnor_matmul(features["words"], weights["0.words"], num_bits)
-    signs = [unpack(array, num_bits) for array in (features["words"], weights["0.words"])]
-    return bool(np.array_equal(dots, signs[0].astype(np.float32) @ signs[1].T.astype(np.float32)))
+def _first_layer_agrees(model: GCN, graph: Graph, weights: Arrays, features: Arrays) -> bool:
+    """Whether the packed product equals the float product of the model's own signs, everywhere."""
+    dots = kernels.xnor_matmul(features["words"], weights["0.words"], graph.num_features)
+    with torch.no_grad():
+        rows = model.input_norm(torch.from_numpy(graph.dense_x()))
+        assert isinstance(rows, BinaryRows)
+        product = rows.signs @ binarize_weight(model.layers[0].lin.weight)[0].t()
+    return bool(np.array_equal(dots, product.numpy()))

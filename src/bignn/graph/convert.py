@@ -121,14 +121,18 @@ def convert(
 def _read_text(file: Path, delimiter: str | None) -> list[list[str]]:
     try:
         with file.open(newline="", encoding="utf-8-sig") as opened:
-            lines = (line for line in opened if line.strip() and not line.startswith("#"))
             if delimiter is None:
-                return [line.split() for line in lines]
-            return [
-                [cell.strip() for cell in row] for row in csv.reader(lines, delimiter=delimiter)
+                lines = (line for line in opened if not line.startswith("#"))
+                return [cells for line in lines if (cells := line.split())]
+            rows = [
+                [cell.strip() for cell in row] for row in csv.reader(opened, delimiter=delimiter)
             ]
     except (UnicodeDecodeError, csv.Error) as error:
         raise FileError(f"'{file}' is not a text table ({error})") from None
+    # A blank line is an empty cell in a table of one column, and nothing in a wider one.
+    if all(len(row) <= 1 for row in rows):
+        return [row or [""] for row in rows]
+    return [row for row in rows if row]
 
 
 def _read_parquet(file: Path) -> Table:
@@ -150,6 +154,13 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _is_int64(cell: str) -> bool:
+    try:
+        return -(2**63) <= int(cell) < 2**63
+    except ValueError:
+        return False
 
 
 def _text(column: NDArray[Any]) -> list[str]:
@@ -180,7 +191,7 @@ def _resolve(
         try:
             return np.array([int(name) for name in names], dtype=np.int64)
         except (ValueError, OverflowError):
-            bad = next(name for name in names if not name.lstrip("-").isdigit())
+            bad = next((n for n in names if not _is_int64(n)), "")
             raise FileError(
                 f"'{table.path}': '{bad}' is not a node number in 0..{num_nodes - 1}; "
                 "if nodes have names, pass --id COLUMN"
@@ -237,6 +248,8 @@ def _labels(
         if id_column not in table.columns:
             raise FileError(f"'{table.path}' has no column '{id_column}' to name its nodes")
         nodes = _resolve(table, table.columns[id_column], ids, num_nodes)
+        if np.unique(nodes).size != nodes.size:
+            raise FileError(f"'{table.path}' labels a node twice")
         (label_name,) = [name for name in table.columns if name != id_column] or [id_column]
         names = _text(table.columns[label_name])
     else:
@@ -264,6 +277,8 @@ def _random_split(
 ) -> dict[str, NDArray[np.int64]]:
     if len(split) != 3 or min(split) < 0 or not 0 < sum(split) <= 100:
         raise wrong("split", "three percentages adding up to at most 100", list(split))
+    if seed < 0:
+        raise wrong("seed", "0 or more", seed)
     labelled = np.random.default_rng(seed).permutation(np.flatnonzero(y != UNLABELLED))
     ends = np.floor(np.cumsum([0, *split]) / 100 * labelled.size + 1e-9).astype(np.int64)
     parts = {key: np.sort(labelled[ends[part] : ends[part + 1]]) for part, key in enumerate(SPLITS)}

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from bignn.errors import FileError, InputError
-from bignn.graph.graph import Graph, from_arrays, to_arrays
+from bignn.graph.graph import ARRAYS, Graph, from_arrays, to_arrays
 from bignn.graph.npz import read_npz, write_npz
 
 EMBEDDED = ("cora", "citeseer", "pubmed")
@@ -22,7 +22,9 @@ def load(name_or_path: str | os.PathLike[str]) -> Graph:
 
     """
     path = find(name_or_path)
-    return from_arrays(read_npz(path), name=path.stem if path.parent == _DATA else str(path))
+    return from_arrays(
+        read_npz(path, ARRAYS), name=path.stem if path.parent == _DATA else str(path)
+    )
 
 
 def find(name_or_path: str | os.PathLike[str]) -> Path:

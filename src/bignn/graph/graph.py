@@ -5,8 +5,9 @@ NumPy only: the deployment wing uses it too. May import ``errors``.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,17 @@ from bignn.errors import InputError, wrong
 SPLITS = ("train_idx", "val_idx", "test_idx")
 UNLABELLED = -1
 
+#: The arrays of the .npz format.
+ARRAYS = frozenset(
+    {"x", "x_indptr", "x_indices", "x_data", "x_shape", "edge_index", "edge_weight", "y", *SPLITS}
+)
 
-@dataclass(frozen=True)
+# Nothing real comes near these; what does is a damaged or malicious file that asks for memory.
+_MAX_SIZE = 1 << 31
+_MAX_CLASSES = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
 class SparseRows:
     """A float32 matrix in compressed rows: row i has ``values[indptr[i]:indptr[i + 1]]``."""
 
@@ -35,7 +45,7 @@ class SparseRows:
         return dense
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Graph:
     """An attributed graph.
 
@@ -61,6 +71,12 @@ class Graph:
 
     def __post_init__(self) -> None:
         try:
+            for key in ("edge_index", "y", *SPLITS):
+                if (values := getattr(self, key)) is not None:
+                    object.__setattr__(self, key, _integers(key, np.asarray(values)))
+            object.__setattr__(self, "edge_weight", _floats("edge_weight", self.edge_weight))
+            if not isinstance(self.x, SparseRows):
+                object.__setattr__(self, "x", _floats("x", np.asarray(self.x)))
             _check(self)
         except InputError as error:
             raise type(error)(f"{self.name}: {error}") from None
@@ -89,6 +105,14 @@ class Graph:
         """The features as a dense array."""
         return self.x.toarray() if isinstance(self.x, SparseRows) else self.x
 
+    def digest(self) -> str:
+        """A fingerprint of everything that training depends on."""
+        state = hashlib.blake2b(digest_size=16)
+        for key, values in sorted(to_arrays(self).items()):
+            state.update(f"{key} {values.dtype} {values.shape};".encode())
+            state.update(np.ascontiguousarray(values).data)
+        return state.hexdigest()
+
     def __repr__(self) -> str:
         parts = [
             f"nodes={self.num_nodes}",
@@ -105,21 +129,14 @@ class Graph:
 
 def from_arrays(arrays: Mapping[str, NDArray[Any]], name: str = "graph") -> Graph:
     """A graph from the arrays of the .npz format (``docs/format.md``), whatever their dtypes."""
-    known = {field.name for field in fields(Graph)} - {"name"}
-    known |= {"x_indptr", "x_indices", "x_data", "x_shape"}
-    unknown = sorted(set(arrays) - known)
+    unknown = sorted(set(arrays) - ARRAYS)
     if unknown:
-        raise InputError(f"{name}: unknown arrays {unknown}; known are {sorted(known)}")
+        raise InputError(f"{name}: unknown arrays {unknown}; known are {sorted(ARRAYS)}")
     if "edge_index" not in arrays:
         raise InputError(f"{name}: 'edge_index' is missing; give an integer array [2, E]")
     try:
-        return Graph(
-            x=_features(arrays),
-            edge_index=_integers("edge_index", arrays["edge_index"]),
-            edge_weight=_floats("edge_weight", arrays.get("edge_weight")),
-            **{key: _integers(key, arrays[key]) for key in ("y", *SPLITS) if key in arrays},
-            name=name,
-        )
+        given = {key: arrays.get(key) for key in ("edge_index", "edge_weight", "y", *SPLITS)}
+        return Graph(x=_features(arrays), **given, name=name)  # type: ignore[arg-type]
     except InputError as error:
         line = str(error)
         raise InputError(line if line.startswith(f"{name}: ") else f"{name}: {line}") from None
@@ -158,8 +175,8 @@ def _features(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float32] | Spars
             f"features are missing: give 'x', or 'x_indptr', 'x_indices', 'x_shape' (no {missing})"
         )
     shape = _integers("x_shape", arrays["x_shape"])
-    if shape.shape != (2,) or (shape < 0).any():
-        raise wrong("x_shape", "two sizes [nodes, features]", shape.tolist())
+    if shape.shape != (2,) or (shape < 0).any() or (shape >= _MAX_SIZE).any():
+        raise wrong("x_shape", "two sizes [nodes, features] below 2**31", shape.tolist())
     indices = _integers("x_indices", arrays["x_indices"])
     values = _floats("x_data", arrays.get("x_data"))
     return SparseRows(
@@ -223,8 +240,9 @@ def _check(graph: Graph) -> None:
             )
         if graph.y.shape != (num_nodes,):
             raise wrong("y", f"one class per node ({num_nodes})", f"{graph.y.size} values")
-        if graph.y.min() < UNLABELLED:
-            raise wrong("y", "class ids from 0, or -1 for unknown", int(graph.y.min()))
+        if graph.y.min() < UNLABELLED or graph.y.max() >= _MAX_CLASSES:
+            bad = int(graph.y.min()) if graph.y.min() < UNLABELLED else int(graph.y.max())
+            raise wrong("y", f"class ids from 0 below {_MAX_CLASSES}, or -1 for unknown", bad)
     _check_split(graph)
 
 

@@ -18,16 +18,17 @@ from bignn.errors import FileError
 from bignn.files import atomic_path
 
 # Deflate reaches about 1000:1 on zeros, and sparse features stored dense (mostly zeros) come close
-# to that honestly; so small files may expand freely, and only large expansions must look like data.
+# to that honestly; so small files may expand freely, and only large ones must look like data.
 _FREE_BYTES = 1 << 28
 _MAX_EXPANSION = 200
 
 
-def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
+def read_npz(path: str | os.PathLike[str], known: frozenset[str]) -> dict[str, NDArray[Any]]:
     """All arrays of a .npz file.
 
-    The headers are read first: an array that is not plain numbers, that claims more data than its
-    member of the archive holds, or that expands suspiciously, is refused before it is unpacked.
+    Names, sizes and headers are read first: arrays that are not known, that are not plain numbers,
+    that claim other than their member of the archive holds, or an archive that expands
+    suspiciously, are refused before anything is unpacked.
     """
     file = Path(path)
     if not file.exists():
@@ -36,10 +37,9 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
         raise FileError(f"'{file}' is a folder; give a .npz file")
     try:
         with zipfile.ZipFile(file) as archive:
-            return {
-                info.filename.removesuffix(".npy"): _read_array(file, archive, info)
-                for info in archive.infolist()
-            }
+            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+            _check_members(file, archive, members, known)
+            return {name: _read_array(file, archive, info) for name, info in members.items()}
     except FileError:
         raise
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
@@ -50,13 +50,28 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
         raise FileError(f"cannot read '{file}': {error.strerror or error}") from error
 
 
+def _check_members(
+    file: Path,
+    archive: zipfile.ZipFile,
+    members: dict[str, zipfile.ZipInfo],
+    known: frozenset[str],
+) -> None:
+    unknown = sorted(set(members) - known)
+    if unknown:
+        raise FileError(f"'{file}': unknown arrays {unknown[:5]}; known are {sorted(known)}")
+    if len(members) < len(archive.infolist()):
+        raise FileError(f"'{file}' holds an array twice; write it again")
+    size = sum(info.file_size for info in members.values())
+    compressed = sum(info.compress_size for info in members.values())
+    if size > _FREE_BYTES and size > _MAX_EXPANSION * compressed:
+        raise FileError(
+            f"'{file}' would expand from {compressed:,} bytes to {size:,}, over "
+            f"{_MAX_EXPANSION}-fold; save it uncompressed (numpy.savez)"
+        )
+
+
 def _read_array(file: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
     name = info.filename.removesuffix(".npy")
-    if info.file_size > _FREE_BYTES and info.file_size > _MAX_EXPANSION * info.compress_size:
-        raise FileError(
-            f"'{file}': array '{name}' would expand {info.compress_size:,} bytes to "
-            f"{info.file_size:,}, over {_MAX_EXPANSION}-fold; save it uncompressed (numpy.savez)"
-        )
     with archive.open(info) as member:
         try:
             version = npy.read_magic(member)

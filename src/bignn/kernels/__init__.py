@@ -7,10 +7,12 @@ May import ``bits``.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.bits import Words, check_words, words_per_row
+from bignn.bits import Words, check_words
 from bignn.errors import wrong
 from bignn.kernels import native, reference
 
@@ -27,7 +29,7 @@ def available_backends() -> list[str]:
     return ["reference", *native.supported()]
 
 
-def pack_rows(x: NDArray[np.float32], *, backend: str | None = None) -> Words:
+def pack_rows(x: NDArray[Any], *, backend: str | None = None) -> Words:
     """The signs of x [N, K] as words [N, ceil(K / 64)]; what ``bits.pack`` does, on a backend."""
     if x.ndim != 2:
         raise wrong("x", "a matrix", f"{x.ndim} dimensions")
@@ -35,7 +37,9 @@ def pack_rows(x: NDArray[np.float32], *, backend: str | None = None) -> Words:
         raise wrong("x", "free of NaN", "NaN", "clean or impute the values first")
     if _checked(backend) == "reference":
         return reference.pack_rows(x)
-    return native.pack_rows(np.ascontiguousarray(x, dtype=np.float32), _checked(backend))
+    if x.dtype != np.float32:  # a cast first could round a tiny negative number to zero
+        x = np.where(x >= 0, np.float32(1), np.float32(-1))
+    return native.pack_rows(np.ascontiguousarray(x), _checked(backend))
 
 
 def xnor_matmul(
@@ -75,6 +79,3 @@ def _checked(backend: str | None) -> str:
         why = native.why_not(backend)
         raise wrong("backend", f"one of {available_backends()}", repr(backend), why)
     return backend
-
-
-assert words_per_row(65) == 2  # the layout kernels.h was written for

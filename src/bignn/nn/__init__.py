@@ -1,11 +1,11 @@
 """Layers and models. May import torch, ``binarize`` and ``ops``."""
 
 from bignn.nn.adjacency import normalized_adjacency
+from bignn.nn.features import BinaryRows, SparseFeatures
 from bignn.nn.gcn_conv import GCNConv
 from bignn.nn.gnn import GCN, NormMode
 from bignn.nn.input_norm import InputNorm
 from bignn.nn.linear import Linear
-from bignn.nn.rows import BinaryRows, SparseRows
 from bignn.nn.sparse import SparseMatrix
 
 __all__ = [
@@ -15,7 +15,7 @@ __all__ = [
     "InputNorm",
     "Linear",
     "NormMode",
+    "SparseFeatures",
     "SparseMatrix",
-    "SparseRows",
     "normalized_adjacency",
 ]

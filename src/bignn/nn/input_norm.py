@@ -6,12 +6,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.weak import WeakIdKeyDictionary
 
 from bignn.binarize import binarize_features
-from bignn.errors import InputError
-from bignn.nn.adjacency import tensor_version
-from bignn.nn.rows import BinaryRows, SparseRows
+from bignn.errors import InputError, wrong
+from bignn.nn.features import BinaryRows, SparseFeatures
+from bignn.nn.memory import Memory
 
 
 class InputNorm(nn.Module):
@@ -23,7 +22,9 @@ class InputNorm(nn.Module):
        which keeps +1 and -1 in balance. The statistics are taken once, from the training input,
        and kept with the weights, since unseen nodes need them.
     3. the sign and β of every row, as :class:`BinaryRows` (float features that are mostly 0 become
-       :class:`SparseRows` instead).
+       :class:`SparseFeatures` instead).
+
+    The result is remembered for as long as x lives (see :class:`bignn.nn.memory.Memory`).
 
     Args:
         num_features: d.
@@ -45,15 +46,18 @@ class InputNorm(nn.Module):
         self.normalize_rows = normalize_rows
         self.standardize = standardize
         self.binarize = binarize
+        # The buffer travels in the state; its copy is a fact that compiled code can branch on.
+        self._knows_statistics = not standardize
         if standardize:
             self.register_buffer("mean", torch.zeros(num_features))
             self.register_buffer("scale", torch.ones(num_features))
             self.register_buffer("is_fitted", torch.tensor(False))
-        self._remembered = WeakIdKeyDictionary()
+        self._memory = Memory()
 
     @torch.no_grad()
     def fit(self, x: Tensor) -> None:
         """Takes the column statistics from x [N, d]."""
+        self._check(x)
         if not self.standardize:
             return
         rows = self._rows(x).double()
@@ -63,38 +67,31 @@ class InputNorm(nn.Module):
         self.mean.copy_(torch.where(constant, rows[0], rows.mean(dim=0)))
         self.scale.copy_(torch.where(constant, 1.0, 1.0 / deviation))
         self.is_fitted.fill_(True)
-        self._remembered.clear()
+        self._knows_statistics = True
 
-    def forward(self, x: Tensor) -> Tensor | BinaryRows | SparseRows:
-        """The first layer's input; remembered for as long as x lives and nothing changes."""
-        if self.standardize and not torch.compiler.is_compiling() and not self.is_fitted:
-            if not self.training:
+    def forward(self, x: Tensor) -> Tensor | BinaryRows | SparseFeatures:
+        """The first layer's input."""
+        self._check(x)
+        if not self._knows_statistics:
+            if not self.training or torch.compiler.is_compiling():
                 raise InputError(
                     "the model has no input statistics yet; call model.fit_input(x), "
                     "bignn.fit(model, graph), or load a trained state"
                 )
             self.fit(x)
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or x.requires_grad:
+            # The first layer binarizes it, and passes gradients on to x.
             return self._normalized(x)
-        versions = (tensor_version(x),) + (
-            (self.mean._version, self.scale._version) if self.standardize else ()
-        )
-        found = self._remembered.get(x)
-        if x.requires_grad:
-            return self._as_input(x)
-        if found is None or found[0] != versions:
-            found = (versions, self._as_input(x))
-            self._remembered[x] = found
-        result: Tensor | BinaryRows | SparseRows = found[1]
-        return result
+        statistics = [self.mean, self.scale] if self.standardize else []
+        return self._memory.get(x, statistics, None, lambda: self._as_constant(x))
 
-    def __getstate__(self) -> dict[str, Any]:
-        # What is remembered belongs to tensors of this process: copies and pickles start empty.
-        return {**self.__dict__, "_remembered": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self._remembered = WeakIdKeyDictionary()
+    def _check(self, x: Tensor) -> None:
+        if x.ndim != 2 or x.shape[1] != self.num_features:
+            raise wrong(
+                "x",
+                f"[nodes, {self.num_features}] (features per node as in 'in_channels')",
+                f"shape {list(x.shape)}",
+            )
 
     def _rows(self, x: Tensor) -> Tensor:
         if not self.normalize_rows:
@@ -106,10 +103,13 @@ class InputNorm(nn.Module):
         x = self._rows(x)
         return (x - self.mean) * self.scale if self.standardize else x
 
-    def _as_input(self, x: Tensor) -> Tensor | BinaryRows | SparseRows:
+    def _as_constant(self, x: Tensor) -> Tensor | BinaryRows | SparseFeatures:
         x = self._normalized(x)
-        if x.requires_grad:  # it passes through the first layer's own binarization
-            return x
         if self.binarize:
             return BinaryRows(*binarize_features(x))
-        return SparseRows(x) if SparseRows.pays_for(x) else x
+        return SparseFeatures(x) if SparseFeatures.pays_for(x) else x
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+        if self.standardize and (prefix + "is_fitted") in state_dict:
+            self._knows_statistics = bool(state_dict[prefix + "is_fitted"])

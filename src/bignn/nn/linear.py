@@ -16,10 +16,10 @@ from bignn.binarize import (
 )
 from bignn.errors import wrong
 from bignn.nn.dropout import dropout
-from bignn.nn.rows import BinaryRows, SparseRows
+from bignn.nn.features import BinaryRows, SparseFeatures
 
 #: What a layer takes: hidden layers tensors, first layers a constant matrix in a faster form.
-Features = Tensor | BinaryRows | SparseRows
+Features = Tensor | BinaryRows | SparseFeatures
 
 
 class Linear(nn.Module):
@@ -44,7 +44,7 @@ class Linear(nn.Module):
         ste: gradient rule for features, see :func:`bignn.binarize.binarize_features`.
         dropout: probability of dropping an input entry while training.
 
-    Shapes: [N, d_in] (or a form of ``nn.rows``) -> [N, d_out]; ``weight`` is [d_out, d_in].
+    Shapes: [N, d_in] (or a form of ``nn.features``) -> [N, d_out]; ``weight`` is [d_out, d_in].
 
     """
 
@@ -75,24 +75,22 @@ class Linear(nn.Module):
     def reset_parameters(self) -> None:
         """Draws new weights and zeroes the bias."""
         nn.init.xavier_uniform_(self.weight)
-        if self.binarization.weights:
+        if self.binarization.weights and self.in_channels > 2:
             with torch.no_grad():
-                self.weight.sub_(self.weight.median(dim=1, keepdim=True).values)
+                self.weight.sub_(_median(self.weight))
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
     def forward(self, x: Features) -> Tensor:
         """See the class."""
         if x.shape[-1] != self.in_channels:
-            raise wrong(
-                "x", f"{self.in_channels} features per node", x.shape[-1], "check in_channels"
-            )
+            raise wrong("x", f"{self.in_channels} features per node", x.shape[-1])
         weight: Tensor = self.weight
         alpha = None
         if self.binarization.weights:
             weight, alpha = binarize_weight(weight)
         beta = None
-        if isinstance(x, SparseRows):
+        if isinstance(x, SparseFeatures):
             out = x.matmul(weight.t(), self.dropout, training=self.training)
         else:
             if self.binarization.features and isinstance(x, Tensor):
@@ -125,3 +123,10 @@ class Linear(nn.Module):
         """What ``print(model)`` shows."""
         kinds = [name for name in ("features", "weights") if getattr(self.binarization, name)]
         return f"{self.in_channels}, {self.out_channels}, binary={'+'.join(kinds) or 'none'}"
+
+
+def _median(rows: Tensor) -> Tensor:
+    """The median of each row [N, 1]; halfway between the middle two where there are two."""
+    ordered = rows.sort(dim=1).values
+    size = rows.shape[1]
+    return (ordered[:, (size - 1) // 2] + ordered[:, size // 2]).div(2).unsqueeze(1)

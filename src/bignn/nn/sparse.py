@@ -41,9 +41,7 @@ class SparseMatrix:
 
     def entries(self) -> tuple[Tensor, Tensor, Tensor]:
         """``(row, column, values)`` in row order."""
-        pointers, column, values = _parts(self.matrix)
-        row = torch.arange(self.shape[0], device=column.device)
-        return torch.repeat_interleave(row, pointers.diff()), column, values
+        return row_of_each_entry(self.matrix), self.matrix.col_indices(), self.matrix.values()
 
     def among(self, nodes: Tensor) -> SparseMatrix:
         """The square part whose rows and columns are ``nodes`` (unique ids), in their order."""
@@ -55,19 +53,33 @@ class SparseMatrix:
         return self.from_entries(position[row[kept]], position[column[kept]], values[kept], size)
 
     def __matmul__(self, x: Tensor) -> Tensor:
-        out: Tensor = _Product.apply(self.matrix, self.transposed, x)  # type: ignore[no-untyped-call]
-        return out
+        # Half precision (autocast) is summed in the matrix's own.
+        wide = x.to(self.matrix.dtype)
+        out: Tensor = _Product.apply(self.matrix, self.transposed, wide)  # type: ignore[no-untyped-call]
+        return out.to(x.dtype)
 
 
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, matrix: Tensor, transposed: Tensor, x: Tensor) -> Tensor:
         ctx.transposed = transposed
-        return matrix @ x
+        return _multiply(matrix, x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, None, Tensor]:
-        return None, None, ctx.transposed @ grads[0]
+        return None, None, _multiply(ctx.transposed, grads[0])
+
+
+def _multiply(matrix: Tensor, x: Tensor) -> Tensor:
+    # Autocast would ask for a half-precision sparse product, which torch does not have.
+    with torch.autocast(x.device.type, enabled=False):
+        return matrix @ x
+
+
+def row_of_each_entry(matrix: Tensor) -> Tensor:
+    """The row numbers of a CSR tensor's entries."""
+    rows = torch.arange(matrix.shape[0], device=matrix.device)
+    return torch.repeat_interleave(rows, matrix.crow_indices().diff())
 
 
 def _parts(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -40,7 +40,7 @@ class BinaryRows:
         return self._words
 
 
-class SparseRows:
+class SparseFeatures:
     """A float feature matrix with few entries. Dropping a zero changes nothing, so dropout need
     only draw for the entries.
     """
