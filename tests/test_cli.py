@@ -137,6 +137,14 @@ def test_cuda_that_is_not_there_is_said(
     assert "torch sees no CUDA GPU" in capsys.readouterr().err
 
 
+def test_an_output_folder_that_cannot_be_is_said_at_once(
+    toy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["train", toy, "--out", str(tmp_path / "file"), "--epochs", "1000000"]) == 1
+    assert "cannot write" in capsys.readouterr().err
+
+
 def test_wrong_usage_exits_2() -> None:
     for arguments in ([], ["train"], ["train", "cora", "--device", "tpu"], ["fly"]):
         with pytest.raises(SystemExit) as caught:

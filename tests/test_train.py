@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -187,7 +188,7 @@ def test_resuming_another_run_is_refused(graph: Graph, tmp_path: Path) -> None:
             resume=True,
             progress=False,
         )
-    with pytest.raises(FileError, match="its settings is"):
+    with pytest.raises(FileError, match="its epochs is 3, this run's is 60"):
         fit(new_model(graph), graph, QUICK, checkpoint_path=path, resume=True, progress=False)
 
 
@@ -261,6 +262,51 @@ def test_what_cannot_be_trained_says_why(graph: Graph) -> None:
     ):
         with pytest.raises(InputError, match=f"'{next(iter(bad))}' must be"):
             Settings(**bad)
+
+
+def test_bad_arguments_of_fit_name_themselves(graph: Graph) -> None:
+    model = new_model(graph)
+    for batches, message in ((iter([]), "an iterator"), ([], "at least one batch per epoch")):
+        with pytest.raises(InputError, match=message):
+            fit(model, graph, QUICK, batches=batches, progress=False)
+    with pytest.raises(InputError, match=r"'graph' must be a bignn\.Graph or a PyG Data"):
+        fit(model, "cora")
+    changes: dict[str, Any]
+    for changes, message in (
+        ({"seed": -1}, "'seed' must be a whole number"),
+        ({"seed": 1.5}, "'seed' must be a whole number"),
+        ({"resume": True}, "'checkpoint_path' must be given"),
+        ({"save_every": math.nan}, "'save_every' must be 0 seconds or more"),
+    ):
+        with pytest.raises(InputError, match=message):
+            fit(model, graph, QUICK, **changes)
+
+
+class Odd(torch.nn.Linear):
+    def forward(self, x: torch.Tensor, edge_index: object) -> Any:  # type: ignore[override]
+        return (super().forward(x),)
+
+
+def test_models_that_do_not_fit_the_graph_are_told_so(graph: Graph) -> None:
+    weighted = from_arrays(make_arrays() | {"edge_weight": np.ones(graph.num_edges)})
+    with pytest.raises(InputError, match=r"model\(x, edge_index, edge_weight\), got TypeError"):
+        fit(Odd(20, 2), weighted, QUICK)
+    with pytest.raises(InputError, match=r"returns a tensor of logits .* got tuple"):
+        fit(Odd(20, 2), graph, QUICK)
+    with pytest.raises(InputError, match=r"an output per class \(2\), got 1"):
+        fit(GCN(20, 8, 2, 1), graph, QUICK)
+    with pytest.raises(InputError, match=r"'model' must be a torch\.nn\.Module, got str"):
+        fit("gcn", graph)  # type: ignore[arg-type]
+    unlabelled = from_arrays({k: v for k, v in make_arrays().items() if k in ("x", "edge_index")})
+    with pytest.raises(InputError, match="training needs labels 'y'"):
+        recipe("bi-gcn").build(unlabelled)
+
+
+def test_a_single_layer_trains_and_the_last_rate_is_scaled(graph: Graph) -> None:
+    model = GCN(20, 8, 1, 2, binarize="both")
+    before = model.layers[0].lin.weight.detach().clone()
+    fit(model, graph, Settings(lr=0.01, last_layer_lr=1e-9, epochs=3), progress=False)
+    assert torch.allclose(model.layers[0].lin.weight, before, atol=1e-6)
 
 
 def test_graphs_with_odd_parts_train(graph: Graph) -> None:

@@ -89,6 +89,8 @@ def _add_train(commands: Any) -> None:
     add("--patience", type=int, help="epochs without a lower validation loss (default: 100)")
     add("--lr", type=float, help="learning rate (default: the model's recipe)")
     add("--weight-decay", type=float, help="L2 penalty (default: the model's recipe)")
+    add("--beta1", type=float, help="Adam's first moment (default: the model's recipe)")
+    add("--last-layer-lr", type=float, help="factor on the last layer's rate (default: the recipe)")
     add("--hidden", type=int, help="hidden neurons per layer (default: 64)")
     add("--layers", type=int, help="number of convolutions (default: 2)")
     add("--dropout", type=float, help="dropout of every layer's input (default: the recipe)")
@@ -103,7 +105,7 @@ def _add_train(commands: Any) -> None:
 
 _RECIPE_FLAGS = (
     *("hidden", "layers", "dropout", "input_dropout", "norm", "ste"),
-    *("lr", "weight_decay", "epochs", "patience"),
+    *("lr", "weight_decay", "beta1", "last_layer_lr", "epochs", "patience"),
 )
 
 
@@ -128,6 +130,7 @@ def _train(options: argparse.Namespace) -> Report:
         device=options.device,
         resume=options.resume,
         save_every=options.save_every,
+        label=f"{options.model} on {label}",
     )
     mean, std = mean_and_std(trained.test_acc)
     count = len(trained.results)
@@ -169,7 +172,11 @@ def _add_convert(commands: Any) -> None:
     add("--features", required=True, metavar="FILE", help="a row per node, numeric columns")
     add("--labels", metavar="FILE", help="a label per node, last column; empty means unknown")
     add("--id", metavar="COLUMN", help="column that names the nodes in features and labels")
-    add("--undirected", action="store_true", help="add the reverse of every edge")
+    add(
+        "--undirected",
+        action="store_true",
+        help="add the reverse of every edge; repeated edges become one, weights add up",
+    )
     add("--split", metavar="A,B,C", help="random train,val,test split in percent, as 60,20,20")
     add("--seed", type=int, default=0, help="of the split (default: 0)")
     add("--no-header", action="store_true", help="text tables have no row of column names")
@@ -209,11 +216,12 @@ def _describe_convert(report: dict[str, Any]) -> str:
     return (
         f"wrote {report['out']}: {report['num_nodes']} nodes, {report['num_edges']} directed "
         f"edges, {report['num_features']} features, {len(report['classes'])} classes"
+        + "".join(f"\n  class {number}: {name}" for number, name in enumerate(report["classes"]))
     )
 
 
 def _add_demo(commands: Any) -> None:
-    parser = _command(commands, "demo", _demo, "Compare GCN and Bi-GCN on Cora; about a minute.")
+    parser = _command(commands, "demo", _demo, "Compare GCN and Bi-GCN on Cora; two minutes.")
     parser.add_argument("--out", default="runs/demo", metavar="DIR", help="(default: runs/demo)")
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="(default: 3)")
     parser.add_argument("--epochs", type=int, help="at most so many epochs (default: 1000)")

@@ -19,6 +19,19 @@ def remove_leftovers(path: str | os.PathLike[str]) -> None:
         leftover.unlink(missing_ok=True)
 
 
+def prepare(path: str | os.PathLike[str]) -> None:
+    """Makes the folder of ``path`` and refuses a path that cannot be written, before long work."""
+    target = Path(path)
+    if target.is_dir():
+        raise FileError(f"cannot write '{target}': it is a folder; give a file name")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot write '{target}': {error.strerror or error}") from error
+    if not os.access(target.parent, os.W_OK):
+        raise FileError(f"cannot write '{target}': its folder is not writable")
+
+
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields a temporary path beside ``path``; on success it is flushed to disk and takes its name.
@@ -27,10 +40,8 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     made. On an exception the temporary file is removed and the old file stays as it was.
     """
     target = Path(path)
-    if target.is_dir():
-        raise FileError(f"cannot write '{target}': it is a folder; give a file name")
+    prepare(target)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
     except OSError as error:
         raise FileError(f"cannot write '{target}': {error.strerror or error}") from error

@@ -58,20 +58,17 @@ def from_pyg(data: Any, name: str = "data") -> Graph:
     if weight is not None:
         arrays["edge_weight"] = _numpy(weight)
     if getattr(data, "y", None) is not None:
-        y = data.y
-        if y.dim() == 2 and y.shape[1] == 1:  # as OGB stores it
-            y = y[:, 0]
-        arrays["y"] = _numpy(y)
+        arrays["y"] = _numpy(data.y)
     for key in SPLITS:
         mask = getattr(data, key.replace("_idx", "_mask"), None)
         if mask is None:
             continue
-        if mask.dim() != 1:
+        if mask.shape != (len(x),) or mask.dtype != torch.bool:
             raise wrong(
                 key.replace("_idx", "_mask"),
-                "one mask",
-                f"shape {list(mask.shape)}",
-                "choose a split first: data.train_mask = data.train_mask[:, 0], and so on",
+                f"one boolean per node [{len(x)}]",
+                f"{mask.dtype} of shape {list(mask.shape)}",
+                "of several splits, choose one: data.train_mask = data.train_mask[:, 0], ...",
             )
         if bool(mask.any()):
             arrays[key] = np.flatnonzero(_numpy(mask))

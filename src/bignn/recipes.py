@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from bignn.binarize import BinarizeMode, SteRule
-from bignn.errors import wrong
+from bignn.errors import InputError, wrong
 from bignn.graph import Graph
 from bignn.nn import GCN, NormMode
 
@@ -24,6 +24,8 @@ class Settings:
     Attributes:
         lr: Adam's learning rate.
         weight_decay: Adam's coupled L2 penalty on weight matrices; biases are not decayed.
+        beta1: Adam's memory of past gradients.
+        last_layer_lr: factor on the learning rate of the last weight matrix.
         epochs: at most so many.
         patience: stop after so many epochs without a lower validation loss.
 
@@ -31,6 +33,8 @@ class Settings:
 
     lr: float = 0.001
     weight_decay: float = 0.0
+    beta1: float = 0.9
+    last_layer_lr: float = 1.0
     epochs: int = 1000
     patience: int = 100
 
@@ -42,6 +46,10 @@ class Settings:
             raise wrong("lr", "a positive number", self.lr)
         if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
             raise wrong("weight_decay", "0 or more", self.weight_decay)
+        if not 0 <= self.beta1 < 1:
+            raise wrong("beta1", "in [0, 1)", self.beta1)
+        if not (math.isfinite(self.last_layer_lr) and self.last_layer_lr > 0):
+            raise wrong("last_layer_lr", "a positive number", self.last_layer_lr)
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,10 @@ class Recipe:
 
     def build(self, graph: Graph) -> GCN:
         """A freshly initialised model for this graph (draws from torch's generator)."""
+        if graph.num_classes == 0:
+            raise InputError(
+                f"{graph.name}: training needs labels 'y'; 'bignn convert --labels' adds them"
+            )
         return GCN(
             graph.num_features,
             self.hidden,
@@ -76,7 +88,7 @@ RECIPES = {
     "gcn": Recipe("none", Settings(lr=0.01, weight_decay=1e-3), dropout=0.8),
     "bi-gcn-f": Recipe("features", Settings(lr=0.001, weight_decay=0.0)),
     "bi-gcn-w": Recipe("weights", Settings(lr=0.001, weight_decay=0.0), dropout=0.6),
-    "bi-gcn": Recipe("both", Settings(lr=0.001, weight_decay=0.0)),
+    "bi-gcn": Recipe("both", Settings(lr=0.001, weight_decay=0.0, beta1=0.5, last_layer_lr=0.3)),
 }
 
 

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from bignn import checkpoint
 from bignn.errors import FileError, InputError, wrong
-from bignn.files import remove_leftovers
+from bignn.files import prepare, remove_leftovers
 from bignn.graph import Graph
 from bignn.nn import GCN, SparseMatrix, normalized_adjacency
 from bignn.nn.adjacency import receptive_field
@@ -123,6 +123,14 @@ def fit(
     """
     if not isinstance(graph, Graph):
         graph = from_pyg(graph)
+    if not isinstance(model, nn.Module):
+        raise wrong("model", "a torch.nn.Module", type(model).__name__)
+    if not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise wrong("seed", "a whole number, 0 or more", seed)
+    if resume and checkpoint_path is None:
+        raise wrong("checkpoint_path", "given when 'resume' is true", None)
+    if not save_every >= 0:
+        raise wrong("save_every", "0 seconds or more", save_every)
     if batches is not None and iter(batches) is batches:
         raise wrong("batches", "iterable again and again, as a list or a loader", "an iterator")
     where = find_device(device, model)
@@ -131,6 +139,7 @@ def fit(
     whole = full_batch(graph, where)
     model.to(where)
     if checkpoint_path is not None:
+        prepare(checkpoint_path)
         remove_leftovers(checkpoint_path)
     with _own_generator(seed, where):
         run = _Run(model, graph, whole, settings, seed)
@@ -174,16 +183,8 @@ class _Run:
             model.fit_input(whole.x)
         nodes = torch.from_numpy(graph.val_idx).to(whole.x.device)
         self.validation = reachable(replace(whole, loss_nodes=nodes), model)
-        self.optimizer = torch.optim.Adam(
-            [
-                {
-                    "params": [p for p in model.parameters() if p.ndim >= 2],
-                    "weight_decay": settings.weight_decay,
-                },
-                {"params": [p for p in model.parameters() if p.ndim < 2], "weight_decay": 0.0},
-            ],
-            lr=settings.lr,
-        )
+        _check_model(model, self.validation, graph.num_classes)
+        self.optimizer = _optimizer(model, settings)
         self.digest = graph.digest()
         self.epoch = 0
         self.best_epoch = 0
@@ -245,7 +246,7 @@ class _Run:
         if not math.isfinite(loss):
             raise InputError(
                 f"{self.graph.name}: training diverged (validation loss {loss} in epoch "
-                f"{self.epoch}); lower 'lr' (now {self.settings.lr})"
+                f"{self.epoch}); lower 'lr' (now {self.settings.lr}) or check the model"
             )
         if loss < self.best_loss:
             self.best_loss, self.best_acc, self.best_epoch = loss, accuracy, self.epoch
@@ -301,11 +302,18 @@ class _Run:
         """Continues the run of a checkpoint, which must be this very run."""
         parts, about = checkpoint.read(path)
         for key, mine in self._about().items():
-            if about.get(key) != mine:
-                raise FileError(
-                    f"cannot resume from '{path}': its {key} is {about.get(key)}, this run's is "
-                    f"{mine}; use the same graph and arguments, or another --out"
+            theirs = about.get(key)
+            if theirs == mine:
+                continue
+            if isinstance(mine, dict) and isinstance(theirs, dict):
+                key = next(
+                    name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)
                 )
+                mine, theirs = mine.get(key), theirs.get(key)
+            raise FileError(
+                f"cannot resume from '{path}': its {key} is {theirs}, this run's is {mine}; "
+                "use the same graph and arguments, or another --out"
+            )
         try:
             self._take(parts, about["progress"])
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
@@ -326,6 +334,37 @@ class _Run:
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
         checkpoint.set_generator_state(parts["rng"], self.whole.x.device)
+
+
+@torch.no_grad()
+def _check_model(model: nn.Module, batch: Batch, num_classes: int) -> None:
+    """One evaluation, so that a model that does not fit the graph is told so in one line."""
+    was_training = model.training
+    try:
+        out = batch.logits(model.eval())
+    except TypeError as error:
+        arguments = "x, edge_index" + ("" if batch.edge_weight is None else ", edge_weight")
+        line = str(error).splitlines()[0]
+        raise wrong("model", f"called as model({arguments})", f"TypeError: {line}") from error
+    finally:
+        model.train(was_training)
+    if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != len(batch.x):
+        came = f"shape {list(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+        raise wrong("model", "one that returns a tensor of logits [nodes, classes]", came)
+    if out.shape[1] < num_classes:
+        raise wrong("model", f"one with an output per class ({num_classes})", out.shape[1])
+
+
+def _optimizer(model: nn.Module, settings: Settings) -> torch.optim.Adam:
+    matrices = [p for p in model.parameters() if p.ndim >= 2]
+    others = [p for p in model.parameters() if p.ndim < 2]
+    decay, last_lr = settings.weight_decay, settings.lr * settings.last_layer_lr
+    groups: list[dict[str, Any]] = [
+        {"params": matrices[:-1], "weight_decay": decay},
+        {"params": matrices[-1:], "weight_decay": decay, "lr": last_lr},
+        {"params": others, "weight_decay": 0.0},
+    ]
+    return torch.optim.Adam(groups, lr=settings.lr, betas=(settings.beta1, 0.999))
 
 
 def _copy(state: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -91,6 +91,28 @@ def test_split_is_random_disjoint_and_seeded(tmp_path: Path) -> None:
     assert split(0) == split(0) != split(1)
 
 
+def test_undirected_merges_and_adds_weights(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("a,b,w\n0,1,1\n1,0,2\n2,3,1\n2,3,5\n1,1,4\n")
+    (tmp_path / "x.csv").write_text("f\n" + "1\n" * 4)
+    graph, _ = convert(tmp_path / "e.csv", tmp_path / "x.csv", undirected=True)
+    assert graph.edge_weight is not None
+    edges = [
+        (*pair, weight)
+        for pair, weight in zip(graph.edge_index.T.tolist(), graph.edge_weight, strict=True)
+    ]
+    assert edges == [(0, 1, 3), (1, 0, 3), (1, 1, 4), (2, 3, 6), (3, 2, 6)]
+
+
+@pytest.mark.parametrize(
+    "split", [(0.6, 0.2, 0.2), (98, 1, 1), (60, 40), (90, 20, 10), (-1, 50, 50)]
+)
+def test_bad_splits_are_refused(tmp_path: Path, split: tuple[float, ...]) -> None:
+    (tmp_path / "e.csv").write_text("a,b\n0,1\n")
+    (tmp_path / "x.csv").write_text("f\n" + "1\n" * 20)
+    with pytest.raises(InputError, match="'split' must be"):
+        convert(tmp_path / "e.csv", tmp_path / "x.csv", tmp_path / "x.csv", split=split)
+
+
 def test_command_writes_a_graph_that_loads(
     tables: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,7 +131,7 @@ def test_command_writes_a_graph_that_loads(
         ({"edges.csv": "from,to,w,z\nann,bob,1,1\n"}, "has 4 columns, expected source, target"),
         ({"edges.csv": "from,to,w\nann,bob,heavy\n"}, "column 'w' is not numeric"),
         ({"x.csv": "who,age\nann,1\nann,2\n"}, "node 'ann' has two rows"),
-        ({"x.csv": "who,age\nann,old\n"}, "column 'age' is not numeric"),
+        ({"x.csv": "who,age\nann,old\n"}, "column 'age' is not numeric ('old')"),
         ({"x.csv": "name,age\nann,1\n"}, "'id' must be a column of"),
         ({"x.csv": "who,age\nann,1,2\n"}, "row 1 has 3 cells, expected 2"),
         ({"x.csv": "1,2\n3,4\n"}, "seems to have no header"),

@@ -134,6 +134,10 @@ BAD = {
         changed(edge_weight=-np.ones(make_arrays()["edge_index"].shape[1])),
         "non-negative",
     ),
+    "huge weight": (
+        changed(edge_weight=np.full(make_arrays()["edge_index"].shape[1], 1e38)),
+        r"'edge_weight' must be 1e\+30 at most in all",
+    ),
     "stray array": (changed(labels=[1]), r"unknown arrays \['labels'\]"),
 }
 
@@ -318,7 +322,7 @@ def test_to_and_from_pyg(arrays: Arrays) -> None:
     assert flat is not None
     assert flat.tolist() == arrays["y"].tolist()
     data.train_mask = torch.stack([data.train_mask] * 10, dim=1)
-    with pytest.raises(InputError, match="'train_mask' must be one mask"):
+    with pytest.raises(InputError, match="'train_mask' must be one boolean per node"):
         bignn.from_pyg(data)
     data.x = None
     with pytest.raises(InputError, match="node features x"):
@@ -334,6 +338,17 @@ def test_pyg_extras(graph: bignn.Graph) -> None:
     assert again.test_idx is None
     with pytest.raises(InputError, match=r"'graph' must be a bignn\.Graph or a PyG Data, got str"):
         bignn.from_pyg("cora")
+
+
+def test_saving_checks_what_and_where(tmp_path: Path, graph: bignn.Graph) -> None:
+    with pytest.raises(InputError, match=r"'graph' must be a bignn\.Graph, got Data"):
+        bignn.save(bignn.to_pyg(graph), tmp_path / "a.npz")
+    with pytest.raises(InputError, match=r"'path' must be a file name ending in \.npz"):
+        bignn.save(graph, tmp_path / "a")
+    data = bignn.to_pyg(graph)
+    data.val_mask = data.val_mask[:10]
+    with pytest.raises(InputError, match=r"'val_mask' must be one boolean per node \[60\]"):
+        bignn.from_pyg(data)
 
 
 def test_embedded_names_are_documented() -> None:

@@ -38,7 +38,12 @@ def run(
     models: dict[str, GCN] = {}
     for name in ("gcn", "bi-gcn"):
         trained = train_seeds(
-            recipe(name, epochs=epochs), graph, range(seeds), folder / name, progress=progress
+            recipe(name, epochs=epochs),
+            graph,
+            range(seeds),
+            folder / name,
+            progress=progress,
+            label=f"{name} on cora",
         )
         models[name] = load_model(trained.checkpoints[trained.best])
         mean, std = mean_and_std(trained.test_acc)

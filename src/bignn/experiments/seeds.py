@@ -54,6 +54,7 @@ def train_seeds(
     resume: bool = False,
     save_every: float = 10.0,
     progress: bool = True,
+    label: str = "",
 ) -> SeedResults:
     """Trains one model per seed; checkpoints are ``<out>/seed-<s>.safetensors``.
 
@@ -83,7 +84,7 @@ def train_seeds(
         if progress:
             test = "-" if result.test_acc is None else f"{result.test_acc:.1f}"
             print(
-                f"{graph.name} seed {seed}: test {test} val {result.val_acc:.1f} "
+                f"{label or graph.name} seed {seed}: test {test} val {result.val_acc:.1f} "
                 f"after {result.epochs} epochs, {result.seconds:.1f} s",
                 file=sys.stderr,
             )

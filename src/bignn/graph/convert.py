@@ -34,15 +34,19 @@ class Table:
         """A column as float32."""
         try:
             return self.columns[name].astype(np.float32)
-        except (ValueError, TypeError) as error:
-            raise FileError(f"'{self.path}': column '{name}' is not numeric ({error})") from None
+        except (ValueError, TypeError):
+            bad = next((c for c in _text(self.columns[name]) if not _is_number(c)), "")
+            raise FileError(
+                f"'{self.path}': column '{name}' is not numeric ('{bad}'); "
+                f"if it names the nodes, pass --id {name}"
+            ) from None
 
 
 def read_table(path: str | os.PathLike[str], *, header: bool = True) -> Table:
     """Reads .csv, .tsv, .txt (blanks between columns; ``#`` starts a comment line) or .parquet."""
     file = Path(path)
     if not file.is_file():
-        raise FileError(f"'{file}' does not exist")
+        raise FileError(f"'{file}' {'is not a file' if file.exists() else 'does not exist'}")
     if file.suffix == ".parquet":
         return _read_parquet(file)
     if file.suffix not in _DELIMITERS:
@@ -89,7 +93,8 @@ def convert(
             row per node, in the order of ``features``.
         id_column: the column of ``features`` and ``labels`` that names a node; the edges use
             these names. Without it, nodes are numbered from 0 in the order of ``features``.
-        undirected: add the reverse of every edge (an edge given in both directions stays one).
+        undirected: add the reverse of every edge. Edges given more than once, in either direction,
+            become one, whose weight is their sum.
         split: percentages of the labelled nodes for training, validation and test, at random.
         seed: of the split.
         header: whether text tables begin with a row of names.
@@ -115,7 +120,7 @@ def convert(
         if "y" not in arrays:
             raise InputError("'split' needs labels; give --labels")
         arrays |= _random_split(arrays["y"], split, seed)
-    return from_arrays(arrays, name=str(features)), classes
+    return from_arrays(arrays, name=f"{edges}, {features}"), classes
 
 
 def _read_text(file: Path, delimiter: str | None) -> list[list[str]]:
@@ -189,7 +194,15 @@ def _resolve(
     names = _text(column)
     if ids is None:
         try:
-            return np.array([int(name) for name in names], dtype=np.int64)
+            numbers = np.array([int(name) for name in names], dtype=np.int64)
+            outside = numbers[(numbers < 0) | (numbers >= num_nodes)]
+            if outside.size:
+                raise FileError(
+                    f"'{table.path}': {outside[0]} is not a node number in 0..{num_nodes - 1}"
+                )
+            return numbers
+        except FileError:
+            raise
         except (ValueError, OverflowError):
             bad = next((n for n in names if not _is_int64(n)), "")
             raise FileError(
@@ -228,11 +241,16 @@ def _edges(
 def _both_directions(
     source: NDArray[np.int64], target: NDArray[np.int64], weight: NDArray[np.float32] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32] | None]:
-    pairs = np.stack([np.concatenate([source, target]), np.concatenate([target, source])])
-    # The first of equal pairs stays, so a weight given for one direction serves both.
-    pairs, first = np.unique(pairs, axis=1, return_index=True)
-    both = None if weight is None else np.concatenate([weight, weight])[first]
-    return pairs[0], pairs[1], both
+    """Every edge in both directions, each pair once; weights of merged edges add up, as in PyG."""
+    other = source != target  # a self-loop is its own reverse
+    pairs = np.stack(
+        [np.concatenate([source, target[other]]), np.concatenate([target, source[other]])]
+    )
+    pairs, place = np.unique(pairs, axis=1, return_inverse=True)
+    if weight is None:
+        return pairs[0], pairs[1], None
+    both = np.concatenate([weight, weight[other]])
+    return pairs[0], pairs[1], np.bincount(place.ravel(), both).astype(np.float32)
 
 
 def _labels(
@@ -277,9 +295,14 @@ def _random_split(
 ) -> dict[str, NDArray[np.int64]]:
     if len(split) != 3 or min(split) < 0 or not 0 < sum(split) <= 100:
         raise wrong("split", "three percentages adding up to at most 100", list(split))
+    if sum(split) <= 1:
+        raise wrong("split", "percentages such as 60,20,20", list(split), "fractions are too small")
     if seed < 0:
         raise wrong("seed", "0 or more", seed)
     labelled = np.random.default_rng(seed).permutation(np.flatnonzero(y != UNLABELLED))
     ends = np.floor(np.cumsum([0, *split]) / 100 * labelled.size + 1e-9).astype(np.int64)
     parts = {key: np.sort(labelled[ends[part] : ends[part + 1]]) for part, key in enumerate(SPLITS)}
+    for (key, nodes), percent in zip(parts.items(), split, strict=True):
+        if percent > 0 and nodes.size == 0:
+            raise wrong("split", "at least one node per part", f"none for {key} ({percent:g} %)")
     return {key: nodes for key, nodes in parts.items() if nodes.size}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bignn.errors import FileError, InputError
+from bignn.errors import FileError, InputError, wrong
 from bignn.graph.graph import ARRAYS, Graph, from_arrays, to_arrays
 from bignn.graph.npz import read_npz, write_npz
 
@@ -48,4 +48,8 @@ def find(name_or_path: str | os.PathLike[str]) -> Path:
 
 def save(graph: Graph, path: str | os.PathLike[str]) -> None:
     """Writes a graph in the .npz format that :func:`load` reads."""
+    if not isinstance(graph, Graph):
+        raise wrong("graph", "a bignn.Graph", type(graph).__name__, "see bignn.from_pyg")
+    if not os.fspath(path).endswith(".npz"):
+        raise wrong("path", "a file name ending in .npz", repr(os.fspath(path)))
     write_npz(path, to_arrays(graph))

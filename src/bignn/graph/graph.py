@@ -26,6 +26,7 @@ ARRAYS = frozenset(
 # Nothing real comes near these; what does is a damaged or malicious file that asks for memory.
 _MAX_SIZE = 1 << 31
 _MAX_CLASSES = 1 << 16
+_MAX_TOTAL_WEIGHT = 1e30  # degrees are float32 sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +136,9 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], name: str = "graph") -> Grap
     if "edge_index" not in arrays:
         raise InputError(f"{name}: 'edge_index' is missing; give an integer array [2, E]")
     try:
+        y = arrays.get("y")
+        if y is not None and y.ndim == 2 and y.shape[1] == 1:  # as OGB stores it
+            arrays = {**arrays, "y": y[:, 0]}
         given = {key: arrays.get(key) for key in ("edge_index", "edge_weight", "y", *SPLITS)}
         return Graph(x=_features(arrays), **given, name=name)  # type: ignore[arg-type]
     except InputError as error:
@@ -230,6 +234,9 @@ def _check(graph: Graph) -> None:
             raise wrong(
                 "edge_weight", "non-negative (degrees are sums of weights)", graph.edge_weight.min()
             )
+        total = float(graph.edge_weight.sum(dtype=np.float64))
+        if total > _MAX_TOTAL_WEIGHT:
+            raise wrong("edge_weight", f"{_MAX_TOTAL_WEIGHT:.0e} at most in all", f"{total:.1e}")
     if graph.y is not None:
         if graph.y.ndim == 2:
             raise wrong(

@@ -95,7 +95,7 @@ def receptive_field(adjacency: SparseMatrix, nodes: Tensor, num_hops: int) -> Te
     reached = torch.zeros(adjacency.shape[0], 1, device=nodes.device)
     reached[nodes] = 1
     for _ in range(num_hops):
-        reached = ((adjacency.transposed @ reached) > 0).float()
+        reached = ((adjacency.transposed @ reached + reached) > 0).float()
     return reached[:, 0].nonzero()[:, 0]
 
 

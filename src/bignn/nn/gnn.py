@@ -69,6 +69,9 @@ class GCN(nn.Module):
             raise wrong("norm", "'none' or 'batch'", repr(norm))
         out_channels = hidden_channels if out_channels is None else out_channels
         input_dropout = dropout if input_dropout is None else input_dropout
+        for name, p in (("dropout", dropout), ("input_dropout", input_dropout)):
+            if not 0 <= p < 1:
+                raise wrong(name, "in [0, 1)", p)
         #: The arguments that build this model again; checkpoints carry them.
         self.config: dict[str, Any] = {
             "in_channels": in_channels,
