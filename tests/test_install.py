@@ -22,7 +22,7 @@ def test_a_broken_compiler_gives_a_working_pure_package(tmp_path: Path) -> None:
     )
     assert not list(target.glob("bignn/_native*.so"))
     code = "import bignn, bignn.kernels; print(bignn.__file__, bignn.kernels.available_backends())"
-    # -I: neither this checkout nor its editable install may answer instead.
+    # -S: the editable install's import hooks must not answer instead.
     done = subprocess.run(
         [
             sys.executable,
@@ -40,7 +40,7 @@ def test_a_broken_compiler_gives_a_working_pure_package(tmp_path: Path) -> None:
 
 
 def _site() -> list[str]:
-    """Where NumPy is, without the import hooks of an editable install (-S leaves them out)."""
+    """The folder of packages, by way of NumPy's."""
     import numpy as np
 
     return [str(Path(np.__file__).parent.parent)]

@@ -11,6 +11,7 @@ import torch
 from conftest import Arrays, make_arrays
 
 import bignn
+from bignn.cli import main
 from bignn.errors import FileError, InputError
 from bignn.graph import EMBEDDED, SparseRows, from_arrays, to_arrays
 from bignn.graph.graph import ARRAYS
@@ -143,7 +144,9 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_graphs_get_one_clear_line(case: str, tmp_path: Path) -> None:
+def test_bad_graphs_get_one_clear_line(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     arrays, message = BAD[case]
     if arrays.get("x") is not None and arrays["x"].dtype.kind == "U":
         with pytest.raises(InputError, match=message):
@@ -155,6 +158,9 @@ def test_bad_graphs_get_one_clear_line(case: str, tmp_path: Path) -> None:
         bignn.load(path)
     assert "\n" not in str(caught.value)
     assert str(path) in str(caught.value)
+    assert main(["train", str(path), "--out", str(tmp_path / "out")]) == 1
+    assert capsys.readouterr().err == f"bignn train: error: {caught.value}\n"
+    assert [file.name for file in tmp_path.iterdir()] == ["bad.npz"]
 
 
 @pytest.mark.parametrize(

@@ -263,11 +263,15 @@ def test_input_statistics_belong_to_the_model() -> None:
     assert torch.allclose(unseen, (0.25 - norm.mean) * norm.scale)
 
 
+def fitted(x: Tensor, mode: BinarizeMode = "both") -> GCN:
+    model = GCN(x.shape[1], 8, 2, 2, binarize=mode)
+    model.fit_input(x)
+    return model.eval()
+
+
 def test_a_changed_input_or_graph_is_noticed(data: tuple[Tensor, Tensor]) -> None:
     x, edge_index = data
-    model = GCN(x.shape[1], 8, 2, 2, binarize="both")
-    model.fit_input(x)
-    model.eval()
+    model = fitted(x)
     before = model(x, edge_index)
     edge_index[:, : edge_index.shape[1] // 2] = edge_index[:, :1]
     rewired = model(x, edge_index)
@@ -279,10 +283,9 @@ def test_a_changed_input_or_graph_is_noticed(data: tuple[Tensor, Tensor]) -> Non
 @pytest.mark.parametrize("mode", MODES)
 def test_inference_mode_leaves_no_trace(mode: BinarizeMode, data: tuple[Tensor, Tensor]) -> None:
     x, edge_index = data
-    model = GCN(x.shape[1], 8, 2, 2, binarize=mode)
-    model.fit_input(x)
+    model = fitted(x, mode)
     with torch.inference_mode():
-        expected = model.eval()(x, edge_index)
+        expected = model(x, edge_index)
     model.train()(x, edge_index).sum().backward()
     assert torch.equal(model.eval()(x, edge_index), expected)
     with torch.inference_mode():  # such tensors do not count their changes
@@ -294,9 +297,7 @@ def test_inference_mode_leaves_no_trace(mode: BinarizeMode, data: tuple[Tensor, 
 
 def test_other_statistics_are_noticed(data: tuple[Tensor, Tensor]) -> None:
     x, edge_index = data
-    model = GCN(x.shape[1], 8, 2, 2, binarize="both")
-    model.fit_input(x)
-    model.eval()
+    model = fitted(x)
     before = model(x, edge_index)
     state = {k: v.clone() for k, v in model.state_dict().items()}
     state["input_norm.mean"] = -state["input_norm.mean"] - 1
@@ -322,9 +323,8 @@ def test_what_is_remembered_goes_with_its_tensor(data: tuple[Tensor, Tensor]) ->
 @pytest.mark.parametrize("mode", MODES)
 def test_double_precision_and_autocast(mode: BinarizeMode, data: tuple[Tensor, Tensor]) -> None:
     x, edge_index = data
-    model = GCN(x.shape[1], 8, 2, 2, binarize=mode)
-    model.fit_input(x)
-    expected = model.eval()(x, edge_index)
+    model = fitted(x, mode)
+    expected = model(x, edge_index)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert model.train()(x, edge_index).isfinite().all()
     model.double().eval()

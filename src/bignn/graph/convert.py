@@ -161,9 +161,9 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _is_int64(cell: str) -> bool:
+def _is_node_number(cell: str, num_nodes: int) -> bool:
     try:
-        return -(2**63) <= int(cell) < 2**63
+        return 0 <= int(cell) < num_nodes
     except ValueError:
         return False
 
@@ -193,22 +193,13 @@ def _resolve(
 ) -> NDArray[np.int64]:
     names = _text(column)
     if ids is None:
-        try:
-            numbers = np.array([int(name) for name in names], dtype=np.int64)
-            outside = numbers[(numbers < 0) | (numbers >= num_nodes)]
-            if outside.size:
-                raise FileError(
-                    f"'{table.path}': {outside[0]} is not a node number in 0..{num_nodes - 1}"
-                )
-            return numbers
-        except FileError:
-            raise
-        except (ValueError, OverflowError):
-            bad = next((n for n in names if not _is_int64(n)), "")
+        bad = next((name for name in names if not _is_node_number(name, num_nodes)), None)
+        if bad is not None:
             raise FileError(
                 f"'{table.path}': '{bad}' is not a node number in 0..{num_nodes - 1}; "
                 "if nodes have names, pass --id COLUMN"
-            ) from None
+            )
+        return np.array([int(name) for name in names], dtype=np.int64)
     try:
         return np.array([ids[name] for name in names], dtype=np.int64)
     except KeyError as error:

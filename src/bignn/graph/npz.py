@@ -42,6 +42,7 @@ def read_npz(path: str | os.PathLike[str], known: frozenset[str]) -> dict[str, N
             return {name: _read_array(file, archive, info) for name, info in members.items()}
     except FileError:
         raise
+    # The last two are zipfile's words for unknown compression and for encrypted members.
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise FileError(
             f"'{file}' is not a readable .npz file ({error}); it may be truncated: write it again"
