@@ -11,7 +11,7 @@ import torch
 from conftest import make_arrays
 
 import bignn
-from bignn import checkpoint
+from bignn import checkpoint, train
 from bignn.binarize import BinarizeMode
 from bignn.errors import FileError, InputError
 from bignn.graph import Graph, from_arrays
@@ -66,10 +66,24 @@ def test_the_callers_random_numbers_are_left_alone(graph: Graph) -> None:
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_the_best_validation_loss_is_kept_and_patience_ends_the_run(graph: Graph) -> None:
+def test_the_best_validation_loss_is_kept_and_patience_ends_the_run(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses: list[float] = []
+    score = train._Run._score
+
+    def remembered(run: Any, batch: Batch) -> tuple[float, float]:
+        loss, accuracy = score(run, batch)
+        losses.append(loss)
+        return loss, accuracy
+
+    monkeypatch.setattr(train._Run, "_score", remembered)
     model = new_model(graph)
     result = fit(model, graph, Settings(lr=0.05, epochs=500, patience=10), progress=False)
     assert result.epochs == result.best_epoch + 10 < 500
+    per_epoch = losses[: result.epochs]  # the test score comes after them
+    assert result.val_loss == min(per_epoch)
+    assert result.best_epoch == per_epoch.index(min(per_epoch)) + 1
     whole = full_batch(graph, torch.device("cpu"))
     nodes = torch.from_numpy(graph.val_idx)
     with torch.no_grad():

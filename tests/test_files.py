@@ -1,0 +1,47 @@
+"""Files are seen whole or not at all."""
+
+from pathlib import Path
+
+import pytest
+
+from bignn.errors import FileError
+from bignn.files import atomic_path, prepare, remove_leftovers
+
+
+def test_a_reader_of_the_old_file_never_sees_the_new_one(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "file"
+    with atomic_path(target) as temporary:
+        temporary.write_text("old")
+        assert not target.exists()
+    with target.open() as reader:
+        with atomic_path(target) as temporary:
+            temporary.write_text("new and longer")
+            assert target.read_text() == "old"
+        assert reader.read() == "old"  # renamed over, not written into
+    assert target.read_text() == "new and longer"
+    assert [path.name for path in target.parent.iterdir()] == ["file"]
+
+
+def test_a_failure_changes_nothing(tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    target.write_text("old")
+    with pytest.raises(ZeroDivisionError), atomic_path(target) as temporary:
+        temporary.write_text("half")
+        raise ZeroDivisionError
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_leftovers_of_a_killed_writer_go_and_others_stay(tmp_path: Path) -> None:
+    for name in (".a.x1.tmp", ".b.x1.tmp", "a"):
+        (tmp_path / name).touch()
+    remove_leftovers(tmp_path / "a")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".b.x1.tmp", "a"]
+
+
+def test_what_cannot_be_written_is_said_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FileError, match="it is a folder"):
+        prepare(tmp_path)
+    with pytest.raises(FileError, match="cannot write"):
+        prepare(tmp_path / "file" / "below")
