@@ -1,19 +1,20 @@
-// AVX2: four 64-bit lanes. There is no vector popcount, so bits are counted by table: vpshufb
-// looks up the count of each nibble, vpsadbw adds the eight byte counts of a lane.
+// AVX2. There is no vector popcount, so bits are counted by table: vpshufb looks up the count of
+// each nibble, and two multiplications by 1 add the four byte counts of a half word.
 //
-// Built for the ABI's floor; only the functions marked BIGNN_TARGET use AVX2, and dispatch.cpp
-// calls them after the CPU has said it has it.
+// dispatch.cpp calls these functions after the CPU has said it has it.
 #include "kernels.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define BIGNN_TARGET __attribute__((target("avx2,popcnt")))
+// Everything below is built for these; the headers above are not. (No pop at the end: templates are
+// instantiated there.)
+#pragma GCC target("avx2,popcnt")
 
 namespace bignn {
 namespace {
 
-BIGNN_TARGET void pack_rows(const float* x, std::size_t num_rows, std::size_t num_bits,
+void pack_rows(const float* x, std::size_t num_rows, std::size_t num_bits,
                             word* words) {
     const __m256 zero = _mm256_setzero_ps();
     for (std::size_t i = 0; i < num_rows; ++i) {
@@ -39,7 +40,7 @@ BIGNN_TARGET void pack_rows(const float* x, std::size_t num_rows, std::size_t nu
 }
 
 // Byte-wise population counts. Each byte is at most 8, so 31 of them add up within a byte.
-BIGNN_TARGET inline __m256i count_bytes(__m256i v) {
+inline __m256i count_bytes(__m256i v) {
     const __m256i nibble_count =
         _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4,  //
                          0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4);
@@ -49,58 +50,55 @@ BIGNN_TARGET inline __m256i count_bytes(__m256i v) {
         _mm256_shuffle_epi8(nibble_count, _mm256_and_si256(_mm256_srli_epi16(v, 4), low)));
 }
 
-BIGNN_TARGET void xnor_rows(const word* a, const word* b_panels, std::size_t begin,
-                            std::size_t end, std::size_t num_columns, std::size_t num_bits,
-                            std::int32_t* out) {
-    const std::size_t num_words = words_per_row(num_bits);
+// The byte counts of four columns' half words in each 128 bits, added up per half word.
+inline __m256i add_bytes(__m256i sums, __m256i bytes) {
+    const __m256i pairs = _mm256_maddubs_epi16(bytes, _mm256_set1_epi8(1));
+    return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
+#define BIGNN_HAS_COUNT_DIFFERING
+inline void count_differing(const word* row, const half* panel, std::size_t num_words,
+                            std::int32_t* differing) {
     const __m256i zero = _mm256_setzero_si256();
     constexpr std::size_t flush_every = 31;
-    for (std::size_t i = begin; i < end; ++i) {
-        const word* row = a + i * num_words;
-        for (std::size_t j = 0; j < num_columns; j += panel_width) {
-            const word* panel = b_panels + j * num_words;
-            __m256i low_sum = zero;
-            __m256i high_sum = zero;
-            for (std::size_t w = 0; w < num_words;) {
-                const std::size_t stop = w + flush_every < num_words ? w + flush_every : num_words;
-                __m256i low_bytes = zero;
-                __m256i high_bytes = zero;
-                for (; w < stop; ++w) {
-                    const __m256i bits = _mm256_set1_epi64x(static_cast<long long>(row[w]));
-                    const auto* columns =
-                        reinterpret_cast<const __m256i*>(panel + w * panel_width);
-                    low_bytes = _mm256_add_epi8(
-                        low_bytes,
-                        count_bytes(_mm256_xor_si256(bits, _mm256_loadu_si256(columns))));
-                    high_bytes = _mm256_add_epi8(
-                        high_bytes,
-                        count_bytes(_mm256_xor_si256(bits, _mm256_loadu_si256(columns + 1))));
-                }
-                low_sum = _mm256_add_epi64(low_sum, _mm256_sad_epu8(low_bytes, zero));
-                high_sum = _mm256_add_epi64(high_sum, _mm256_sad_epu8(high_bytes, zero));
-            }
-            alignas(32) std::uint64_t differing[panel_width];
-            _mm256_store_si256(reinterpret_cast<__m256i*>(differing), low_sum);
-            _mm256_store_si256(reinterpret_cast<__m256i*>(differing + 4), high_sum);
-            for (std::size_t lane = 0; lane < panel_width && j + lane < num_columns; ++lane) {
-                out[i * num_columns + j + lane] =
-                    static_cast<std::int32_t>(num_bits) -
-                    2 * static_cast<std::int32_t>(differing[lane]);
-            }
+    const std::size_t num_halves = 2 * num_words;
+    __m256i low_sum = zero;
+    __m256i high_sum = zero;
+    for (std::size_t w = 0; w < num_halves;) {
+        const std::size_t stop = w + flush_every < num_halves ? w + flush_every : num_halves;
+        __m256i low_bytes = zero;
+        __m256i high_bytes = zero;
+        for (; w < stop; ++w) {
+            const __m256i bits = _mm256_set1_epi32(static_cast<int>(row[w / 2] >> (w % 2 * 32)));
+            const auto* columns = reinterpret_cast<const __m256i*>(panel + w * panel_width);
+            low_bytes = _mm256_add_epi8(
+                low_bytes, count_bytes(_mm256_xor_si256(bits, _mm256_loadu_si256(columns))));
+            high_bytes = _mm256_add_epi8(
+                high_bytes, count_bytes(_mm256_xor_si256(bits, _mm256_loadu_si256(columns + 1))));
         }
+        low_sum = add_bytes(low_sum, low_bytes);
+        high_sum = add_bytes(high_sum, high_bytes);
     }
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(differing), low_sum);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(differing + 8), high_sum);
 }
+
+// The other pieces are the plain loops, which the compiler turns into AVX2.
+#include "plain.h"
+#include "rows.h"
 
 }  // namespace
 
-const Kernels avx2_kernels = {"avx2", pack_rows, xnor_rows};
+const Kernels avx2_kernels = {"avx2",          pack_rows,         xnor_rows,
+                              records_of_bits, records_of_sparse, layer_rows,
+                              scratch_bytes,   product_bytes,     make_product};
 
 }  // namespace bignn
 
 #else
 
 namespace bignn {
-const Kernels avx2_kernels = {"avx2", nullptr, nullptr};
+const Kernels avx2_kernels = {"avx2"};
 }
 
 #endif

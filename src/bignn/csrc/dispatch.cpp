@@ -18,7 +18,11 @@ std::string missing_for_avx512() {
     if (!__builtin_cpu_supports("avx512f")) missing += " avx512f";
     if (!__builtin_cpu_supports("avx512bw")) missing += " avx512bw";
     if (!__builtin_cpu_supports("avx512vl")) missing += " avx512vl";
+    if (!__builtin_cpu_supports("avx512dq")) missing += " avx512dq";
+    if (!__builtin_cpu_supports("avx512vbmi")) missing += " avx512vbmi";
+    if (!__builtin_cpu_supports("avx512vnni")) missing += " avx512vnni";
     if (!__builtin_cpu_supports("avx512vpopcntdq")) missing += " avx512vpopcntdq";
+    if (!__builtin_cpu_supports("gfni")) missing += " gfni";
     return missing;
 }
 #else

@@ -1,34 +1,167 @@
-// The kernels every instruction set provides, and the table through which they are called.
+// What every instruction set provides, and the table through which it is called.
 //
 // A kernel works on a range of rows into buffers its caller owns, so that threads, blocks of a
 // file and machines can share one job. Adding an instruction set means one file that fills a
 // Kernels table, one line in dispatch.cpp, and nothing else.
+//
+// The layer. For node i with neighbours j (itself among them), F and B in +-1:
+//
+//     h_i = scale * s_i * sum_j w_ij t_j (F_j . B) + shift,       t_j = (j's norm) * beta_j
+//
+// The sum is taken in integers, so that every order of it, every way and every machine agree. The
+// weights of row i become q_ij = rint(w_ij t_j 2^e_i), with e_i from the largest of them, hence
+// from the row's neighbourhood alone: a whole graph, a part of it and a few nodes' surroundings
+// use the same integers. Then
+//
+//     sum_i = sum_j q_ij (F_j . B)   exactly,   h_i = fl(sum_i) * (s_i 2^-e_i) * scale + shift
+//
+// with one rounding of the integer to float, then one rounding per operation (no fused
+// multiply-add: the files are built with -ffp-contract=off).
 #pragma once
 
 #include "bits.h"
 
 namespace bignn {
 
+constexpr std::size_t panel_width = 16;
+
+// q < 2^20: weights to a millionth of the row's largest. Rows of over 2^11 neighbours give up a
+// bit per doubling, so that sum_j q_ij < 2^31 always.
+constexpr int weight_bits = 17;
+constexpr int total_bits = 31;
+// Below this a row's weights are all taken as 0; 2^e then never leaves float's normal range.
+constexpr float smallest_weight = 0x1p-60f;
+
+// Rows are done in tiles, so that a word of B loaded once serves several of them.
+constexpr std::size_t tile_rows = 4;
+// Rows of few neighbours have their weights done a tile at a time.
+constexpr std::size_t few = 16;
+// Neighbours are summed in chunks, looked up in batches; their scratch stays in the first cache.
+constexpr std::size_t chunk = 512;
+constexpr std::size_t batch = 1024;
+// Memory is asked for this many neighbours before it is needed, and slack is what may be read past
+// the end of a chunk.
+constexpr std::size_t ahead = 32;
+constexpr std::size_t slack = 64;
+
+// A record holds v_j for all columns, F_j . B = center + 2 v_j: 1, 2 or 4 bytes per column,
+// whichever the values fit. The centers make small numbers of large ones; exactness does not
+// depend on them. Columns within a record stand in an order that lets the AVX-512 gather
+// interleave neighbours with unpack instructions and still sum columns in their natural order:
+// see record_column.
+struct Records {
+    const std::byte* data;
+    std::size_t stride;  // bytes from one record to the next
+    std::size_t width;   // bytes per column
+    const std::int32_t* center;  // per column
+    std::int32_t max_center;     // of |center|
+};
+
+constexpr std::size_t record_stride(std::size_t num_columns, std::size_t width) {
+    if (width == 1 && num_columns <= 16) return 16;
+    return (num_columns * width + 63) / 64 * 64;
+}
+
+// Which column the record's given position holds (it may be past the last: padding).
+constexpr std::size_t record_column(std::size_t position, std::size_t stride, std::size_t width) {
+    if (width == 4 || stride == 16) return position;
+    const std::size_t per_line = 64 / width, per_lane = 16 / width;
+    const std::size_t line = position / per_line, in_line = position % per_line;
+    const std::size_t lane = in_line / per_lane, quad = in_line % per_lane / 4;
+    return line * per_line + quad * 16 + lane * 4 + in_line % 4;
+}
+
+// The columns of B in record order, as bits. Panel p stores, for each half word w, the w-th half
+// words of positions p * panel_width ... next to each other (padding is 0): a vector register then
+// loads one half word of several columns, a half word of a row is broadcast against it, and no sum
+// across lanes is ever needed. (Halves, since 16 counts per register are stored cheaper than 8.)
+using half = std::uint32_t;
+
+struct Panels {
+    const half* halves;
+    std::size_t num_bits;
+    const std::int32_t* base;    // per position: v = base - popcount(row ^ column)
+    const std::uint16_t* valid;  // per panel: which of its positions hold a column
+    std::size_t stride, width;  // of the records they make
+};
+
+// The signs of B as bytes, a row of `stride` per input, in record order, for inputs that deviate
+// from a base row of features: v = sum over the deviating inputs k of table[k].
+struct SparseRows {
+    const std::int64_t* offsets;
+    const std::int32_t* inputs;
+};
+
+struct SignTable {
+    const std::int8_t* signs;
+    std::size_t stride, width;  // of the records it makes
+    std::size_t num_columns;
+};
+
+// Row i takes from ids[offsets[i] ... offsets[i + 1]).
+struct Neighbours {
+    const std::int64_t* offsets;
+    const std::int32_t* ids;       // one of these two is null
+    const std::int64_t* long_ids;
+    const float* weights;          // null: all 1
+    const float* source_factor;    // t_j
+    const float* target_factor;    // s_i
+    std::size_t num_rows;
+};
+
+enum class Way { records, bits };
+
+struct Layer {
+    Neighbours neighbours;
+    Way way;
+    std::size_t num_inputs, num_outputs;
+    Records records;           // Way::records: transform (or sparse bits), then gather
+    const word* words;         // Way::bits: gather, then transform
+    const std::byte* product;  // Way::bits: B as make_product lays it out
+    const float* scale;
+    const float* shift;
+    // Where the rows go; null where they do not.
+    float* values;               // h [rows, outputs]
+    std::int32_t* classes;       // argmax of h
+    word* out_words;             // sign of h, packed
+    float* out_factor;           // t_i = (norm of i) * mean |h_i|, for the next layer
+    const float* out_norm;       // null: 1
+    const Panels* next;          // the next layer's records, made while the bits are in cache
+    std::byte* next_records;
+};
+
 // Packs the signs of num_rows rows of num_bits floats: words[i][k / 64] bit k % 64 = x[i][k] >= 0.
 // NaN compares false and would become -1; callers refuse NaN before they get here.
 using PackRows = void (*)(const float* x, std::size_t num_rows, std::size_t num_bits, word* words);
 
-// out[i][j] = K - 2 popcount(a[i] ^ b_panels[j]) for i in [begin, end) and all num_columns columns.
-//
-// b_panels holds the columns of B in panels of `panel_width` columns: panel p stores, for each
-// word w, the w-th words of columns p * panel_width ... + panel_width - 1 next to each other
-// (columns past the last are 0). A vector register then loads one word of several columns, a word
-// of `a` is broadcast against it, and no sum across lanes is ever needed.
+// out[i][j] = K - 2 popcount(a[i] ^ column j) for i in [begin, end); panels in natural order.
 // int32 holds every result: |dot| <= K < 2^31.
-using XnorRows = void (*)(const word* a, const word* b_panels, std::size_t begin, std::size_t end,
+using XnorRows = void (*)(const word* a, const half* panels, std::size_t begin, std::size_t end,
                           std::size_t num_columns, std::size_t num_bits, std::int32_t* out);
 
-constexpr std::size_t panel_width = 8;
+// Records of rows [begin, end); false when a value does not fit the width (records are then
+// unusable, and the caller takes the next width).
+using RecordsOfBits = bool (*)(const word* rows, const Panels& panels, std::size_t begin,
+                               std::size_t end, std::byte* records);
+using RecordsOfSparse = bool (*)(const SparseRows& rows, const SignTable& table, std::size_t begin,
+                                 std::size_t end, std::byte* records);
+
+// Rows [begin, end) of a layer, from neighbours to sink; false as above, for `next`.
+using LayerRows = bool (*)(const Layer& layer, std::size_t begin, std::size_t end,
+                           std::byte* scratch);
 
 struct Kernels {
     const char* name;
     PackRows pack_rows;
     XnorRows xnor_rows;
+    RecordsOfBits records_of_bits;
+    RecordsOfSparse records_of_sparse;
+    LayerRows layer_rows;
+    std::size_t (*scratch_bytes)(const Layer& layer);
+    // B [outputs, inputs as bits] in the form that layer_rows wants for Way::bits.
+    std::size_t (*product_bytes)(std::size_t num_inputs, std::size_t num_outputs);
+    void (*make_product)(const word* b, std::size_t num_inputs, std::size_t num_outputs,
+                         std::byte* product);
 };
 
 extern const Kernels portable_kernels;

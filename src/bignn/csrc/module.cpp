@@ -1,15 +1,17 @@
 // The Python face of the native core: shapes and types are checked above (kernels/__init__.py),
 // the GIL is released while kernels run, buffers belong to the caller.
-//
-// Threads: none are started here. Work comes in row ranges, and whoever calls decides how many
-// ranges run at once, so that only one thread pool lives in the process.
+// Single products run on the calling thread; a program runs on the pool of threads.h.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "dispatch.h"
+#include "program.h"
+#include "threads.h"
 
 namespace nb = nanobind;
 using namespace bignn;
@@ -18,6 +20,8 @@ namespace {
 
 template <typename T>
 using Matrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 const Kernels& kernels_named(const std::string& name) {
     if (name.empty()) return best_kernels();
@@ -38,25 +42,234 @@ void pack(Matrix<const float> x, Matrix<word> words, const std::string& isa) {
     kernels.pack_rows(x.data(), x.shape(0), x.shape(1), words.data());
 }
 
-// Lays the columns of B (given as packed rows) out as kernels.h describes.
-void make_panels(Matrix<const word> b, Matrix<word> panels) {
-    const std::size_t num_columns = b.shape(0);
-    const std::size_t num_words = b.shape(1);
+// Lays the rows of b (columns of B), taken in the given order, out as kernels.h describes Panels;
+// numbers past the last row are padding.
+void make_panels(Matrix<const word> b, Vector<const std::int64_t> order, Matrix<half> panels) {
+    const std::size_t num_halves = 2 * b.shape(1);
+    if (panels.shape(1) != num_halves || panels.shape(0) % panel_width != 0 ||
+        order.size() > panels.shape(0)) {
+        throw std::invalid_argument("panels of the wrong shape");
+    }
     nb::gil_scoped_release release;
-    for (std::size_t j = 0; j < num_columns; ++j) {
-        word* panel = panels.data() + (j / panel_width) * panel_width * num_words;
-        for (std::size_t w = 0; w < num_words; ++w) {
-            panel[w * panel_width + j % panel_width] = b.data()[j * num_words + w];
+    for (std::size_t position = 0; position < order.size(); ++position) {
+        const auto row = static_cast<std::size_t>(order.data()[position]);
+        half* panel = panels.data() + (position / panel_width) * panel_width * num_halves;
+        for (std::size_t w = 0; w < num_halves; ++w) {
+            panel[w * panel_width + position % panel_width] =
+                row < b.shape(0)
+                    ? static_cast<half>(b.data()[(row * num_halves + w) / 2] >> (w % 2 * 32))
+                    : 0;
         }
     }
 }
 
-void xnor(Matrix<const word> a, Matrix<const word> panels, std::size_t num_bits,
+nb::tuple record_layout(std::size_t num_columns, std::size_t width) {
+    const std::size_t stride = record_stride(num_columns, width);
+    nb::list order;
+    for (std::size_t position = 0; position < stride / width; ++position) {
+        order.append(record_column(position, stride, width));
+    }
+    return nb::make_tuple(stride, order);
+}
+
+std::size_t product_bytes(std::size_t num_inputs, std::size_t num_outputs,
+                          const std::string& isa) {
+    return kernels_named(isa).product_bytes(num_inputs, num_outputs);
+}
+
+void make_product(Matrix<const word> b, std::size_t num_inputs, Vector<std::uint8_t> product,
+                  const std::string& isa) {
+    const Kernels& kernels = kernels_named(isa);
+    if (b.shape(1) != words_per_row(num_inputs) ||
+        product.size() < kernels.product_bytes(num_inputs, b.shape(0))) {
+        throw std::invalid_argument("product of the wrong size");
+    }
+    nb::gil_scoped_release release;
+    kernels.make_product(b.data(), num_inputs, b.shape(0),
+                         reinterpret_cast<std::byte*>(product.data()));
+}
+
+void xnor(Matrix<const word> a, Matrix<const half> panels, std::size_t num_bits,
           Matrix<std::int32_t> out, std::size_t begin, std::size_t end, const std::string& isa) {
     const Kernels& kernels = kernels_named(isa);
     nb::gil_scoped_release release;
     kernels.xnor_rows(a.data(), panels.data(), begin, end, out.shape(1), num_bits, out.data());
 }
+
+// The arrays and numbers of one step, by name. Arrays are checked for size here, since a wrong one
+// would be read past its end; their values (ids in range, offsets rising) are the caller's word.
+class Fields {
+   public:
+    explicit Fields(nb::dict fields) : fields_(std::move(fields)) {}
+
+    std::size_t number(const char* name) const {
+        return nb::cast<std::size_t>(fields_[name]);
+    }
+
+    // Null when there is no such field.
+    template <typename T>
+    T* array(const char* name, std::size_t size) const {
+        if (!fields_.contains(name)) return nullptr;
+        using Any = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
+        Any array;
+        if (!nb::try_cast(fields_[name], array) || array.size() < size) {
+            throw std::invalid_argument(std::string("field '") + name + "' has the wrong type or "
+                                        "fewer than " + std::to_string(size) + " items");
+        }
+        return array.data();
+    }
+
+    template <typename T>
+    T* required(const char* name, std::size_t size) const {
+        if (!fields_.contains(name)) {
+            throw std::invalid_argument(std::string("field '") + name + "' is missing");
+        }
+        return array<T>(name, size);
+    }
+
+    bool has(const char* name) const { return fields_.contains(name); }
+
+   private:
+    nb::dict fields_;
+};
+
+Panels panels_from(const Fields& fields, std::size_t num_bits, std::size_t num_outputs,
+                   std::size_t width) {
+    const std::size_t stride = record_stride(num_outputs, width);
+    const std::size_t positions = stride / width;
+    return {fields.required<const half>("panels", positions * 2 * words_per_row(num_bits)),
+            num_bits,
+            fields.required<const std::int32_t>("base", positions),
+            fields.required<const std::uint16_t>("valid", positions / panel_width),
+            stride,
+            width};
+}
+
+Source source_from(const Fields& fields, std::size_t num_inputs, std::size_t num_outputs) {
+    Source source;
+    if (!fields.has("source_rows")) return source;
+    const std::size_t rows = source.num_rows = fields.number("source_rows");
+    const std::size_t width = fields.number("width");
+    const std::size_t stride = record_stride(num_outputs, width);
+    source.records = reinterpret_cast<std::byte*>(
+        fields.required<std::uint8_t>("records", rows * stride));
+    if (fields.has("feature_words")) {
+        source.kind = Source::Kind::bits;
+        source.words = fields.required<const word>("feature_words",
+                                                   rows * words_per_row(num_inputs));
+        source.panels = panels_from(fields, num_inputs, num_outputs, width);
+    } else {
+        source.kind = Source::Kind::sparse;
+        source.rows.offsets = fields.required<const std::int64_t>("feature_offsets", rows + 1);
+        source.rows.inputs = fields.required<const std::int32_t>(
+            "feature_inputs", static_cast<std::size_t>(source.rows.offsets[rows]));
+        source.table = {fields.required<const std::int8_t>("signs", num_inputs * stride / width),
+                        stride, width, num_outputs};
+    }
+    return source;
+}
+
+Step step_from(const Fields& fields) {
+    Step step;
+    Layer& layer = step.layer;
+    const std::size_t inputs = layer.num_inputs = fields.number("num_inputs");
+    const std::size_t outputs = layer.num_outputs = fields.number("num_outputs");
+    const std::size_t rows = layer.neighbours.num_rows = fields.number("num_rows");
+    const std::size_t sources = fields.number("num_sources");
+    auto& from = layer.neighbours;
+    from.offsets = fields.required<const std::int64_t>("offsets", rows + 1);
+    const auto entries = static_cast<std::size_t>(from.offsets[rows]);
+    from.ids = fields.array<const std::int32_t>("ids", entries);
+    from.long_ids = fields.array<const std::int64_t>("long_ids", entries);
+    if (!from.ids && !from.long_ids) throw std::invalid_argument("field 'ids' is missing");
+    from.weights = fields.array<const float>("weights", entries);
+    from.source_factor = fields.required<const float>("source_factor", sources);
+    from.target_factor = fields.required<const float>("target_factor", rows);
+    layer.scale = fields.required<const float>("scale", outputs);
+    layer.shift = fields.required<const float>("shift", outputs);
+    if (fields.has("width")) {
+        layer.way = Way::records;
+        const std::size_t width = fields.number("width");
+        const std::size_t stride = record_stride(outputs, width);
+        // Vector code reads centers by whole registers.
+        const std::size_t padded = (outputs + 63) / 64 * 64;
+        layer.records = {reinterpret_cast<const std::byte*>(fields.required<const std::uint8_t>(
+                             "records", sources * stride)),
+                         stride, width, fields.required<const std::int32_t>("center", padded),
+                         static_cast<std::int32_t>(fields.number("max_center"))};
+    } else {
+        layer.way = Way::bits;
+        layer.words = fields.required<const word>("words", sources * words_per_row(inputs));
+        layer.product = reinterpret_cast<const std::byte*>(
+            fields.required<const std::uint8_t>("product", fields.number("product_bytes")));
+    }
+    layer.values = fields.array<float>("values", rows * outputs);
+    layer.classes = fields.array<std::int32_t>("classes", rows);
+    if (layer.values || layer.classes) return step;
+    layer.out_words = fields.array<word>("out_words", rows * words_per_row(outputs));
+    layer.out_factor = fields.required<float>("out_factor", rows);
+    layer.out_norm = fields.array<const float>("out_norm", rows);
+    return step;
+}
+
+class BoundProgram {
+   public:
+    BoundProgram(nb::list steps, const std::string& isa)
+        : program_(kernels_named(isa)), held_(steps) {
+        for (nb::handle item : steps) {
+            const Fields fields(nb::cast<nb::dict>(item));
+            Step step = step_from(fields);
+            step.source = source_from(fields, step.layer.num_inputs, step.layer.num_outputs);
+            program_.steps().push_back(step);
+        }
+        // A layer whose successor gathers records makes them; its panels are the successor's.
+        std::vector<Step>& all = program_.steps();
+        for (std::size_t i = 0; i + 1 < all.size(); ++i) {
+            const Fields after(nb::cast<nb::dict>(steps[i + 1]));
+            if (all[i + 1].layer.way != Way::records) {
+                if (!all[i].layer.out_words) throw std::invalid_argument("'out_words' is missing");
+                continue;
+            }
+            const Layer& next = all[i + 1].layer;
+            if (next.num_inputs != all[i].layer.num_outputs) {
+                throw std::invalid_argument("layers do not fit each other");
+            }
+            all[i].next = panels_from(after, next.num_inputs, next.num_outputs,
+                                      next.records.width);
+            all[i].layer.next_records = reinterpret_cast<std::byte*>(after.required<std::uint8_t>(
+                "records", all[i].layer.neighbours.num_rows * next.records.stride));
+        }
+        for (Step& step : all) {
+            if (step.layer.next_records) step.layer.next = &step.next;
+        }
+    }
+
+    // (number of the step whose records overflowed or -1, seconds per step)
+    nb::tuple run() {
+        std::vector<double> seconds(program_.steps().size());
+        int overflowed;
+        {
+            nb::gil_scoped_release release;
+            overflowed = program_.run(seconds.data());
+        }
+        nb::list times;
+        for (const double time : seconds) times.append(time);
+        return nb::make_tuple(overflowed, times);
+    }
+
+    bool run_rows(std::size_t step, std::size_t begin, std::size_t end) {
+        if (step >= program_.steps().size() || begin > end ||
+            end > program_.steps()[step].layer.neighbours.num_rows) {
+            throw std::invalid_argument("no such rows");
+        }
+        nb::gil_scoped_release release;
+        return program_.run_rows(step, begin, end);
+    }
+
+   private:
+    Program program_;
+    nb::list held_;  // keeps the arrays alive
+};
 
 nb::list instruction_set_report() {
     nb::list report;
@@ -73,7 +286,19 @@ NB_MODULE(_native, m) {
     m.attr("best") = best_kernels().name;
     m.def("instruction_sets", &instruction_set_report);
     m.def("pack", &pack, nb::arg("x"), nb::arg("words"), nb::arg("isa"));
-    m.def("make_panels", &make_panels, nb::arg("b"), nb::arg("panels"));
+    m.def("make_panels", &make_panels, nb::arg("b"), nb::arg("order"), nb::arg("panels"));
+    m.def("record_layout", &record_layout, nb::arg("num_columns"), nb::arg("width"));
+    m.def("product_bytes", &product_bytes, nb::arg("num_inputs"), nb::arg("num_outputs"),
+          nb::arg("isa"));
+    m.def("make_product", &make_product, nb::arg("b"), nb::arg("num_inputs"), nb::arg("product"),
+          nb::arg("isa"));
+    m.def("set_num_threads", &set_num_threads, nb::arg("count"));
+    m.def("num_threads", &num_threads);
+    nb::class_<BoundProgram>(m, "Program")
+        .def(nb::init<nb::list, const std::string&>(), nb::arg("steps"), nb::arg("isa"))
+        .def("run", &BoundProgram::run)
+        .def("run_rows", &BoundProgram::run_rows, nb::arg("step"), nb::arg("begin"),
+             nb::arg("end"));
     m.def("xnor", &xnor, nb::arg("a"), nb::arg("panels"), nb::arg("num_bits"), nb::arg("out"),
           nb::arg("begin"), nb::arg("end"), nb::arg("isa"));
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,10 +60,47 @@ def pack_rows(x: NDArray[np.float32], isa: str) -> Words:
 def xnor_matmul(a: Words, b: Words, num_bits: int, isa: str) -> NDArray[np.int32]:
     """See :func:`bignn.kernels.xnor_matmul`; a and b are contiguous."""
     assert _native is not None
-    width = int(_native.panel_width)
-    num_panels = -(-b.shape[0] // width)
-    panels = np.zeros((num_panels * width, b.shape[1]), dtype=np.uint64)
-    _native.make_panels(b, panels)
     out = np.empty((a.shape[0], b.shape[0]), dtype=np.int32)
-    _native.xnor(a, panels, num_bits, out, 0, a.shape[0], isa)
+    _native.xnor(a, panels(b, np.arange(b.shape[0])), num_bits, out, 0, a.shape[0], isa)
     return out
+
+
+def panels(b: Words, order: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """The rows of b in the given order, interleaved as the XNOR kernels read them."""
+    assert _native is not None
+    width = int(_native.panel_width)
+    out = np.zeros((-(-len(order) // width) * width, 2 * b.shape[1]), dtype=np.uint32)
+    _native.make_panels(np.ascontiguousarray(b), np.ascontiguousarray(order), out)
+    return out
+
+
+def record_layout(num_columns: int, width: int) -> tuple[int, NDArray[np.int64]]:
+    """Bytes per record, and which column each of its positions holds (past the last: none)."""
+    assert _native is not None
+    stride, order = _native.record_layout(num_columns, width)
+    return stride, np.array(order, dtype=np.int64)
+
+
+def product(b: Words, num_inputs: int, isa: str) -> NDArray[np.uint8]:
+    """B in the form that an instruction set multiplies gathered bits with."""
+    assert _native is not None
+    out = np.empty(_native.product_bytes(num_inputs, len(b), isa), dtype=np.uint8)
+    _native.make_product(np.ascontiguousarray(b), num_inputs, out, isa)
+    return out
+
+
+def program(steps: list[dict[str, Any]], isa: str) -> Any:
+    """A chain of layers bound to its arrays, ready to run."""
+    assert _native is not None
+    return _native.Program(steps, isa)
+
+
+def set_num_threads(count: int) -> None:
+    """See :func:`bignn.set_num_threads`."""
+    if _native is not None:
+        _native.set_num_threads(count)
+
+
+def num_threads() -> int:
+    """Threads that packed layers run on."""
+    return 1 if _native is None else int(_native.num_threads())

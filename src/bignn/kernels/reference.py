@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,3 +22,69 @@ def xnor_matmul(a: Words, b: Words, num_bits: int) -> NDArray[np.int32]:
     for i, row in enumerate(a):
         out[i] = num_bits - 2 * np.bitwise_count(row ^ b).sum(axis=1, dtype=np.int32)
     return out
+
+
+# The constants of csrc/kernels.h.
+_WEIGHT_BITS = 17
+_TOTAL_BITS = 31
+_SMALLEST_WEIGHT = np.float32(2.0**-60)
+
+
+def quantize(
+    offsets: NDArray[np.int64],
+    ids: NDArray[Any],
+    weights: NDArray[np.float32] | None,
+    source_factor: NDArray[np.float32],
+    target_factor: NDArray[np.float32],
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Integer weights of all entries, and what a row's sum must be multiplied by.
+
+    ``q_ij = rint(w_ij t_j 2^e_i)`` with e_i such that the row's largest takes 20 bits, fewer in
+    rows of over 2^11 entries, whose weights then still add up to less than 2^31.
+    """
+    x = source_factor[ids] if weights is None else weights * source_factor[ids]
+    degree = np.diff(offsets)
+    row = np.repeat(np.arange(len(degree)), degree)
+    largest = np.zeros(len(degree), dtype=np.float32)
+    np.maximum.at(largest, row, x)
+    num_bits = np.full(len(degree), _WEIGHT_BITS)
+    while (many := (num_bits > 1) & (degree >> (_TOTAL_BITS - num_bits) != 0)).any():
+        num_bits -= many
+    counts = largest >= _SMALLEST_WEIGHT
+    exponent = np.where(counts, num_bits - np.frexp(largest)[1], 0)
+    two_to_e = np.where(counts, np.ldexp(np.float32(1), exponent), np.float32(0))
+    scaled = np.rint(x * two_to_e[row]).astype(np.int64)
+    scale = target_factor * np.ldexp(np.float32(1), -exponent)
+    return np.minimum(scaled, (1 << num_bits)[row] - 1), scale
+
+
+def gather(
+    dots: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    ids: NDArray[Any],
+    weights: NDArray[np.float32] | None,
+    source_factor: NDArray[np.float32],
+    target_factor: NDArray[np.float32],
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """``Σ_j q_ij dots_j`` [rows, columns], exactly, and the factor of each row."""
+    q, scale = quantize(offsets, ids, weights, source_factor, target_factor)
+    out = np.zeros((len(offsets) - 1, dots.shape[1]), dtype=np.int64)
+    for i in range(len(out)):
+        entries = slice(offsets[i], offsets[i + 1])
+        out[i] = q[entries] @ dots[ids[entries]].astype(np.int64)
+    return out, scale
+
+
+def binarize(h: NDArray[np.float32]) -> tuple[Words, NDArray[np.float32]]:
+    """The signs of rows as bits, and β, their mean absolute values, summed in the defined order:
+    sixteen partial sums, column c in number c % 16, then halves onto halves.
+    """
+    rows, columns = h.shape
+    padded = np.zeros((rows, -(-columns // 16) * 16), dtype=np.float32)
+    padded[:, :columns] = np.abs(h)
+    partial = np.zeros((rows, 16), dtype=np.float32)
+    for start in range(0, padded.shape[1], 16):
+        partial += padded[:, start : start + 16]
+    for half in (8, 4, 2, 1):
+        partial = partial[:, :half] + partial[:, half : 2 * half]
+    return bits.pack(h), partial[:, 0] / np.float32(columns)

@@ -1,0 +1,86 @@
+#include "program.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+#include "threads.h"
+
+namespace bignn {
+namespace {
+
+// Pieces are many enough for skewed degrees to even out, and whole tiles.
+std::size_t grain_for(std::size_t num_rows) {
+    const std::size_t pieces = static_cast<std::size_t>(num_threads()) * 16;
+    const std::size_t rows = std::clamp<std::size_t>(num_rows / pieces, 64, 4096);
+    return rows / tile_rows * tile_rows;
+}
+
+struct Free {
+    void operator()(std::byte* bytes) const { std::free(bytes); }
+};
+
+// Each thread keeps its scratch from call to call.
+std::byte* scratch_of(std::size_t size) {
+    thread_local std::unique_ptr<std::byte, Free> bytes;
+    thread_local std::size_t capacity = 0;
+    if (size > capacity) {
+        const std::size_t rounded = (size + 4095) / 4096 * 4096;
+        bytes.reset(static_cast<std::byte*>(std::aligned_alloc(64, rounded)));
+        if (!bytes) {
+            capacity = 0;
+            throw std::bad_alloc();
+        }
+        capacity = rounded;
+    }
+    return bytes.get();
+}
+
+}  // namespace
+
+bool Program::run_source(const Source& source) {
+    std::atomic<bool> fits{true};
+    auto rows = [&](std::size_t begin, std::size_t end) {
+        const bool fit =
+            source.kind == Source::Kind::bits
+                ? kernels_.records_of_bits(source.words, source.panels, begin, end, source.records)
+                : kernels_.records_of_sparse(source.rows, source.table, begin, end,
+                                             source.records);
+        if (!fit) fits = false;
+    };
+    run_in_pieces(source.num_rows, grain_for(source.num_rows), rows);
+    return fits;
+}
+
+bool Program::run_layer(const Layer& layer) {
+    std::atomic<bool> fits{true};
+    const std::size_t size = kernels_.scratch_bytes(layer);
+    auto rows = [&](std::size_t begin, std::size_t end) {
+        if (!kernels_.layer_rows(layer, begin, end, scratch_of(size))) fits = false;
+    };
+    run_in_pieces(layer.neighbours.num_rows, grain_for(layer.neighbours.num_rows), rows);
+    return fits;
+}
+
+int Program::run(double* seconds) {
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+        const auto start = std::chrono::steady_clock::now();
+        const Step& step = steps_[i];
+        if (step.source.kind != Source::Kind::none && !run_source(step.source)) {
+            return static_cast<int>(i);
+        }
+        if (!run_layer(step.layer)) return static_cast<int>(i) + 1;
+        seconds[i] =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+    return -1;
+}
+
+bool Program::run_rows(std::size_t step, std::size_t begin, std::size_t end) {
+    const Layer& layer = steps_.at(step).layer;
+    return kernels_.layer_rows(layer, begin, end, scratch_of(kernels_.scratch_bytes(layer)));
+}
+
+}  // namespace bignn

@@ -1,0 +1,316 @@
+"""Binary layers bound to a graph, and the chain of them that one native call runs.
+
+A layer, for node i with neighbours j, in ±1: ``h_i = scale ⊙ s_i Σ_j w_ij t_j (F_j · B) + shift``,
+the sum taken exactly, in integers (csrc/kernels.h says how). It can go three ways, with the same
+result to the last bit:
+
+- ``"T"``, transform then gather: ``F · B`` by XNOR and popcount, then sums of small integers;
+- ``"G"``, gather then transform: weighted sums of bits, then their product with B;
+- ``"S"``, sparse bits (first layers only): as T, with ``F · B`` from the few bits that deviate
+  from a base row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bignn import bits
+from bignn.bits import Words, words_per_row
+from bignn.kernels import native, reference
+
+Way = Literal["T", "G", "S"]
+Output = Literal["classes", "values"]
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """Which nodes a row takes from: row i from ``ids[offsets[i]:offsets[i + 1]]``.
+
+    Attributes:
+        offsets: int64 [rows + 1].
+        ids: int32 or int64 [entries], numbers of sources.
+        weights: float32 [entries], or None for all ones.
+        target_factor: s, float32 [rows].
+        num_sources: how many rows the ids count.
+
+    """
+
+    offsets: NDArray[np.int64]
+    ids: NDArray[Any]
+    weights: Floats | None
+    target_factor: Floats
+    num_sources: int
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return len(self.offsets) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class DenseBits:
+    """Features as packed rows [N, ceil(K / 64)]."""
+
+    words: Words
+
+    @property
+    def num_rows(self) -> int:
+        """N."""
+        return len(self.words)
+
+
+@dataclass(frozen=True, eq=False)
+class SparseBits:
+    """Features that differ from one base row in few places.
+
+    Row i is ``base`` with the bits ``inputs[offsets[i]:offsets[i + 1]]`` flipped.
+    """
+
+    offsets: NDArray[np.int64]
+    inputs: NDArray[np.int32]
+    base: Words
+
+    @property
+    def num_rows(self) -> int:
+        """N."""
+        return len(self.offsets) - 1
+
+    def dense(self) -> DenseBits:
+        """The same bits as packed rows."""
+        words = np.repeat(self.base[None], self.num_rows, axis=0)
+        row = np.repeat(np.arange(self.num_rows), np.diff(self.offsets))
+        flips = np.uint64(1) << (self.inputs % bits.WORD_BITS).astype(np.uint64)
+        np.bitwise_xor.at(words, (row, self.inputs // bits.WORD_BITS), flips)
+        return DenseBits(words)
+
+
+Features = DenseBits | SparseBits
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """One layer's ``B`` as bits [outputs, ceil(K / 64)], and the affine map after the sum."""
+
+    words: Words
+    num_inputs: int
+    scale: Floats
+    shift: Floats
+    _prepared: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of columns."""
+        return len(self.words)
+
+    def prepared(self, key: Any, make: Any) -> Any:
+        """Something derived from the weights, made once."""
+        if key not in self._prepared:
+            self._prepared[key] = make()
+        return self._prepared[key]
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A step of a chain: weights, edges, the way it goes, and what the next layer's sources need.
+
+    ``out_norm`` [rows] multiplies the β of the rows this layer makes (None for the last layer).
+    """
+
+    weights: Weights
+    edges: Edges
+    way: Way
+    out_norm: Floats | None = None
+
+
+class Chain:
+    """Layers in a row, their buffers, and the features they begin with.
+
+    Not for two threads at once: it owns its buffers. Results are new arrays.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        features: Features,
+        source_factor: Floats,
+        output: Output,
+        backend: str,
+    ) -> None:
+        self.layers = list(layers)
+        self.features = features
+        self.source_factor = source_factor
+        self.output = output
+        self.backend = backend
+        #: Seconds that each layer took in the last run.
+        self.seconds: list[float] = [0.0] * len(self.layers)
+        self._program: Any = None
+        self._result: NDArray[Any] = np.empty(0)
+
+    def run(self) -> NDArray[Any]:
+        """Classes int32 [rows], or values float32 [rows, outputs]."""
+        if self.backend == "reference":
+            return self._run_reference()
+        while True:
+            if self._program is None:
+                steps = self._steps()
+                self._program = native.program(steps, self.backend)
+                self._result = steps[-1][self.output]
+            overflowed, self.seconds = self._program.run()
+            if overflowed < 0:
+                return self._result.copy()
+            # A product did not fit the records' width: take the next, and remember it.
+            self._program = None
+            weights = self.layers[overflowed].weights
+            weights._prepared["width"] = 2 * weights._prepared.get("width", 1)
+
+    def _run_reference(self) -> NDArray[Any]:
+        features, factor = self.features, self.source_factor
+        words = (features.dense() if isinstance(features, SparseBits) else features).words
+        for layer in self.layers[:-1]:
+            h = _reference_layer(layer, words, factor)
+            words, beta = reference.binarize(h)
+            factor = beta if layer.out_norm is None else layer.out_norm * beta
+        values = _reference_layer(self.layers[-1], words, factor)
+        return values if self.output == "values" else values.argmax(axis=1).astype(np.int32)
+
+    def _steps(self) -> list[dict[str, Any]]:
+        steps: list[dict[str, Any]] = []
+        factor = self.source_factor
+        for number, layer in enumerate(self.layers):
+            weights, edges = layer.weights, layer.edges
+            step: dict[str, Any] = {
+                "num_inputs": weights.num_inputs,
+                "num_outputs": weights.num_outputs,
+                "num_rows": edges.num_rows,
+                "num_sources": edges.num_sources,
+                "offsets": edges.offsets,
+                "long_ids" if edges.ids.dtype == np.int64 else "ids": edges.ids,
+                "source_factor": factor,
+                "target_factor": edges.target_factor,
+                "scale": weights.scale,
+                "shift": weights.shift,
+            }
+            if edges.weights is not None:
+                step["weights"] = edges.weights
+            first = number == 0
+            if layer.way == "G":
+                step |= self._bits_step(layer, steps[-1] if steps else None)
+            else:
+                step |= self._records_step(layer, first)
+            if number == len(self.layers) - 1:
+                size = edges.num_rows
+                shape = size if self.output == "classes" else (size, weights.num_outputs)
+                dtype = np.int32 if self.output == "classes" else np.float32
+                step[self.output] = np.empty(shape, dtype=dtype)
+            else:
+                factor = step["out_factor"] = np.empty(edges.num_rows, dtype=np.float32)
+                if layer.out_norm is not None:
+                    step["out_norm"] = layer.out_norm
+                if self.layers[number + 1].way == "G":
+                    num_words = words_per_row(weights.num_outputs)
+                    step["out_words"] = _lines(8 * edges.num_rows * num_words, np.uint64)
+            steps.append(step)
+        return steps
+
+    def _bits_step(self, layer: Layer, before: dict[str, Any] | None) -> dict[str, Any]:
+        if before is None:
+            features = self.features
+            words = (features.dense() if isinstance(features, SparseBits) else features).words
+        else:
+            words = before["out_words"]
+        weights = layer.weights
+        product = weights.prepared(
+            ("product", self.backend),
+            lambda: native.product(weights.words, weights.num_inputs, self.backend),
+        )
+        return {"words": words, "product": product, "product_bytes": len(product)}
+
+    def _records_step(self, layer: Layer, first: bool) -> dict[str, Any]:
+        weights = layer.weights
+        width = weights._prepared.get("width", 1)
+        stride, order = native.record_layout(weights.num_outputs, width)
+        step: dict[str, Any] = {
+            "width": width,
+            "records": _lines(layer.edges.num_sources * stride, np.uint8),
+        }
+        if first and layer.way == "S":
+            features = cast(SparseBits, self.features)
+            step |= {
+                "source_rows": features.num_rows,
+                "feature_offsets": features.offsets,
+                "feature_inputs": features.inputs,
+                "signs": _sign_table(weights, features.base, order),
+            }
+            # The base row's own products; deviations count from there.
+            center = reference.xnor_matmul(features.base[None], weights.words, weights.num_inputs)[0]
+        else:
+            base = _middle(weights, self.features if first else None)
+            center = (weights.num_inputs - 2 * base).astype(np.int32)
+            step |= weights.prepared(
+                ("panels", width), lambda: _panels(weights.words, order)
+            ) | {"base": _in_order(base, order)}
+            if first:
+                features = self.features
+                words = (features.dense() if isinstance(features, SparseBits) else features).words
+                step |= {"source_rows": len(words), "feature_words": words}
+        padded = np.zeros(-(-weights.num_outputs // 64) * 64, dtype=np.int32)
+        padded[: weights.num_outputs] = center
+        return step | {"center": padded, "max_center": int(np.abs(padded).max(initial=0))}
+
+
+def _reference_layer(layer: Layer, words: Words, factor: Floats) -> Floats:
+    edges, weights = layer.edges, layer.weights
+    dots = reference.xnor_matmul(words, weights.words, weights.num_inputs)
+    sums, row_scale = reference.gather(
+        dots, edges.offsets, edges.ids, edges.weights, factor, edges.target_factor
+    )
+    return sums.astype(np.float32) * row_scale[:, None] * weights.scale + weights.shift
+
+
+def _lines(nbytes: int, dtype: Any) -> NDArray[Any]:
+    """An uninitialised array that begins on a cache line, so that records do not straddle two."""
+    raw = np.empty(nbytes + 64, dtype=np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + nbytes].view(dtype)
+
+
+def _middle(weights: Weights, features: Features | None) -> NDArray[np.int32]:
+    """Per column a number of differing bits from which the others are likely to be near.
+
+    Up to 255 inputs any number fits a byte from 127. Beyond, the features' own mean is tried
+    first, and hidden layers' half. A bad guess costs a wider record, never a wrong result.
+    """
+    size = weights.num_outputs
+    if weights.num_inputs <= 255:
+        return np.full(size, 127, dtype=np.int32)
+    if not isinstance(features, DenseBits) or features.num_rows == 0:
+        return np.full(size, weights.num_inputs // 2, dtype=np.int32)
+    some = features.words[:: max(1, features.num_rows // 64)]
+    dots = reference.xnor_matmul(some, weights.words, weights.num_inputs)
+    return np.rint((weights.num_inputs - dots.mean(axis=0)) / 2).astype(np.int32)
+
+
+def _in_order(values: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
+    """``values`` by position of a record; 0 where a position holds no column."""
+    return np.append(values, values.dtype.type(0))[np.minimum(order, len(values))]
+
+
+def _panels(words: Words, order: NDArray[np.int64]) -> dict[str, Any]:
+    valid = np.packbits(order < len(words), bitorder="little").view(np.dtype("<u2"))
+    return {"panels": native.panels(words, order), "valid": valid.astype(np.uint16)}
+
+
+def _sign_table(weights: Weights, base: Words, order: NDArray[np.int64]) -> NDArray[np.int8]:
+    """What flipping input k adds to v, for each position: ``-base_k B_k``."""
+    signs = bits.unpack(weights.words, weights.num_inputs).T
+    flips = -bits.unpack(base, weights.num_inputs)
+    table = np.zeros((weights.num_inputs, len(order)), dtype=np.int8)
+    holds = order < weights.num_outputs
+    table[:, holds] = flips[:, None] * signs[:, order[holds]]
+    return table
