@@ -6,8 +6,8 @@ Run: .venv/bin/python benchmarks/dropout.py
 from __future__ import annotations
 
 import torch
-from timing import medians
 
+from bignn.experiments.timing import medians
 from bignn.nn.dropout import dropout
 
 if __name__ == "__main__":

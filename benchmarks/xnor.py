@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from timing import medians
 
 from bignn import bits, kernels
+from bignn.experiments.timing import medians
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any
 from bignn import bits
 from bignn.errors import FileError, InputError, missing_extra
 from bignn.graph import Graph, load, save
+from bignn.runtime import PackedGraph, PackedModel, pack_graph
+from bignn.runtime import open_packed as open  # noqa: A004 (used as bignn.open)
+from bignn.threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:
     from bignn import nn
     from bignn.checkpoint import load_model
+    from bignn.packing import pack
     from bignn.pyg import from_pyg, to_pyg
     from bignn.recipes import Settings, recipe
     from bignn.train import FitResult, fit
@@ -25,6 +29,7 @@ __version__ = "0.1.0"
 _WITH_TORCH = {
     "nn": "bignn.nn",
     "load_model": "bignn.checkpoint",
+    "pack": "bignn.packing",
     "from_pyg": "bignn.pyg",
     "to_pyg": "bignn.pyg",
     "Settings": "bignn.recipes",
@@ -38,15 +43,22 @@ __all__ = [
     "FitResult",
     "Graph",
     "InputError",
+    "PackedGraph",
+    "PackedModel",
     "Settings",
     "bits",
     "fit",
     "from_pyg",
+    "get_num_threads",
     "load",
     "load_model",
     "nn",
+    "open",
+    "pack",
+    "pack_graph",
     "recipe",
     "save",
+    "set_num_threads",
     "to_pyg",
 ]
 

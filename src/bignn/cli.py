@@ -14,6 +14,7 @@ from typing import Any
 
 import bignn
 from bignn.errors import InputError, missing_extra, wrong
+from bignn.files import prepare
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,6 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_train(commands)
     _add_convert(commands)
+    _add_pack(commands)
+    _add_predict(commands)
+    _add_bench(commands)
     _add_demo(commands)
     _add_doctor(commands)
     return parser
@@ -218,6 +222,114 @@ def _describe_convert(report: dict[str, Any]) -> str:
         f"edges, {report['num_features']} features, {len(report['classes'])} classes"
         + "".join(f"\n  class {number}: {name}" for number, name in enumerate(report["classes"]))
     )
+
+
+def _add_pack(commands: Any) -> None:
+    parser = _command(
+        commands, "pack", _pack, "Make a packed model (.bignn) from a checkpoint of 'bignn train'."
+    )
+    parser.add_argument("checkpoint", help="a .safetensors file written by 'bignn train'")
+    parser.add_argument("out", help="the .bignn file to write")
+
+
+def _pack(options: argparse.Namespace) -> Report:
+    from bignn.checkpoint import load_model
+    from bignn.packing import pack
+
+    packed = pack(load_model(options.checkpoint))
+    packed.save(options.out)
+    sizes = packed.nbytes
+    report = {
+        "out": options.out,
+        "weight_bytes": sizes["weights"],
+        "input_bytes": sizes["input"],
+        "file_bytes": Path(options.out).stat().st_size,
+        "is_binary": packed.network.is_binary,
+        "operations": [step["op"] for step in packed.operations],
+    }
+    return report, _describe_pack
+
+
+def _describe_pack(report: dict[str, Any]) -> str:
+    kind = "all bits" if report["is_binary"] else "with float parts"
+    return (
+        f"wrote {report['out']}: {report['file_bytes']:,} bytes, {kind} "
+        f"({report['weight_bytes']:,} of weights, scales and biases, "
+        f"{report['input_bytes']:,} of input statistics)"
+    )
+
+
+def _add_predict(commands: Any) -> None:
+    parser = _command(
+        commands, "predict", _predict, "Predict the nodes of a graph with a packed model; no torch."
+    )
+    add = parser.add_argument
+    add("model", help="a .bignn file")
+    add("dataset", help="cora, ..., a .npz file, or a packed graph (see --save-graph)")
+    add("--nodes", metavar="IDS", help="only these, as 0,5,9 (default: all)")
+    add("--out", metavar="FILE", help="write predictions: .csv or .npy")
+    add("--output", default="classes", choices=["classes", "probabilities", "logits"])
+    add("--plan", help="force ways: T, G or S, or a letter per layer (default: planned)")
+    add("--explain", action="store_true", help="show the plan, its costs and times")
+    add("--threads", type=int, metavar="N", help="(default: OMP_NUM_THREADS, or all cores)")
+    add("--save-graph", metavar="FILE", help="also write the packed graph, to predict from later")
+
+
+def _predict(options: argparse.Namespace) -> Report:
+    from bignn import deploy
+
+    nodes = None
+    if options.nodes is not None:
+        try:
+            nodes = [int(part) for part in options.nodes.split(",") if part.strip()]
+        except ValueError:
+            raise wrong("nodes", "ids such as 0,5,9", repr(options.nodes)) from None
+    report = deploy.predict_file(
+        options.model,
+        options.dataset,
+        nodes=nodes,
+        out=options.out,
+        output=options.output,
+        plan=options.plan,
+        explain=options.explain,
+        threads=options.threads,
+        save_graph=options.save_graph,
+    )
+    return report, deploy.describe
+
+
+def _add_bench(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "bench",
+        _bench,
+        "Measure packed models against PyG, torch and a float simulation, in one run.",
+    )
+    add = parser.add_argument
+    add("suites", nargs="*", metavar="SUITE", help="gemm, citation, shapes (default: all)")
+    add("--scale", type=float, default=1.0, help="of the shapes' nodes and edges (default: 1)")
+    add("--only", metavar="NAMES", help="some graphs, as cora,arxiv (default: all of the suites)")
+    add("--threads", type=int, metavar="N", help="(default: OMP_NUM_THREADS, or all cores)")
+    add("--no-memory", action="store_true", help="do not measure peak memory")
+    add("--plot", metavar="FILE", help="draw the speedups (.png, .svg or .pdf)")
+
+
+def _bench(options: argparse.Namespace) -> Report:
+    from bignn.experiments import bench
+    from bignn.threads import get_num_threads, set_num_threads
+
+    set_num_threads(get_num_threads() if options.threads is None else options.threads)
+    if options.plot is not None:
+        prepare(options.plot)
+    report = bench.run(
+        options.suites,
+        scale=options.scale,
+        only=None if options.only is None else options.only.split(","),
+        memory=not options.no_memory,
+    )
+    if options.plot is not None:
+        bench.plot(report, options.plot)
+    return report, bench.describe
 
 
 def _add_demo(commands: Any) -> None:

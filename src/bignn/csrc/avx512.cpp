@@ -852,8 +852,8 @@ struct Products {
     void take(std::size_t row, std::size_t column, __m512i p0, __m512i p1, __m512i p2,
               __m512i p3) const {
         const std::size_t at = row * stride + column;
-        // Bytes times signs: |p| < 2^8 * inputs, so these two fit 32 bits up to 2^14 inputs, the
-        // lookup's limit.
+        // Bytes times signs of a fifth of the inputs: |p| < 2^6 inputs, so these two fit 32 bits
+        // up to 2^16 inputs; kernels/layers.py lets no more come here.
         const __m512i low = _mm512_add_epi32(p0, _mm512_slli_epi32(p1, 8));
         const __m512i high = _mm512_add_epi32(p2, _mm512_slli_epi32(p3, 8));
         if (fits_32_bits) {

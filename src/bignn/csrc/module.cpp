@@ -245,25 +245,27 @@ class BoundProgram {
     }
 
     // (number of the step whose records overflowed or -1, seconds per step)
-    nb::tuple run() {
+    nb::tuple run(std::size_t num_steps) {
+        if (num_steps > program_.steps().size()) throw std::invalid_argument("no such step");
         std::vector<double> seconds(program_.steps().size());
         int overflowed;
         {
             nb::gil_scoped_release release;
-            overflowed = program_.run(seconds.data());
+            overflowed = program_.run(num_steps, seconds.data());
         }
         nb::list times;
         for (const double time : seconds) times.append(time);
         return nb::make_tuple(overflowed, times);
     }
 
-    bool run_rows(std::size_t step, std::size_t begin, std::size_t end) {
-        if (step >= program_.steps().size() || begin > end ||
-            end > program_.steps()[step].layer.neighbours.num_rows) {
+    void run_rows(std::size_t begin, std::size_t end, Matrix<float> values) {
+        const Layer& last = program_.steps().back().layer;
+        if (begin > end || end > last.neighbours.num_rows || values.shape(0) != end - begin ||
+            values.shape(1) != last.num_outputs) {
             throw std::invalid_argument("no such rows");
         }
         nb::gil_scoped_release release;
-        return program_.run_rows(step, begin, end);
+        program_.run_rows(begin, end, values.data());
     }
 
    private:
@@ -296,9 +298,9 @@ NB_MODULE(_native, m) {
     m.def("num_threads", &num_threads);
     nb::class_<BoundProgram>(m, "Program")
         .def(nb::init<nb::list, const std::string&>(), nb::arg("steps"), nb::arg("isa"))
-        .def("run", &BoundProgram::run)
-        .def("run_rows", &BoundProgram::run_rows, nb::arg("step"), nb::arg("begin"),
-             nb::arg("end"));
+        .def("run", &BoundProgram::run, nb::arg("num_steps"))
+        .def("run_rows", &BoundProgram::run_rows, nb::arg("begin"), nb::arg("end"),
+             nb::arg("values"));
     m.def("xnor", &xnor, nb::arg("a"), nb::arg("panels"), nb::arg("num_bits"), nb::arg("out"),
           nb::arg("begin"), nb::arg("end"), nb::arg("isa"));
 }

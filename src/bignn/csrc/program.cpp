@@ -54,33 +54,39 @@ bool Program::run_source(const Source& source) {
     return fits;
 }
 
-bool Program::run_layer(const Layer& layer) {
+bool Program::run_layer(const Layer& layer, std::size_t begin, std::size_t end) {
     std::atomic<bool> fits{true};
     const std::size_t size = kernels_.scratch_bytes(layer);
-    auto rows = [&](std::size_t begin, std::size_t end) {
-        if (!kernels_.layer_rows(layer, begin, end, scratch_of(size))) fits = false;
+    auto rows = [&](std::size_t first, std::size_t last) {
+        if (!kernels_.layer_rows(layer, begin + first, begin + last, scratch_of(size))) {
+            fits = false;
+        }
     };
-    run_in_pieces(layer.neighbours.num_rows, grain_for(layer.neighbours.num_rows), rows);
+    run_in_pieces(end - begin, grain_for(end - begin), rows);
     return fits;
 }
 
-int Program::run(double* seconds) {
-    for (std::size_t i = 0; i < steps_.size(); ++i) {
+int Program::run(std::size_t num_steps, double* seconds) {
+    for (std::size_t i = 0; i < num_steps; ++i) {
         const auto start = std::chrono::steady_clock::now();
         const Step& step = steps_[i];
         if (step.source.kind != Source::Kind::none && !run_source(step.source)) {
             return static_cast<int>(i);
         }
-        if (!run_layer(step.layer)) return static_cast<int>(i) + 1;
+        if (!run_layer(step.layer, 0, step.layer.neighbours.num_rows)) {
+            return static_cast<int>(i) + 1;
+        }
         seconds[i] =
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }
     return -1;
 }
 
-bool Program::run_rows(std::size_t step, std::size_t begin, std::size_t end) {
-    const Layer& layer = steps_.at(step).layer;
-    return kernels_.layer_rows(layer, begin, end, scratch_of(kernels_.scratch_bytes(layer)));
+void Program::run_rows(std::size_t begin, std::size_t end, float* values) {
+    Layer layer = steps_.back().layer;
+    layer.values = values - begin * layer.num_outputs;
+    layer.classes = nullptr;
+    run_layer(layer, begin, end);
 }
 
 }  // namespace bignn

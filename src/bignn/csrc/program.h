@@ -32,16 +32,17 @@ class Program {
 
     std::vector<Step>& steps() { return steps_; }
 
-    // Runs all steps; seconds[i] is step i's time. Returns the number of the step whose records
-    // overflowed their width (then nothing after it ran), or -1.
-    int run(double* seconds);
+    // Runs the first num_steps steps; seconds[i] is step i's time. Returns the number of the step
+    // whose records overflowed their width (then nothing after it ran), or -1.
+    int run(std::size_t num_steps, double* seconds);
 
-    // Rows [begin, end) of one step's layer, on the calling thread; false if they overflowed.
-    bool run_rows(std::size_t step, std::size_t begin, std::size_t end);
+    // Rows [begin, end) of the last step, whose sources the steps before it have made, into a
+    // caller's buffer of end - begin rows of values.
+    void run_rows(std::size_t begin, std::size_t end, float* values);
 
    private:
     bool run_source(const Source& source);
-    bool run_layer(const Layer& layer);
+    bool run_layer(const Layer& layer, std::size_t begin, std::size_t end);
 
     const Kernels& kernels_;
     std::vector<Step> steps_;

@@ -7,6 +7,7 @@ May import ``bits``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,16 @@ from bignn.bits import Words, check_words
 from bignn.errors import wrong
 from bignn.kernels import native, reference
 
-__all__ = ["available_backends", "default_backend", "pack_rows", "xnor_matmul"]
+__all__ = [
+    "Columns",
+    "available_backends",
+    "checked_backend",
+    "default_backend",
+    "pack_rows",
+    "prepare_columns",
+    "xnor_matmul",
+    "xnor_matmul_into",
+]
 
 
 def default_backend() -> str:
@@ -35,11 +45,11 @@ def pack_rows(x: NDArray[Any], *, backend: str | None = None) -> Words:
         raise wrong("x", "a matrix", f"{x.ndim} dimensions")
     if np.isnan(x).any():
         raise wrong("x", "free of NaN", "NaN", "clean or impute the values first")
-    if _checked(backend) == "reference":
+    if checked_backend(backend) == "reference":
         return reference.pack_rows(x)
     if x.dtype != np.float32:  # a cast first could round a tiny negative number to zero
         x = np.where(x >= 0, np.float32(1), np.float32(-1))
-    return native.pack_rows(np.ascontiguousarray(x), _checked(backend))
+    return native.pack_rows(np.ascontiguousarray(x), checked_backend(backend))
 
 
 def xnor_matmul(
@@ -65,14 +75,57 @@ def xnor_matmul(
         check_words(name, words, num_bits)
     if num_bits >= 2**31:
         raise wrong("num_bits", "below 2**31", num_bits)
-    if _checked(backend) == "reference":
+    if checked_backend(backend) == "reference":
         return reference.xnor_matmul(a, b, num_bits)
     return native.xnor_matmul(
-        np.ascontiguousarray(a), np.ascontiguousarray(b), num_bits, _checked(backend)
+        np.ascontiguousarray(a), np.ascontiguousarray(b), num_bits, checked_backend(backend)
     )
 
 
-def _checked(backend: str | None) -> str:
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The columns of a ±1 matrix, laid out for one backend by :func:`prepare_columns`."""
+
+    data: NDArray[Any]
+    num_columns: int
+    num_bits: int
+    backend: str
+
+
+def prepare_columns(b: Words, num_bits: int, *, backend: str | None = None) -> Columns:
+    """Lays columns out once for many calls of :func:`xnor_matmul_into`."""
+    check_words("b", b, num_bits)
+    chosen = checked_backend(backend)
+    data = b if chosen == "reference" else native.panels(b, np.arange(len(b)))
+    return Columns(data, len(b), num_bits, chosen)
+
+
+def xnor_matmul_into(
+    a: Words,
+    columns: Columns,
+    out: NDArray[np.int32],
+    *,
+    begin: int = 0,
+    end: int | None = None,
+) -> None:
+    """Rows [begin, end) of :func:`xnor_matmul` into a caller's int32 buffer [N, M]."""
+    check_words("a", a, columns.num_bits)
+    end = len(a) if end is None else end
+    if not 0 <= begin <= end <= len(a):
+        raise wrong("begin, end", f"a range within 0..{len(a)}", (begin, end))
+    if out.dtype != np.int32 or out.shape != (len(a), columns.num_columns):
+        got = f"{out.dtype} {list(out.shape)}"
+        raise wrong("out", f"int32 [{len(a)}, {columns.num_columns}]", got)
+    if not (a.flags.c_contiguous and out.flags.c_contiguous):
+        raise wrong("a, out", "contiguous", "arrays with gaps", "use np.ascontiguousarray")
+    if columns.backend == "reference":
+        out[begin:end] = reference.xnor_matmul(a[begin:end], columns.data, columns.num_bits)
+    else:
+        native.xnor_into(a, columns.data, columns.num_bits, out, begin, end, columns.backend)
+
+
+def checked_backend(backend: str | None) -> str:
+    """The backend's name, the default's for None; refuses one that does not run here."""
     if backend is None:
         return default_backend()
     if backend not in available_backends():

@@ -12,7 +12,7 @@ result to the last bit:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
@@ -24,8 +24,11 @@ from bignn.bits import Words, words_per_row
 from bignn.kernels import native, reference
 
 Way = Literal["T", "G", "S"]
-Output = Literal["classes", "values"]
+Output = Literal["classes", "values", "blocks"]
 Floats = NDArray[np.float32]
+
+#: The lookup product of way G adds its bytes in 32 bits.
+MOST_INPUTS_OF_G = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +54,17 @@ class Edges:
     def num_rows(self) -> int:
         """Number of rows."""
         return len(self.offsets) - 1
+
+    def rows(self, begin: int, end: int) -> Edges:
+        """Some of the rows."""
+        first, last = self.offsets[begin], self.offsets[end]
+        return Edges(
+            self.offsets[begin : end + 1] - first,
+            self.ids[first:last],
+            None if self.weights is None else self.weights[first:last],
+            self.target_factor[begin:end],
+            self.num_sources,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,29 +169,47 @@ class Chain:
     def run(self) -> NDArray[Any]:
         """Classes int32 [rows], or values float32 [rows, outputs]."""
         if self.backend == "reference":
-            return self._run_reference()
+            return self._run_reference(self.layers[-1].edges)
+        self._run_steps(len(self.layers))
+        return self._result.copy()
+
+    def run_in_blocks(self, block_rows: int) -> Iterator[tuple[int, Floats]]:
+        """Values by blocks of rows: (first row, values). Only one block exists at a time."""
+        last = self.layers[-1]
+        if self.backend != "reference":
+            self._run_steps(len(self.layers) - 1)
+        for begin in range(0, last.edges.num_rows, block_rows):
+            end = min(begin + block_rows, last.edges.num_rows)
+            if self.backend == "reference":
+                yield begin, self._run_reference(last.edges.rows(begin, end))
+            else:
+                values = np.empty((end - begin, last.weights.num_outputs), dtype=np.float32)
+                self._program.run_rows(begin, end, values)
+                yield begin, values
+
+    def _run_steps(self, count: int) -> None:
         while True:
             if self._program is None:
                 steps = self._steps()
                 self._program = native.program(steps, self.backend)
-                self._result = steps[-1][self.output]
-            overflowed, self.seconds = self._program.run()
+                self._result = steps[-1].get(self.output, self._result)
+            overflowed, self.seconds = self._program.run(count)
             if overflowed < 0:
-                return self._result.copy()
+                return
             # A product did not fit the records' width: take the next, and remember it.
             self._program = None
             weights = self.layers[overflowed].weights
             weights._prepared["width"] = 2 * weights._prepared.get("width", 1)
 
-    def _run_reference(self) -> NDArray[Any]:
-        features, factor = self.features, self.source_factor
-        words = (features.dense() if isinstance(features, SparseBits) else features).words
+    def _run_reference(self, last_edges: Edges) -> NDArray[Any]:
+        factor = self.source_factor
+        words = _dense(self.features)
         for layer in self.layers[:-1]:
-            h = _reference_layer(layer, words, factor)
+            h = _reference_layer(layer.weights, layer.edges, words, factor)
             words, beta = reference.binarize(h)
             factor = beta if layer.out_norm is None else layer.out_norm * beta
-        values = _reference_layer(self.layers[-1], words, factor)
-        return values if self.output == "values" else values.argmax(axis=1).astype(np.int32)
+        values = _reference_layer(self.layers[-1].weights, last_edges, words, factor)
+        return values if self.output != "classes" else values.argmax(axis=1).astype(np.int32)
 
     def _steps(self) -> list[dict[str, Any]]:
         steps: list[dict[str, Any]] = []
@@ -204,10 +236,13 @@ class Chain:
             else:
                 step |= self._records_step(layer, first)
             if number == len(self.layers) - 1:
-                size = edges.num_rows
-                shape = size if self.output == "classes" else (size, weights.num_outputs)
-                dtype = np.int32 if self.output == "classes" else np.float32
-                step[self.output] = np.empty(shape, dtype=dtype)
+                if self.output == "classes":
+                    step["classes"] = np.empty(edges.num_rows, dtype=np.int32)
+                elif self.output == "values":
+                    shape = (edges.num_rows, weights.num_outputs)
+                    step["values"] = np.empty(shape, dtype=np.float32)
+                else:  # blocks bring their own
+                    step["out_factor"] = np.empty(edges.num_rows, dtype=np.float32)
             else:
                 factor = step["out_factor"] = np.empty(edges.num_rows, dtype=np.float32)
                 if layer.out_norm is not None:
@@ -219,11 +254,7 @@ class Chain:
         return steps
 
     def _bits_step(self, layer: Layer, before: dict[str, Any] | None) -> dict[str, Any]:
-        if before is None:
-            features = self.features
-            words = (features.dense() if isinstance(features, SparseBits) else features).words
-        else:
-            words = before["out_words"]
+        words = _dense(self.features) if before is None else before["out_words"]
         weights = layer.weights
         product = weights.prepared(
             ("product", self.backend),
@@ -248,24 +279,27 @@ class Chain:
                 "signs": _sign_table(weights, features.base, order),
             }
             # The base row's own products; deviations count from there.
-            center = reference.xnor_matmul(features.base[None], weights.words, weights.num_inputs)[0]
+            base_row = features.base[None]
+            center = reference.xnor_matmul(base_row, weights.words, weights.num_inputs)[0]
         else:
             base = _middle(weights, self.features if first else None)
             center = (weights.num_inputs - 2 * base).astype(np.int32)
-            step |= weights.prepared(
-                ("panels", width), lambda: _panels(weights.words, order)
-            ) | {"base": _in_order(base, order)}
+            step |= weights.prepared(("panels", width), lambda: _panels(weights.words, order)) | {
+                "base": _in_order(base, order)
+            }
             if first:
-                features = self.features
-                words = (features.dense() if isinstance(features, SparseBits) else features).words
+                words = _dense(self.features)
                 step |= {"source_rows": len(words), "feature_words": words}
         padded = np.zeros(-(-weights.num_outputs // 64) * 64, dtype=np.int32)
         padded[: weights.num_outputs] = center
         return step | {"center": padded, "max_center": int(np.abs(padded).max(initial=0))}
 
 
-def _reference_layer(layer: Layer, words: Words, factor: Floats) -> Floats:
-    edges, weights = layer.edges, layer.weights
+def _dense(features: Features) -> Words:
+    return features.dense().words if isinstance(features, SparseBits) else features.words
+
+
+def _reference_layer(weights: Weights, edges: Edges, words: Words, factor: Floats) -> Floats:
     dots = reference.xnor_matmul(words, weights.words, weights.num_inputs)
     sums, row_scale = reference.gather(
         dots, edges.offsets, edges.ids, edges.weights, factor, edges.target_factor
@@ -293,7 +327,10 @@ def _middle(weights: Weights, features: Features | None) -> NDArray[np.int32]:
         return np.full(size, weights.num_inputs // 2, dtype=np.int32)
     some = features.words[:: max(1, features.num_rows // 64)]
     dots = reference.xnor_matmul(some, weights.words, weights.num_inputs)
-    return np.rint((weights.num_inputs - dots.mean(axis=0)) / 2).astype(np.int32)
+    middle: NDArray[np.int32] = np.rint((weights.num_inputs - dots.mean(axis=0)) / 2).astype(
+        np.int32
+    )
+    return middle
 
 
 def _in_order(values: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:

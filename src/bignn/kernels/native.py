@@ -59,10 +59,23 @@ def pack_rows(x: NDArray[np.float32], isa: str) -> Words:
 
 def xnor_matmul(a: Words, b: Words, num_bits: int, isa: str) -> NDArray[np.int32]:
     """See :func:`bignn.kernels.xnor_matmul`; a and b are contiguous."""
-    assert _native is not None
     out = np.empty((a.shape[0], b.shape[0]), dtype=np.int32)
-    _native.xnor(a, panels(b, np.arange(b.shape[0])), num_bits, out, 0, a.shape[0], isa)
+    xnor_into(a, panels(b, np.arange(b.shape[0])), num_bits, out, 0, a.shape[0], isa)
     return out
+
+
+def xnor_into(
+    a: Words,
+    columns: NDArray[np.uint32],
+    num_bits: int,
+    out: NDArray[np.int32],
+    begin: int,
+    end: int,
+    isa: str,
+) -> None:
+    """Rows [begin, end) of the product with panels, into ``out``."""
+    assert _native is not None
+    _native.xnor(a, columns, num_bits, out, begin, end, isa)
 
 
 def panels(b: Words, order: NDArray[np.int64]) -> NDArray[np.uint32]:

@@ -1,0 +1,296 @@
+"""``bignn bench``: ours against every float alternative, in one run, with the same threads."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bignn import bits, kernels
+from bignn.errors import missing_extra, wrong
+from bignn.experiments.contenders import CONTENDERS, Contender, Packed, Simulated
+from bignn.experiments.peak_memory import peak_mib
+from bignn.experiments.problems import SHAPES, CitationProblem, Problem, ShapeProblem
+from bignn.experiments.timing import medians
+from bignn.files import atomic_path
+from bignn.graph import EMBEDDED
+from bignn.runtime import PackedModel
+from bignn.threads import get_num_threads
+
+SUITES = ("gemm", "citation", "shapes")
+
+#: Rows, inputs, outputs of the products in the suite ``gemm``; the first is Cora's first layer.
+PRODUCTS = ((2708, 1433, 64), (19717, 500, 64), (16384, 256, 256), (8192, 512, 512))
+
+Row = dict[str, Any]
+
+
+def run(
+    suites: Sequence[str],
+    *,
+    scale: float = 1.0,
+    only: Sequence[str] | None = None,
+    memory: bool = True,
+) -> dict[str, Any]:
+    """Runs suites and returns ``{"rows": [...]}``.
+
+    Args:
+        suites: some of :data:`SUITES`; none for all.
+        scale: of the suite ``shapes``: nodes and edges times this.
+        only: names of shapes or datasets; None for all.
+        memory: also measure peak memory, each contender in a process of its own.
+
+    """
+    chosen = list(suites) or list(SUITES)
+    for suite in chosen:
+        if suite not in SUITES:
+            raise wrong("suite", f"some of {list(SUITES)}", repr(suite))
+    if not 0 < scale <= 4:
+        raise wrong("scale", "above 0 and at most 4", scale)
+    known = (*EMBEDDED, *SHAPES)
+    for name in only or ():
+        if name not in known:
+            raise wrong("only", f"some of {list(known)}", repr(name))
+    rows: list[Row] = []
+    for suite in chosen:
+        if suite == "gemm":
+            rows += [_product(*sizes) for sizes in PRODUCTS]
+            continue
+        for name in EMBEDDED if suite == "citation" else SHAPES:
+            if only is None or name in only:
+                rows.append(_network(suite, name, scale if suite == "shapes" else 1.0, memory))
+    return {"rows": rows}
+
+
+def _say(text: str) -> None:
+    print(f"bignn bench: {text}", file=sys.stderr, flush=True)
+
+
+def _row(suite: str, shape: str, model: str) -> Row:
+    """All columns, filled as they are measured."""
+    names = (
+        *("plan", "packed_ms", "best_float", "best_float_ms", "pyg_ms", "pyg_sparse_ms"),
+        *("torch_sparse_ms", "simulated_ms", "speedup_vs_pyg", "speedup_vs_pyg_sparse"),
+        *("speedup_vs_best_float", "speedup_vs_simulated", "pyg_predicted_bytes", "packing_ms"),
+        *("peak_mib_float", "peak_mib_simulated", "peak_mib_packed", "memory_ratio"),
+        *("agreement", "flipped_bits", "hidden_bits", "layer_ms", "gmacs"),
+    )
+    row: Row = {"suite": suite, "shape": shape, "model": model, "threads": get_num_threads()}
+    return row | dict.fromkeys(names)
+
+
+def _product(num_rows: int, num_inputs: int, num_outputs: int) -> Row:
+    """The XNOR product on one core, against torch's float32 product, outputs preallocated."""
+    shape = f"{num_rows}x{num_inputs}x{num_outputs}"
+    _say(f"gemm {shape}")
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((num_rows, num_inputs), dtype=np.float32)
+    w = rng.standard_normal((num_outputs, num_inputs), dtype=np.float32)
+    a, columns = bits.pack(x), kernels.prepare_columns(bits.pack(w), num_inputs)
+    out = np.empty((num_rows, num_outputs), dtype=np.int32)
+    tx, tw = torch.from_numpy(x), torch.from_numpy(w).t().contiguous()
+    float_out = torch.empty(num_rows, num_outputs)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # ours runs on the calling thread
+    try:
+        times = medians(
+            {
+                "float": lambda: torch.mm(tx, tw, out=float_out),
+                "packed": lambda: kernels.xnor_matmul_into(a, columns, out),
+            },
+            rounds=101,
+            warm_up=10,
+        )
+    finally:
+        torch.set_num_threads(threads)
+    expected = bits.sign(x).astype(np.float32) @ bits.sign(w).astype(np.float32).T
+    row = _row("gemm", shape, "xnor") | {"threads": 1, "best_float": "torch.mm float32"}
+    row["packed_ms"], row["best_float_ms"] = 1e3 * times["packed"], 1e3 * times["float"]
+    row["speedup_vs_best_float"] = times["float"] / times["packed"]
+    row["gmacs"] = num_rows * num_inputs * num_outputs / times["packed"] / 1e9
+    row["agreement"] = float((out == expected).mean())
+    return row
+
+
+def _network(suite: str, name: str, scale: float, memory: bool) -> Row:
+    start = time.perf_counter()
+    _say(f"{suite} {name}: making the graph" + (f" at scale {scale:g}" if scale != 1 else ""))
+    problem: Problem
+    problem = CitationProblem(name) if suite == "citation" else ShapeProblem(name, scale=scale)
+    row = _row(suite, name if scale == 1 else f"{name} x {scale:g}", "bi-gcn")
+    row["pyg_predicted_bytes"] = CONTENDERS["pyg"].bytes_needed(problem)
+    runners: dict[str, Contender] = {}
+    for key, kind in CONTENDERS.items():
+        needed = kind.bytes_needed(problem)
+        if needed > 0.6 * _memory_bytes():
+            _say(f"{suite} {name}: {key} left out, it would need {needed / 1e9:.0f} GB")
+            continue
+        begin = time.perf_counter()
+        runners[key] = kind(problem)
+        runners[key].load()
+        if key == "packed":
+            row["packing_ms"] = 1e3 * (time.perf_counter() - begin)
+    times = _time(suite, name, runners)
+    for key, seconds in times.items():
+        row[f"{key}_ms"] = 1e3 * seconds
+    floats = {key: times[key] for key in ("pyg", "pyg_sparse", "torch_sparse") if key in times}
+    best = min(floats, key=lambda key: floats[key])
+    row["best_float"], row["best_float_ms"] = best, 1e3 * floats[best]
+    row["speedup_vs_best_float"] = floats[best] / times["packed"]
+    for key in ("pyg", "pyg_sparse", "simulated"):
+        if key in times:
+            row[f"speedup_vs_{key}"] = times[key] / times["packed"]
+    ours = runners["packed"]
+    assert isinstance(ours, Packed)
+    plan = problem.packed.explain(ours.graph)
+    row["plan"] = plan.ways
+    row["layer_ms"] = [1e3 * (layer.measured or 0.0) for layer in plan.layers]
+    simulated = runners.get("simulated")
+    if isinstance(simulated, Simulated):
+        _say(f"{suite} {name}: agreement")
+        row |= _agreement(problem.packed, ours, simulated)
+    runners.clear()
+    if memory:
+        for key, field in ((best, "float"), ("simulated", "simulated"), ("packed", "packed")):
+            if key in times:
+                _say(f"{suite} {name}: peak memory of {key}")
+                row[f"peak_mib_{field}"] = peak_mib(
+                    name, key, scale=scale, threads=get_num_threads()
+                )
+        if row["peak_mib_float"] and row["peak_mib_packed"]:
+            row["memory_ratio"] = row["peak_mib_float"] / row["peak_mib_packed"]
+    _say(f"{suite} {name}: done in {time.perf_counter() - start:.0f} s")
+    return row
+
+
+def _time(suite: str, name: str, runners: dict[str, Contender]) -> dict[str, float]:
+    """Median seconds of each contender. The slow are called less often, in the same rounds."""
+    _say(f"{suite} {name}: timing {', '.join(runners)}")
+    calls: dict[str, Callable[[], object]] = {key: runners[key].run for key in runners}
+    begin = time.perf_counter()
+    for call in calls.values():
+        call()
+    once = time.perf_counter() - begin
+    if once > 20:
+        return medians(calls, rounds=3, warm_up=0)
+    return medians(calls, rounds=201, warm_up=2, budget=max(10.0, 3 * once))
+
+
+def _agreement(packed: PackedModel, ours: Packed, simulated: Simulated) -> Row:
+    """Classes that equal torch's, and hidden bits that do not."""
+    same = float((ours.run() == simulated.run().numpy()).mean())
+    flipped = total = 0
+    for count in range(1, packed.num_layers):
+        theirs = simulated.layers(count).numpy()
+        for rows, values in prefix(packed, count).stream(ours.graph, output="logits"):
+            flipped += int(((values >= 0) != (theirs[rows] >= 0)).sum())
+            total += values.size
+    return {"agreement": same, "flipped_bits": flipped, "hidden_bits": total}
+
+
+def prefix(packed: PackedModel, num_layers: int) -> PackedModel:
+    """The first layers of a model, as a model whose logits are the last one's values."""
+    ends = [number for number, step in enumerate(packed.operations) if step["op"] == "binarize"]
+    operations = packed.operations[: ends[num_layers]]
+    names = {name for step in operations for name in step.values() if isinstance(name, str)}
+    arrays = {name: array for name, array in packed.arrays.items() if name in names}
+    return PackedModel(operations, arrays, packed.num_features)
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def describe(report: dict[str, Any]) -> str:
+    """The rows as tables."""
+    rows = report["rows"]
+    lines: list[str] = []
+    products = [row for row in rows if row["suite"] == "gemm"]
+    if products:
+        lines += [
+            "XNOR product, one thread, outputs preallocated",
+            f"{'rows x inputs x outputs':<26}{'float32 ms':>12}{'packed ms':>11}{'GMAC/s':>9}"
+            f"{'speedup':>9}",
+        ]
+        lines += [
+            f"{row['shape']:<26}{row['best_float_ms']:>12.3f}{row['packed_ms']:>11.3f}"
+            f"{row['gmacs']:>9.0f}{row['speedup_vs_best_float']:>8.1f}x"
+            for row in products
+        ]
+    networks = [row for row in rows if row["suite"] != "gemm"]
+    if networks:
+        lines += [""] * bool(lines) + [
+            f"Bi-GCN, {networks[0]['threads']} threads, median ms per prediction of all nodes",
+            f"{'graph':<15}{'plan':<6}{'packed':>10}{'best float':>11}{'PyG':>10}{'PyG CSR':>10}"
+            f"{'simulated':>11}{'vs best':>9}{'vs PyG':>8}{'vs CSR':>8}{'MiB float':>11}"
+            f"{'packed':>8}{'agree':>9}{'flips':>7}",
+        ]
+        lines += [_network_line(row) for row in networks]
+        lines += [
+            "",
+            "best float: the fastest of PyG (edge_index, cached), PyG (CSR) and torch by hand (CSR,",
+            "sparse features, cheaper order, preallocated). simulated: the binary model in floats.",
+            "MiB: peak of features and activations. agree: nodes whose class equals torch's;",
+            "flips: hidden bits that differ from torch's float32 sums.",
+        ]
+    return "\n".join(lines)
+
+
+def _network_line(row: Row) -> str:
+    def number(key: str, form: str) -> str:
+        return "-" if row[key] is None else format(row[key], form)
+
+    times = (number(key, ".2f") for key in ("pyg_ms", "pyg_sparse_ms", "simulated_ms"))
+    pyg, csr, simulated = times
+    ratios = [
+        "-" if row[key] is None else f"{row[key]:.1f}x"
+        for key in ("speedup_vs_best_float", "speedup_vs_pyg", "speedup_vs_pyg_sparse")
+    ]
+    return (
+        f"{row['shape']:<15}{row['plan']:<6}{row['packed_ms']:>10.3f}{row['best_float_ms']:>11.2f}"
+        f"{pyg:>10}{csr:>10}{simulated:>11}{ratios[0]:>9}{ratios[1]:>8}{ratios[2]:>8}"
+        f"{number('peak_mib_float', '.0f'):>11}{number('peak_mib_packed', '.1f'):>8}"
+        f"{number('agreement', '.5f'):>9}{number('flipped_bits', 'd'):>7}"
+    )
+
+
+def plot(report: dict[str, Any], path: str | os.PathLike[str]) -> None:
+    """Draws how many times faster than each alternative ours is, a group of bars per row."""
+    try:
+        import matplotlib as mpl
+    except ImportError as error:
+        raise ImportError(missing_extra("--plot", error)) from error
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    rows = report["rows"]
+    bars = {
+        "best float": "speedup_vs_best_float",
+        "PyG, CSR": "speedup_vs_pyg_sparse",
+        "PyG, edge_index": "speedup_vs_pyg",
+        "float simulation": "speedup_vs_simulated",
+    }
+    figure, axes = pyplot.subplots(figsize=(1.6 + 1.2 * len(rows), 4.2), layout="constrained")
+    width = 0.8 / len(bars)
+    for number, (label, key) in enumerate(bars.items()):
+        places = [place + (number - 1.5) * width for place, row in enumerate(rows) if row[key]]
+        heights = [row[key] for row in rows if row[key]]
+        drawn = axes.bar(places, heights, width, label=label)
+        axes.bar_label(drawn, fmt="%.1f", fontsize=7)
+    axes.axhline(1, color="black", linewidth=0.8)
+    axes.set_yscale("log")
+    names = [f"{row['shape']}\n{row['suite']}" for row in rows]
+    axes.set_xticks(range(len(rows)), names, fontsize=8)
+    axes.set_ylabel("times faster than")
+    axes.set_title(f"bignn packed, {rows[-1]['threads'] if rows else 0} threads")
+    axes.legend(fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.18))
+    suffix = Path(path).suffix.lstrip(".") or "png"
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, dpi=150, format=suffix)
+    pyplot.close(figure)

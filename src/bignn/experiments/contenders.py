@@ -1,0 +1,268 @@
+"""The ways to run a GCN that the benchmarks compare, each in the best form its users have.
+
+A contender is built from a problem's structure and weights; ``load`` makes its features and
+buffers; ``run`` predicts all classes. All torch ones run without gradients.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bignn.binarize import binarize_weight
+from bignn.experiments.problems import Problem
+from bignn.nn.sparse import csr_tensor
+
+Classes = NDArray[np.int64]
+
+# Features below this density are multiplied as a sparse matrix by the sparse contender.
+_SPARSE_DENSITY = 0.25
+
+
+class Contender(ABC):
+    """Something that predicts every node's class."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+    @abstractmethod
+    def load(self) -> None:
+        """Makes features and buffers."""
+
+    @abstractmethod
+    def run(self) -> Any:
+        """The classes of all nodes."""
+
+    @classmethod
+    def bytes_needed(cls, problem: Problem) -> int:
+        """A lower bound of what features and activations take, to refuse what cannot fit."""
+        widest = max(problem.sizes[1:])
+        return 4 * problem.num_nodes * (problem.sizes[0] + 2 * widest)
+
+
+class Packed(Contender):
+    """Ours."""
+
+    def load(self) -> None:
+        """See the base class."""
+        self.graph = self.problem.packed_graph()
+
+    def run(self) -> Classes:
+        """See the base class."""
+        return self.problem.packed.predict(self.graph)
+
+    @classmethod
+    def bytes_needed(cls, problem: Problem) -> int:
+        """See the base class."""
+        return problem.num_nodes * sum(problem.sizes) // 8
+
+
+class PyGEdgeIndex(Contender):
+    """PyG's GCN on dense features and an edge index, ``cached=True``: what its examples do."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        from torch_geometric.nn import GCNConv
+
+        rows = np.repeat(np.arange(problem.num_nodes), np.diff(problem.offsets))
+        keep = rows != problem.ids  # PyG adds the self-loops itself
+        self.edges = torch.from_numpy(np.stack([problem.ids[keep].astype(np.int64), rows[keep]]))
+        self.convs = [
+            GCNConv(weight.shape[1], weight.shape[0], cached=True) for weight in problem.weights
+        ]
+        _set_weights(self.convs, problem.weights)
+
+    def load(self) -> None:
+        """See the base class."""
+        self.x = torch.from_numpy(self.problem.raw_features())
+
+    @torch.no_grad()
+    def run(self) -> Tensor:
+        """See the base class."""
+        return _through(self.convs, self.x, self.edges)
+
+    @classmethod
+    def bytes_needed(cls, problem: Problem) -> int:
+        """A message per edge and column, twice (gathered, then weighted)."""
+        return 4 * len(problem.ids) * max(problem.sizes[1:])
+
+
+class PyGSparse(Contender):
+    """PyG's GCN with the normalised adjacency as a CSR matrix."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        from torch_geometric.nn import GCNConv
+
+        self.adjacency = _adjacency(problem)
+        self.convs = [
+            GCNConv(weight.shape[1], weight.shape[0], normalize=False) for weight in problem.weights
+        ]
+        _set_weights(self.convs, problem.weights)
+
+    def load(self) -> None:
+        """See the base class."""
+        self.x = torch.from_numpy(self.problem.raw_features())
+
+    @torch.no_grad()
+    def run(self) -> Tensor:
+        """See the base class."""
+        return _through(self.convs, self.x, self.adjacency)
+
+    @classmethod
+    def bytes_needed(cls, problem: Problem) -> int:
+        """Three wide activations: transformed, summed, with its bias."""
+        return 4 * problem.num_nodes * (problem.sizes[0] + 3 * max(problem.sizes[1:]))
+
+
+class TorchSparse(Contender):
+    """Torch by hand: CSR adjacency, sparse features where they are sparse, each layer in the
+    cheaper order of its two products, all outputs preallocated.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.adjacency = _adjacency(problem)
+        self.weights = [weight.t().contiguous() for weight in problem.weights]
+        self.biases = [torch.zeros(weight.shape[0]) for weight in problem.weights]
+
+    def load(self) -> None:
+        """See the base class."""
+        x = torch.from_numpy(self.problem.raw_features())
+        density = float((x[:4096] != 0).float().mean())
+        self.sparse = density < _SPARSE_DENSITY
+        if self.sparse:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self.x = x.to_sparse_csr()
+        else:
+            self.x = x
+        # Two buffers that all layers share.
+        num_nodes, widest = self.problem.num_nodes, max(self.problem.sizes[1:])
+        first = 0 if self.sparse else self.problem.sizes[0]
+        self.buffers = [torch.empty(num_nodes * max(widest, first)) for _ in range(2)]
+
+    def _buffer(self, number: int, width: int) -> Tensor:
+        num_nodes = self.problem.num_nodes
+        return self.buffers[number][: num_nodes * width].view(num_nodes, width)
+
+    @torch.no_grad()
+    def run(self) -> Tensor:
+        """See the base class."""
+        h: Tensor = self.x
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            d_in, d_out = weight.shape
+            gathers_first = d_in < d_out and not (layer == 0 and self.sparse)
+            if gathers_first:
+                sums = _multiply(self.adjacency, h, self._buffer(0, d_in))
+                h = torch.addmm(bias, sums, weight, out=self._buffer(1, d_out))
+            else:
+                z = self._buffer(0, d_out)
+                z = _multiply(h, weight, z) if h.is_sparse_csr else torch.mm(h, weight, out=z)
+                h = _multiply(self.adjacency, z, self._buffer(1, d_out)).add_(bias)
+            if layer + 1 < len(self.weights):
+                h = h.relu_()
+        return h.argmax(dim=1)
+
+
+class Simulated(Contender):
+    """The binary model simulated with floats, as its authors run it: signs times scales, float
+    products. Hidden activations are binarized in place; a CSR adjacency, preallocated outputs.
+
+    Its classes are torch's word on the binary model: ``agreement`` is counted against them.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.adjacency = _adjacency(problem)
+        self.signs, self.alphas, self.biases = [], [], []
+        with torch.no_grad():
+            for conv in problem.model.layers:
+                signs, alpha = binarize_weight(conv.lin.weight)
+                self.signs.append(signs.t().contiguous())
+                self.alphas.append(alpha[:, 0].clone())
+                assert conv.bias is not None
+                self.biases.append(conv.bias.detach().clone())
+
+    def load(self) -> None:
+        """See the base class."""
+        x = torch.from_numpy(self.problem.binary_input())
+        self.x, self.beta = _sign_(x)
+        num_nodes, widest = self.problem.num_nodes, max(self.problem.sizes[1:])
+        self.buffers = [torch.empty(num_nodes * widest) for _ in range(2)]
+
+    def _buffer(self, number: int, width: int) -> Tensor:
+        num_nodes = self.problem.num_nodes
+        return self.buffers[number][: num_nodes * width].view(num_nodes, width)
+
+    def run(self) -> Tensor:
+        """See the base class."""
+        return self.layers(len(self.signs)).argmax(dim=1)
+
+    @torch.no_grad()
+    def layers(self, count: int) -> Tensor:
+        """The output of the first ``count`` layers [N, d]; overwritten by the next call."""
+        h, beta = self.x, self.beta
+        for layer in range(count):
+            if layer > 0:
+                h, beta = _sign_(h)
+            z = torch.mm(h, self.signs[layer], out=self._buffer(0, self.signs[layer].shape[1]))
+            z.mul_(beta).mul_(self.alphas[layer])
+            h = _multiply(self.adjacency, z, self._buffer(1, z.shape[1])).add_(self.biases[layer])
+        return h
+
+
+CONTENDERS: dict[str, type[Contender]] = {
+    "packed": Packed,
+    "pyg": PyGEdgeIndex,
+    "pyg_sparse": PyGSparse,
+    "torch_sparse": TorchSparse,
+    "simulated": Simulated,
+}
+
+
+def _sign_(h: Tensor) -> tuple[Tensor, Tensor]:
+    """Signs, in place, and row scales [N, 1], by blocks so that no copy of h is made."""
+    beta = torch.empty(len(h), 1)
+    for start in range(0, len(h), 65536):
+        rows = h[start : start + 65536]
+        beta[start : start + 65536] = rows.abs().mean(dim=1, keepdim=True)
+        rows.copy_((rows >= 0).to(h.dtype).mul_(2).sub_(1))
+    return h, beta
+
+
+def _adjacency(problem: Problem) -> Tensor:
+    """Â as a CSR tensor (32-bit indices, as MKL likes them)."""
+    size = (problem.num_nodes, problem.num_nodes)
+    return csr_tensor(
+        torch.from_numpy(problem.offsets.astype(np.int32)),
+        torch.from_numpy(problem.ids),
+        torch.from_numpy(problem.edge_values),
+        size,
+    )
+
+
+def _multiply(sparse: Tensor, dense: Tensor, out: Tensor) -> Tensor:
+    return torch.addmm(out, sparse, dense, beta=0, out=out)
+
+
+def _set_weights(convs: list[Any], weights: list[Tensor]) -> None:
+    with torch.no_grad():
+        for conv, weight in zip(convs, weights, strict=True):
+            conv.lin.weight.copy_(weight)
+            conv.eval()
+
+
+def _through(convs: list[Any], x: Tensor, edges: Tensor) -> Tensor:
+    h = x
+    for number, conv in enumerate(convs):
+        h = conv(h, edges)
+        if number + 1 < len(convs):
+            h = h.relu_()
+    return h.argmax(dim=1)

@@ -1,0 +1,70 @@
+"""Peak memory of one contender, measured in a process of its own.
+
+What counts is what features and activations take: the peak resident size of the process from the
+moment when libraries, graph structure and weights are in place.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from bignn.experiments.contenders import CONTENDERS
+from bignn.experiments.problems import SHAPES, CitationProblem, Problem, ShapeProblem
+from bignn.threads import set_num_threads
+
+
+def peak_mib(problem: str, contender: str, *, scale: float, threads: int) -> float | None:
+    """MiB of features and activations; None where the system cannot tell."""
+    command = [sys.executable, "-m", __name__, problem, contender, str(scale), str(threads)]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+    )
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        print(f"bignn bench: peak memory of {contender} on {problem}: {last}", file=sys.stderr)
+        return None
+    value: float | None = json.loads(done.stdout)
+    return value
+
+
+def _status(key: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(key + ":"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"/proc/self/status has no {key}")
+
+
+def _measure(problem: Problem, contender: str) -> float:
+    chosen = CONTENDERS[contender](problem)
+    # Libraries allocate when first used: let them, on a small problem.
+    warm = CONTENDERS[contender](CitationProblem("cora", epochs=0))
+    warm.load()
+    warm.run()
+    del warm
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from here
+    before = _status("VmRSS")
+    chosen.load()
+    chosen.run()
+    return (_status("VmHWM") - before) / 2**20
+
+
+if __name__ == "__main__":
+    name, which, scale_text, threads_text = sys.argv[1:]
+    set_num_threads(int(threads_text))
+    chosen_problem: Problem
+    if name in SHAPES:
+        chosen_problem = ShapeProblem(name, scale=float(scale_text))
+    else:
+        chosen_problem = CitationProblem(name, epochs=0)
+    try:
+        print(json.dumps(_measure(chosen_problem, which)))
+    except OSError:
+        print(json.dumps(None))

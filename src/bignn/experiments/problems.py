@@ -1,0 +1,193 @@
+"""What the benchmarks run on: the real citation graphs, and graphs of published shapes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bignn.errors import wrong
+from bignn.graph import EMBEDDED, Graph, load
+from bignn.nn import GCN
+from bignn.packing import pack
+from bignn.recipes import recipe
+from bignn.runtime import PackedGraph, PackedModel, pack_graph
+from bignn.runtime.features import digest, normalized, read_features
+from bignn.train import fit
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A published graph's sizes, and the paper's widths for it."""
+
+    num_nodes: int
+    num_edges: int
+    sizes: tuple[int, ...]
+
+
+#: Nodes, undirected edges, features and GCN widths (Table "datasets" of the paper; reddit as it is
+#: distributed).
+SHAPES = {
+    "flickr": Shape(89_250, 449_878, (500, 256, 7)),
+    "arxiv": Shape(169_343, 1_166_243, (128, 256, 256, 40)),
+    "reddit": Shape(232_965, 57_307_946, (602, 256, 41)),
+    "products": Shape(2_449_029, 61_859_140, (100, 512, 512, 47)),
+}
+
+
+class Problem:
+    """A graph, a binary model on it, and the weights of a float model of the same sizes.
+
+    Structure and weights are there from the start; features are made when asked for, so that
+    memory can be measured from one point to the other.
+    """
+
+    name: str
+    sizes: tuple[int, ...]
+    offsets: NDArray[np.int64]
+    ids: NDArray[np.int32]
+    norm: Floats
+    model: GCN
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return len(self.norm)
+
+    @cached_property
+    def packed(self) -> PackedModel:
+        """The binary model, packed."""
+        return pack(self.model)
+
+    @cached_property
+    def weights(self) -> list[torch.Tensor]:
+        """Weights [d_out, d_in] of the float model."""
+        generator = torch.Generator().manual_seed(1)
+        return [
+            torch.randn(d_out, d_in, generator=generator) / d_in**0.5
+            for d_in, d_out in zip(self.sizes, self.sizes[1:], strict=False)
+        ]
+
+    @cached_property
+    def edge_values(self) -> Floats:
+        """The entries of Â."""
+        rows = np.repeat(np.arange(self.num_nodes, dtype=np.int32), np.diff(self.offsets))
+        return self.norm[rows] * self.norm[self.ids]
+
+    def raw_features(self) -> Floats:
+        """Features as the float model reads them [N, d]."""
+        raise NotImplementedError
+
+    def packed_graph(self) -> PackedGraph:
+        """The graph, its features packed for the binary model."""
+        raise NotImplementedError
+
+    def binary_input(self) -> Floats:
+        """What the binary model takes signs and scales of [N, d]."""
+        return normalized(self.packed.network.input, self.raw_features())
+
+
+class CitationProblem(Problem):
+    """A real graph and Bi-GCN with the paper's widths, trained for some epochs."""
+
+    def __init__(self, name: str, *, epochs: int = 40) -> None:
+        self.name = name
+        self.graph = load(name)
+        self.sizes = (self.graph.num_features, 64, self.graph.num_classes)
+        chosen = recipe("bi-gcn", epochs=max(1, epochs))
+        torch.manual_seed(0)
+        self.model = chosen.build(self.graph)
+        if epochs:
+            fit(self.model, self.graph, chosen.settings, seed=0, progress=False)
+        else:
+            self.model.fit_input(torch.from_numpy(self.graph.dense_x()))
+        self.model.eval()
+        whole = self.packed_graph()
+        self.offsets, self.ids, self.norm = whole.offsets, whole.ids, whole.norm
+
+    def raw_features(self) -> Floats:
+        """Bag of words or tf-idf; rows are normalised as in float GCN."""
+        stage = self.packed.network.input
+        x = self.graph.dense_x()
+        total = np.abs(x).sum(axis=1, keepdims=True)
+        assert stage.normalize_rows
+        return (x / np.where(total > 0, total, 1)).astype(np.float32)
+
+    def packed_graph(self) -> PackedGraph:
+        """See the base class."""
+        return pack_graph(self.graph, like=self.packed)
+
+
+class ShapeProblem(Problem):
+    """A random graph of a published size with skewed degrees, random features and weights."""
+
+    def __init__(self, name: str, *, scale: float = 1.0) -> None:
+        shape = SHAPES[name]
+        self.name = name
+        self.sizes = shape.sizes
+        num_nodes = max(2, round(shape.num_nodes * scale))
+        num_edges = max(1, round(shape.num_edges * scale))
+        self.offsets, self.ids = _skewed_graph(num_nodes, num_edges, np.random.default_rng(0))
+        self.norm = (1 / np.sqrt(np.diff(self.offsets))).astype(np.float32)
+        torch.manual_seed(0)
+        self.model = GCN(
+            shape.sizes[0],
+            shape.sizes[1],
+            len(shape.sizes) - 1,
+            shape.sizes[-1],
+            binarize="both",
+            normalize_rows=False,
+        )
+        self.model.input_norm.is_fitted.fill_(True)  # mean 0, scale 1: the features are normal
+        self.model.load_state_dict(self.model.state_dict())
+        self.model.eval()
+
+    def raw_features(self) -> Floats:
+        """Standard normal numbers."""
+        generator = np.random.default_rng(2)
+        return generator.standard_normal((self.num_nodes, self.sizes[0]), dtype=np.float32)
+
+    def packed_graph(self) -> PackedGraph:
+        """See the base class."""
+        nothing = np.zeros((2, 0), dtype=np.int64)
+        stage = self.packed.network.input
+        features, beta = read_features(stage, Graph(self.raw_features(), nothing))
+        return PackedGraph(
+            features, self.sizes[0], beta, self.offsets, self.ids, None, self.norm, digest(stage),
+            name=self.name,
+        )  # fmt: skip
+
+
+def citation(name: str, *, epochs: int = 40) -> CitationProblem:
+    """One of the embedded citation graphs."""
+    if name not in EMBEDDED:
+        raise wrong("shape", f"one of {list(EMBEDDED)}", repr(name))
+    return CitationProblem(name, epochs=epochs)
+
+
+def _skewed_graph(
+    num_nodes: int, num_edges: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Undirected edges, one end uniform, the other with density ~ rank^-0.44, and self-loops.
+
+    Built by counting, since sorting 10^8 edges would take longer than the benchmark.
+    """
+    names = rng.permutation(num_nodes).astype(np.int32)
+    uniform = rng.random(num_edges, dtype=np.float32)
+    skewed = np.minimum((uniform.astype(np.float64) ** 1.8 * num_nodes), num_nodes - 1)
+    a = names[skewed.astype(np.int32)]
+    b = rng.integers(0, num_nodes, num_edges, dtype=np.int32)
+    del uniform, skewed
+    loops = np.arange(num_nodes, dtype=np.int32)
+    target = np.concatenate([b, a, loops])
+    source = np.concatenate([a, b, loops])
+    del a, b
+    offsets = np.zeros(num_nodes + 1, dtype=np.int64)
+    np.cumsum(np.bincount(target, minlength=num_nodes), out=offsets[1:])
+    order = np.argsort(target, kind="stable")  # radix sort
+    return offsets, source[order]

@@ -1,0 +1,388 @@
+"""The packed model: predicts on packed graphs, explains its plan, saves itself."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, get_args
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bignn import kernels
+from bignn.errors import FileError, wrong
+from bignn.kernels import native
+from bignn.kernels.layers import (
+    Chain,
+    DenseBits,
+    Edges,
+    Features,
+    Layer,
+    Output,
+    SparseBits,
+    Weights,
+)
+from bignn.runtime import floats, tensors
+from bignn.runtime.features import digest
+from bignn.runtime.neighbourhood import surroundings, take_features
+from bignn.runtime.operations import Convolution, understand
+from bignn.runtime.packed_graph import PackedGraph
+from bignn.runtime.planner import Plan, plan_layers
+
+FORMAT = "bignn-model"
+VERSION = 1
+
+Kind = Literal["classes", "probabilities", "logits"]
+
+
+class PackedModel:
+    """A trained model as bits, scales and a list of operations; runs without torch.
+
+    Made by :func:`bignn.pack`, or read from a file by :func:`bignn.open`. Predictions are the same
+    to the last bit for any number of threads, instruction set, plan, and choice of nodes. Several
+    threads may predict at once.
+
+    Attributes:
+        operations: the model as data (docs/format.md).
+        arrays: the arrays the operations name.
+        num_features: features per node that it reads.
+        about: free-form facts that travel with it, such as where it was trained.
+
+    """
+
+    def __init__(
+        self,
+        operations: Sequence[Mapping[str, Any]],
+        arrays: Mapping[str, NDArray[Any]],
+        num_features: int,
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.operations = [dict(step) for step in operations]
+        self.arrays = dict(arrays)
+        self.num_features = num_features
+        self.about = dict(about or {})
+        self.network = understand(self.operations, self.arrays, num_features)
+        self.input_digest = digest(self.network.input)
+        self._weights = (
+            [_folded(layer) for layer in self.network.convolutions]
+            if self.network.is_binary
+            else []
+        )
+        # Bound chains and their buffers, kept from call to call: allocating them anew costs as
+        # much as a small graph's prediction. A chain is taken out while it runs.
+        self._idle: WeakKeyDictionary[PackedGraph, dict[Any, list[Chain]]] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return self.network.num_classes
+
+    @property
+    def num_layers(self) -> int:
+        """Number of convolutions, and of hops that a prediction looks around."""
+        return len(self.network.convolutions)
+
+    @property
+    def nbytes(self) -> dict[str, int]:
+        """Bytes of ``"weights"`` (bits, scales, biases) and of ``"input"`` statistics."""
+        sizes = {"weights": 0, "input": 0}
+        for name, array in self.arrays.items():
+            sizes["input" if name.startswith("input.") else "weights"] += array.nbytes
+        return sizes
+
+    def predict(
+        self,
+        graph: PackedGraph,
+        nodes: ArrayLike | None = None,
+        *,
+        output: Kind = "classes",
+        plan: str | None = None,
+        backend: str | None = None,
+    ) -> NDArray[Any]:
+        """Predicts every node, or some.
+
+        Args:
+            graph: packed with this model's input statistics (:func:`bignn.pack_graph`).
+            nodes: ids, in any order, repetitions allowed; only what they depend on is computed.
+                None for all nodes.
+            output: ``"classes"`` int64 [n], ``"probabilities"`` or ``"logits"`` float32
+                [n, num_classes].
+            plan: forces a way, see :meth:`explain`; None lets the planner choose.
+            backend: a name from ``bignn.kernels.available_backends()``; None for the fastest.
+
+        """
+        if output not in get_args(Kind):
+            raise wrong("output", f"one of {list(get_args(Kind))}", repr(output))
+        self._check(graph)
+        if nodes is None:
+            return self._finish(self._run(graph, output, plan, backend), output)
+        wanted = _node_ids(nodes, graph.num_nodes)
+        if wanted.size == 0:
+            shape = (0,) if output == "classes" else (0, self.num_classes)
+            return np.empty(shape, dtype=np.int64 if output == "classes" else np.float32)
+        unique, place = np.unique(wanted, return_inverse=True)
+        values = self._finish(self._run_some(graph, unique, output, plan, backend), output)
+        return values[place]
+
+    def stream(
+        self,
+        graph: PackedGraph,
+        *,
+        output: Kind = "classes",
+        block: int = 65536,
+        plan: str | None = None,
+        backend: str | None = None,
+    ) -> Iterator[tuple[slice, NDArray[Any]]]:
+        """Predicts all nodes by blocks, ``(slice of nodes, values)``: one block of floats exists at
+        a time, where ``predict`` would make them all.
+        """
+        if output not in get_args(Kind):
+            raise wrong("output", f"one of {list(get_args(Kind))}", repr(output))
+        if not isinstance(block, int) or block < 1:
+            raise wrong("block", "a number of nodes, at least 1", repr(block))
+        self._check(graph)
+        blocks: Iterator[tuple[int, NDArray[Any]]]
+        if not self.network.is_binary:
+            values = self._run(graph, "logits", plan, backend)
+            blocks = ((at, values[at : at + block]) for at in range(0, len(values), block))
+        else:
+            chain = self._chain(
+                self._whole(graph), graph.features, graph.norm, graph.beta, "blocks", plan, backend
+            )
+            blocks = chain.run_in_blocks(block)
+        for begin, some in blocks:
+            classes = some.argmax(axis=1) if output == "classes" else some
+            yield slice(begin, begin + len(some)), self._finish(classes, output)
+
+    def explain(
+        self,
+        graph: PackedGraph,
+        *,
+        plan: str | None = None,
+        backend: str | None = None,
+        measure: bool = True,
+    ) -> Plan:
+        """How this graph is predicted: per layer the way chosen, what each way is predicted to
+        cost, bytes touched, and (unless ``measure=False``) the time it took.
+
+        ``plan`` forces ways as in :meth:`predict`: one letter for all layers or one per layer,
+        ``T`` (transform, then gather), ``G`` (gather bits, then transform) or, for a first layer
+        whose bits are stored sparse, ``S``.
+        """
+        self._check(graph)
+        if not self.network.is_binary:
+            raise wrong("model", "one with binary features and weights", "a float one",
+                        "only those have ways to choose from")  # fmt: skip
+        backend = kernels.checked_backend(backend)
+        chosen = self._plan(graph.num_nodes, graph.num_entries, graph.features, plan, backend)
+        if measure:
+            chain = self._take(graph, ("classes", chosen.ways, backend), plan)
+            chain.run()
+            chain.run()  # the first touches fresh memory
+            for layer, seconds in zip(chosen.layers, chain.seconds, strict=True):
+                layer.measured = seconds
+            self._give_back(graph, ("classes", chosen.ways, backend), chain)
+        return chosen
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the model as a ``.bignn`` file (docs/format.md)."""
+        header = {
+            "format": FORMAT,
+            "version": VERSION,
+            "num_features": self.num_features,
+            "operations": self.operations,
+            "about": self.about,
+        }
+        tensors.write(path, self.arrays, header)
+
+    def __repr__(self) -> str:
+        sizes = " -> ".join(
+            str(size)
+            for size in (
+                self.num_features,
+                *(layer.num_outputs for layer in self.network.convolutions),
+            )
+        )
+        kind = "binary" if self.network.is_binary else "with floats"
+        return f"PackedModel({sizes}, {kind}, {self.nbytes['weights']:,} bytes of weights)"
+
+    def _check(self, graph: PackedGraph) -> None:
+        if not isinstance(graph, PackedGraph):
+            fix = "make one with bignn.pack_graph(graph, like=model)"
+            raise wrong("graph", "a packed graph", type(graph).__name__, fix)
+        if graph.input_digest != self.input_digest:
+            raise wrong(
+                "graph",
+                "packed with this model's input statistics",
+                "one packed with other statistics",
+                "make it with bignn.pack_graph(graph, like=model)",
+            )
+
+    def _run(
+        self, graph: PackedGraph, output: Kind, plan: str | None, backend: str | None
+    ) -> NDArray[Any]:
+        if not self.network.is_binary:
+            edges = [graph.edges()] * self.num_layers
+            norms = [graph.norm] * self.num_layers
+            return self._run_floats(edges, norms, graph.features, graph.beta, output, plan)
+        kind: Output = "classes" if output == "classes" else "values"
+        key = (kind, plan, kernels.checked_backend(backend))
+        chain = self._take(graph, key, plan)
+        values = chain.run()
+        self._give_back(graph, key, chain)
+        return values
+
+    def _run_some(
+        self,
+        graph: PackedGraph,
+        nodes: NDArray[np.int64],
+        output: Kind,
+        plan: str | None,
+        backend: str | None,
+    ) -> NDArray[Any]:
+        first, edges, rows = surroundings(graph, nodes, self.num_layers)
+        norms = [graph.norm[first], *(graph.norm[some] for some in rows[:-1])]
+        beta = None if graph.beta is None else graph.beta[first]
+        if not self.network.is_binary:
+            x = graph.features
+            some = x[first] if isinstance(x, np.ndarray) else take_features(x, first)
+            return self._run_floats(edges, norms, some, beta, output, plan)
+        assert isinstance(graph.features, DenseBits | SparseBits)
+        kind: Output = "classes" if output == "classes" else "values"
+        blocks = [
+            (block, norms[number + 1] if number + 1 < len(norms) else None)
+            for number, block in enumerate(edges)
+        ]
+        features = take_features(graph.features, first)
+        return self._chain(blocks, features, norms[0], beta, kind, plan, backend).run()
+
+    def _run_floats(
+        self,
+        edges: Sequence[Edges],
+        norms: Sequence[NDArray[np.float32]],
+        features: Features | NDArray[np.float32],
+        beta: NDArray[np.float32] | None,
+        output: Kind,
+        plan: str | None,
+    ) -> NDArray[Any]:
+        if plan is not None:
+            raise wrong("plan", "None for a model that is not all bits", repr(plan))
+        values = floats.run(self.network.convolutions, edges, norms, features, beta)
+        return values.argmax(axis=1) if output == "classes" else values
+
+    def _finish(self, values: NDArray[Any], output: Kind) -> NDArray[Any]:
+        if output == "classes":
+            return values.astype(np.int64)
+        if output == "probabilities":
+            values = np.exp(values - values.max(axis=1, keepdims=True))
+            values /= values.sum(axis=1, keepdims=True)
+        return values
+
+    def _whole(self, graph: PackedGraph) -> list[tuple[Edges, NDArray[np.float32] | None]]:
+        """Every layer's edges, and the factor of the rows it makes."""
+        last = self.num_layers - 1
+        return [
+            (graph.edges(), None if number == last else graph.norm)
+            for number in range(self.num_layers)
+        ]
+
+    def _plan(
+        self, num_nodes: int, num_entries: int, features: Any, plan: str | None, backend: str
+    ) -> Plan:
+        return plan_layers(
+            [(weights.num_inputs, weights.num_outputs) for weights in self._weights],
+            num_nodes,
+            num_entries,
+            features,
+            has_lookup=backend == "avx512",
+            forced=plan,
+            threads=native.num_threads(),
+        )
+
+    def _chain(
+        self,
+        blocks: Sequence[tuple[Edges, NDArray[np.float32] | None]],
+        features: Any,
+        norm: NDArray[np.float32],
+        beta: NDArray[np.float32] | None,
+        output: Output,
+        plan: str | None,
+        backend: str | None,
+    ) -> Chain:
+        backend = kernels.checked_backend(backend)
+        edges = blocks[0][0]
+        ways = self._plan(edges.num_sources, len(edges.ids), features, plan, backend)
+        layers = [
+            Layer(weights, block, layer.way, out_norm)
+            for weights, (block, out_norm), layer in zip(
+                self._weights, blocks, ways.layers, strict=True
+            )
+        ]
+        assert beta is not None
+        return Chain(layers, features, norm * beta, output, backend)
+
+    def _take(self, graph: PackedGraph, key: Any, plan: str | None) -> Chain:
+        with self._lock:
+            idle = self._idle.setdefault(graph, {}).get(key)
+            if idle:
+                return idle.pop()
+        output, _, backend = key
+        return self._chain(
+            self._whole(graph), graph.features, graph.norm, graph.beta, output, plan, backend
+        )
+
+    def _give_back(self, graph: PackedGraph, key: Any, chain: Chain) -> None:
+        with self._lock:
+            self._idle.setdefault(graph, {}).setdefault(key, []).append(chain)
+
+
+def _folded(layer: Convolution) -> Weights:
+    """A binary layer's weights, its α, bias and batch normalisation as one scale and shift."""
+    assert layer.alpha is not None
+    scale, shift = layer.alpha.astype(np.float64), layer.bias.astype(np.float64)
+    if layer.mean is not None and layer.scale is not None:
+        scale = scale * layer.scale
+        shift = (shift - layer.mean) * layer.scale
+    return Weights(
+        np.ascontiguousarray(layer.weight, dtype=np.uint64),
+        layer.num_inputs,
+        scale.astype(np.float32),
+        shift.astype(np.float32),
+    )
+
+
+def _node_ids(nodes: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
+    ids = np.atleast_1d(np.asarray(nodes))
+    if ids.size == 0:
+        return ids.astype(np.int64)
+    if ids.dtype.kind not in "iu" or ids.ndim != 1:
+        got = f"{ids.dtype} of shape {list(ids.shape)}"
+        raise wrong("nodes", "a list of node ids", got, "for a mask, pass np.flatnonzero(mask)")
+    if int(ids.min()) < 0 or int(ids.max()) >= num_nodes:
+        bad = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
+        raise wrong("nodes", f"node ids in 0..{num_nodes - 1}", bad)
+    return ids.astype(np.int64)
+
+
+def from_file(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> PackedModel:
+    """A model from the arrays and header of a file, checked."""
+    if header.get("version") != VERSION:
+        raise FileError(f"version {header.get('version')!r} is not known, expected {VERSION}")
+    about = header.get("about", {})
+    if not isinstance(about, dict):
+        raise FileError("'about' is not an object")
+    used = {
+        name
+        for step in header.get("operations") or []
+        if isinstance(step, dict)
+        for name in step.values()
+        if isinstance(name, str)
+    }
+    if unused := sorted(set(arrays) - used):
+        raise FileError(f"no operation uses array '{unused[0][:40]}'")
+    # A model is small: copies, so that it does not depend on the file.
+    copies = {name: np.array(array) for name, array in arrays.items()}
+    return PackedModel(header.get("operations"), copies, header.get("num_features"), about)  # type: ignore[arg-type]

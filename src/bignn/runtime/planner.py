@@ -1,0 +1,155 @@
+"""Which way each layer goes, from a model of what it costs; and the words to explain it.
+
+Every way gives the same result to the last bit, so a wrong guess costs time only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bignn.bits import words_per_row
+from bignn.errors import wrong
+from bignn.kernels.layers import MOST_INPUTS_OF_G, Features, SparseBits, Way
+
+WAYS: tuple[Way, ...] = ("T", "G", "S")
+
+_MEANING = {
+    "T": "transform, then gather",
+    "G": "gather bits, then transform",
+    "S": "sparse bits, then gather",
+}
+
+
+@dataclass
+class LayerPlan:
+    """One layer: the way chosen, and predicted seconds on one thread and bytes touched by way."""
+
+    num_inputs: int
+    num_outputs: int
+    way: Way
+    seconds: dict[Way, float]
+    bytes_touched: dict[Way, int]
+    measured: float | None = None
+
+
+@dataclass
+class Plan:
+    """The layers' plans; prints as a table."""
+
+    layers: list[LayerPlan] = field(default_factory=list)
+    threads: int = 1
+
+    @property
+    def ways(self) -> str:
+        """One letter per layer, as ``--plan`` takes them."""
+        return "".join(layer.way for layer in self.layers)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{'layer':<6}{'size':>12}  {'way':<30}{'predicted ms':>14}{'MiB touched':>13}"
+            f"{'measured ms':>13}  other ways, predicted ms"
+        ]
+        for number, layer in enumerate(self.layers):
+            measured = "" if layer.measured is None else f"{1e3 * layer.measured:.3f}"
+            others = ", ".join(
+                f"{way} {1e3 * seconds / self.threads:.3f}"
+                for way, seconds in layer.seconds.items()
+                if way != layer.way
+            )
+            lines.append(
+                f"{number:<6}{f'{layer.num_inputs}x{layer.num_outputs}':>12}  "
+                f"{f'{layer.way} ({_MEANING[layer.way]})':<30}"
+                f"{1e3 * layer.seconds[layer.way] / self.threads:>14.3f}"
+                f"{layer.bytes_touched[layer.way] / 2**20:>13.1f}{measured:>13}  {others}"
+            )
+        return "\n".join(lines)
+
+
+# Costs on one core of an Ice Lake server with AVX-512 (`bignn bench shapes` measures the sums of
+# them). Other machines differ in all of them by about the same factor, which leaves the choice as
+# it is; without AVX-512 the product after a gather is slower by more.
+_XNOR = 1 / 800e9  # seconds per product of signs
+_LOOKUP = {True: 1 / 170e9, False: 1 / 3e9}  # per product after a gather, with AVX-512 or not
+_SPARSE = 0.02e-9  # per addition of a sparse bit's row, per column
+_ROW = 45e-9  # a row's weights and its end
+_COLUMN = 0.12e-9  # a column of a row's end
+_ADD_RECORD = 0.015e-9  # per column of a neighbour
+_ADD_BIT = 0.022e-9  # per bit of a neighbour
+_LINE = ((1 << 20, 0.6e-9), (24 << 20, 4.5e-9), (1 << 62, 8e-9))  # a cache line, by table size
+
+
+def plan_layers(
+    sizes: Sequence[tuple[int, int]],
+    num_nodes: int,
+    num_entries: int,
+    features: Features,
+    *,
+    has_lookup: bool,
+    forced: str | None = None,
+    threads: int = 1,
+) -> Plan:
+    """Chooses a way for each layer.
+
+    Args:
+        sizes: (inputs, outputs) of each layer.
+        num_nodes: of the graph.
+        num_entries: neighbours in all.
+        features: the form in which the first layer's bits are stored.
+        has_lookup: whether the kernels have the fast product after a gather.
+        forced: ``"T"`` for all layers, or one letter per layer; None to choose.
+        threads: for the explanation.
+
+    """
+    ways = _forced(forced, len(sizes), features)
+    plan = Plan(threads=threads)
+    for number, (inputs, outputs) in enumerate(sizes):
+        seconds: dict[Way, float] = {}
+        touched: dict[Way, int] = {}
+        row = num_nodes * (_ROW + outputs * _COLUMN)
+        record = 16 if outputs <= 16 else -(-outputs // 64) * 64
+        gather = num_entries * (outputs * _ADD_RECORD + _lines(record, num_nodes)) + row
+        bits = 8 * words_per_row(inputs)
+        seconds["T"] = num_nodes * inputs * outputs * _XNOR + gather
+        touched["T"] = num_nodes * (bits + record) + num_entries * record
+        seconds["G"] = (
+            num_entries * (inputs * _ADD_BIT + _lines(bits, num_nodes))
+            + num_nodes * inputs * outputs * _LOOKUP[has_lookup]
+            + row
+        )
+        touched["G"] = num_entries * bits
+        if inputs > MOST_INPUTS_OF_G:
+            seconds["G"] = math.inf
+        if number == 0 and isinstance(features, SparseBits):
+            ones = len(features.inputs)
+            seconds["S"] = ones * max(outputs, 64) * _SPARSE + gather
+            touched["S"] = ones * record + num_nodes * record + num_entries * record
+        if ways is not None and math.isinf(seconds[ways[number]]):
+            raise wrong("plan", f"'T' for a layer of over {MOST_INPUTS_OF_G} inputs", forced)
+        choice = min(seconds, key=lambda way: seconds[way]) if ways is None else ways[number]
+        plan.layers.append(LayerPlan(inputs, outputs, choice, seconds, touched))
+    return plan
+
+
+def _lines(record: int, num_nodes: int) -> float:
+    """Seconds to fetch a neighbour's record from a table of all of them."""
+    cost = next(cost for size, cost in _LINE if record * num_nodes <= size)
+    return -(-record // 64) * cost
+
+
+def _forced(forced: str | None, num_layers: int, features: Features) -> list[Way] | None:
+    if forced is None:
+        return None
+    letters = forced.upper().replace(",", "")
+    if len(letters) == 1:
+        # "S" can only be meant for the first layer.
+        letters = letters + ("T" if letters == "S" else letters) * (num_layers - 1)
+    ways = [way for letter in letters for way in WAYS if way == letter]
+    if len(ways) != len(letters) or len(ways) != num_layers:
+        raise wrong("plan", f"one of T, G, S, or {num_layers} of them (a letter per layer)", forced)
+    if "S" in ways[1:]:
+        raise wrong("plan", "'S' for the first layer only", forced)
+    if ways[0] == "S" and not isinstance(features, SparseBits):
+        raise wrong("plan", "'T' or 'G' for features that are stored as dense bits", forced)
+    return ways

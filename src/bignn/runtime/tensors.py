@@ -1,0 +1,76 @@
+"""Safetensors files of ours: written whole or not at all, read with every claim checked.
+
+A file holds named arrays and, under the metadata key ``bignn``, a JSON object with its format and
+version (docs/format.md).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from bignn.errors import FileError
+from bignn.files import atomic_path
+
+Arrays = dict[str, NDArray[Any]]
+
+_DTYPES = {
+    "U64": "<u8",
+    "I64": "<i8",
+    "I32": "<i4",
+    "F32": "<f4",
+}
+
+
+def write(
+    path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]
+) -> None:
+    """Writes arrays and header; what was there before stays until the new file is whole."""
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    with atomic_path(path) as temporary:
+        save_file(contiguous, temporary, metadata={"bignn": json.dumps(header)})
+
+
+def read(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
+    """The arrays of a file, mapped into memory and read when used, and its header."""
+    file = Path(path)
+    if not file.is_file():
+        raise FileError(f"'{file}' {'is not a file' if file.exists() else 'does not exist'}")
+    try:
+        # The library checks that shapes, types and places fit each other and the file.
+        with safe_open(file, framework="np") as opened:
+            header = json.loads((opened.metadata() or {})["bignn"])
+            names = list(opened.keys())
+        if not isinstance(header, dict):
+            raise ValueError("its header is not an object")
+        places, start = _places(file)
+        raw = np.memmap(file, dtype=np.uint8, mode="r")
+        return {name: _array(raw, places[name], start) for name in names}, header
+    except (SafetensorError, KeyError, TypeError, ValueError, OSError, RecursionError) as error:
+        line = (str(error) or type(error).__name__).splitlines()[0]
+        raise FileError(f"'{file}' is not a packed bignn file ({line})") from None
+
+
+def _places(file: Path) -> tuple[dict[str, Any], int]:
+    with file.open("rb") as opened:
+        size = int.from_bytes(opened.read(8), "little")
+        return dict(json.loads(opened.read(size))), 8 + size
+
+
+def _array(raw: NDArray[np.uint8], place: dict[str, Any], start: int) -> NDArray[Any]:
+    if place["dtype"] not in _DTYPES:
+        raise ValueError(f"arrays of type {place['dtype']} are not used")
+    dtype = np.dtype(_DTYPES[place["dtype"]])
+    begin, end = place["data_offsets"]
+    values = raw[start + begin : start + end]
+    if values.ctypes.data % dtype.itemsize:  # foreign writers may not align
+        values = values.copy()
+    return values.view(dtype).reshape(place["shape"])
