@@ -225,3 +225,77 @@ def test_killed_at_a_random_moment_and_resumed_gives_the_same(toy: str, tmp_path
     ours, theirs = final_tensors(out), final_tensors(straight)  # also: no temporary file is left
     assert ours.keys() == theirs.keys()
     assert all(np.array_equal(ours[key], theirs[key]) for key in ours)
+
+
+@pytest.fixture
+def packed(toy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """A trained and packed Bi-GCN on the toy graph."""
+    runs = tmp_path / "runs"
+    assert main(["train", toy, "--epochs", "30", "--hidden", "8", "--out", str(runs)]) == 0
+    out = str(tmp_path / "toy.bignn")
+    assert main(["pack", str(runs / "seed-0.safetensors"), out]) == 0
+    assert "all bits" in capsys.readouterr().out
+    return out
+
+
+def test_pack_and_predict(
+    packed: str, toy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", packed, toy, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    graph = bignn.load(toy)
+    assert graph.y is not None
+    assert graph.test_idx is not None
+    assert report["num_nodes"] == graph.num_nodes
+    classes = np.array(report["predictions"])
+    right = classes[graph.test_idx] == graph.y[graph.test_idx]
+    assert report["test_acc"] == pytest.approx(100 * right.mean())
+    assert len(report["plan"]) == 2
+    assert report["seconds"] > 0
+    # A few nodes, each kind of file, a saved graph: the same classes.
+    table, array, stored = (tmp_path / name for name in ("p.csv", "p.npy", "toy.graph"))
+    few = ["--nodes", "5,0,5"]
+    assert main(["predict", packed, toy, *few, "--out", str(table)]) == 0
+    assert table.read_text() == (f"node,class\n5,{classes[5]}\n0,{classes[0]}\n5,{classes[5]}\n")
+    saved = ["--save-graph", str(stored), "--output", "logits", "--out", str(array)]
+    assert main(["predict", packed, toy, *saved]) == 0
+    assert np.array_equal(np.load(array).argmax(axis=1), classes)
+    capsys.readouterr()
+    for plan in ("T", "G", "gt"):
+        assert main(["predict", packed, str(stored), "--plan", plan, "--json"]) == 0
+        forced = json.loads(capsys.readouterr().out)
+        assert forced["predictions"] == report["predictions"]
+        assert forced["plan"] == (plan.upper() * 2)[:2]
+    assert main(["predict", packed, toy, "--explain", "--threads", "1"]) == 0
+    explained = capsys.readouterr().out
+    assert "predicted ms" in explained
+    assert "and 50 more" in explained
+
+
+def test_predict_says_what_is_wrong(
+    packed: str, toy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged = tmp_path / "damaged.bignn"
+    damaged.write_bytes(Path(packed).read_bytes()[:-10])
+    stored = tmp_path / "toy.graph"
+    assert main(["predict", packed, toy, "--save-graph", str(stored)]) == 0
+    capsys.readouterr()
+    for arguments, said in (
+        ([str(damaged), toy], "is not a packed bignn file"),
+        (["nowhere.bignn", toy], "does not exist"),
+        ([packed, "cora"], "'graph' must be one with 20 features"),
+        ([packed, packed], "is a packed model; give a graph second"),
+        ([str(stored), toy], "is a packed graph; give a packed model first"),
+        ([packed, toy, "--nodes", "0,60"], "'nodes' must be node ids in 0..59"),
+        ([packed, toy, "--nodes", "a"], "'nodes' must be ids such as"),
+        ([packed, toy, "--plan", "X"], "'plan' must be one of T, G, S"),
+        ([packed, toy, "--out", "p.txt"], "'out' must be a file name ending in"),
+        ([packed, toy, "--threads", "0"], "'count' must be a number of threads"),
+    ):
+        assert main(["predict", *arguments]) == 1, arguments
+        captured = capsys.readouterr()
+        assert said in captured.err
+        assert captured.err.count("\n") == 1
+    assert main(["pack", toy, str(tmp_path / "x.bignn")]) == 1
+    assert "is not a bignn checkpoint" in capsys.readouterr().err
+    assert not (tmp_path / "x.bignn").exists()

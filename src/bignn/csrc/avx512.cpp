@@ -489,7 +489,12 @@ inline void gather8(const std::byte* const* rows, const std::uint32_t* q,
         __m512i a0 = zero, a1 = zero, a2 = zero, b0 = zero, b1 = zero, b2 = zero;
         __m512i c0 = zero, c1 = zero, c2 = zero, d0 = zero, d1 = zero, d2 = zero;
         for (std::size_t e = 0; e < count; e += 4) {
-            ask(rows, e, at), ask(rows, e + 1, at), ask(rows, e + 2, at), ask(rows, e + 3, at);
+            if (at == 0) {
+                for (std::size_t line = 0; line < stride; line += 64) {
+                    ask(rows, e, line), ask(rows, e + 1, line), ask(rows, e + 2, line),
+                        ask(rows, e + 3, line);
+                }
+            }
             const __m512i r0 = _mm512_loadu_si512(rows[e] + at);
             const __m512i r1 = _mm512_loadu_si512(rows[e + 1] + at);
             const __m512i r2 = _mm512_loadu_si512(rows[e + 2] + at);

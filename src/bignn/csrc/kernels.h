@@ -41,7 +41,7 @@ constexpr std::size_t chunk = 512;
 constexpr std::size_t batch = 1024;
 // Memory is asked for this many neighbours before it is needed, and slack is what may be read past
 // the end of a chunk.
-constexpr std::size_t ahead = 32;
+constexpr std::size_t ahead = 16;
 constexpr std::size_t slack = 64;
 
 // A record holds v_j for all columns, F_j . B = center + 2 v_j: 1, 2 or 4 bytes per column,

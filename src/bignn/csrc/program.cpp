@@ -79,6 +79,10 @@ int Program::run(std::size_t num_steps, double* seconds) {
         seconds[i] =
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }
+    // A first layer that is left to run_rows has its records made here.
+    if (num_steps == 0 && steps_[0].source.kind != Source::Kind::none) {
+        return run_source(steps_[0].source) ? -1 : 0;
+    }
     return -1;
 }
 

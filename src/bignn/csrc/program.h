@@ -32,7 +32,8 @@ class Program {
 
     std::vector<Step>& steps() { return steps_; }
 
-    // Runs the first num_steps steps; seconds[i] is step i's time. Returns the number of the step
+    // Runs the first num_steps steps (of none, the first one's source); seconds[i] is step i's
+    // time. Returns the number of the step
     // whose records overflowed their width (then nothing after it ran), or -1.
     int run(std::size_t num_steps, double* seconds);
 

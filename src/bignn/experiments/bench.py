@@ -276,7 +276,7 @@ def plot(report: dict[str, Any], path: str | os.PathLike[str]) -> None:
         "PyG, edge_index": "speedup_vs_pyg",
         "float simulation": "speedup_vs_simulated",
     }
-    figure, axes = pyplot.subplots(figsize=(1.6 + 1.2 * len(rows), 4.2), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(max(7.0, 1.6 + 1.2 * len(rows)), 4.2), layout="constrained")
     width = 0.8 / len(bars)
     for number, (label, key) in enumerate(bars.items()):
         places = [place + (number - 1.5) * width for place, row in enumerate(rows) if row[key]]

@@ -182,6 +182,7 @@ def _skewed_graph(
     skewed = np.minimum((uniform.astype(np.float64) ** 1.8 * num_nodes), num_nodes - 1)
     a = names[skewed.astype(np.int32)]
     b = rng.integers(0, num_nodes, num_edges, dtype=np.int32)
+    b = np.where(a == b, (b + 1) % np.int32(num_nodes), b)  # self-loops are added below
     del uniform, skewed
     loops = np.arange(num_nodes, dtype=np.int32)
     target = np.concatenate([b, a, loops])

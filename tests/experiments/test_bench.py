@@ -1,0 +1,120 @@
+"""The benchmark at toy scale: every row is filled, contenders are what they claim to be."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bignn.cli import main
+from bignn.experiments import bench, problems
+from bignn.experiments.contenders import CONTENDERS, Simulated
+from bignn.experiments.problems import SHAPES, CitationProblem, Problem, ShapeProblem
+
+PROMISED = (
+    *("suite", "shape", "model", "threads", "plan", "packed_ms", "best_float_ms", "pyg_ms"),
+    *("simulated_ms", "speedup_vs_pyg", "speedup_vs_best_float", "peak_mib_float"),
+    *("peak_mib_packed", "agreement", "flipped_bits"),
+)
+
+
+@pytest.fixture(params=["cora", "arxiv"])
+def problem(request: pytest.FixtureRequest) -> Problem:
+    if request.param == "cora":
+        return CitationProblem("cora", epochs=1)
+    return ShapeProblem("arxiv", scale=0.002)
+
+
+def test_the_float_contenders_compute_the_same_network(problem: Problem) -> None:
+    classes = {}
+    for key in ("pyg", "pyg_sparse", "torch_sparse"):
+        contender = CONTENDERS[key](problem)
+        contender.load()
+        contender.run()  # buffers are shared from call to call
+        classes[key] = np.asarray(contender.run())
+    assert (classes["pyg"] == classes["pyg_sparse"]).mean() > 0.995
+    assert (classes["pyg"] == classes["torch_sparse"]).mean() > 0.995
+
+
+def test_the_simulation_is_the_binary_model(problem: Problem) -> None:
+    simulated = Simulated(problem)
+    simulated.load()
+    rows = np.repeat(np.arange(problem.num_nodes), np.diff(problem.offsets))
+    keep = rows != problem.ids
+    edges = torch.from_numpy(np.stack([problem.ids[keep].astype(np.int64), rows[keep]]))
+    with torch.no_grad():
+        expected = problem.model(torch.from_numpy(problem.raw_features()), edges)
+    simulated.run()
+    assert (expected.argmax(1) == simulated.run()).float().mean() > 0.98
+
+
+def test_a_shape_has_the_published_sizes() -> None:
+    problem = ShapeProblem("flickr")
+    shape = SHAPES["flickr"]
+    assert problem.num_nodes == shape.num_nodes
+    assert len(problem.ids) == 2 * shape.num_edges + shape.num_nodes
+    # Every edge stands in both directions.
+    rows = np.repeat(np.arange(problem.num_nodes), np.diff(problem.offsets))
+    forward = np.sort(rows * problem.num_nodes + problem.ids)
+    backward = np.sort(problem.ids.astype(np.int64) * problem.num_nodes + rows)
+    assert np.array_equal(forward, backward)
+    degree = np.diff(problem.offsets)
+    assert degree.max() > 20 * np.median(degree)
+
+
+def test_bench_fills_every_promised_column(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / "bench.png"
+    arguments = ["bench", "shapes", "--only", "flickr", "--scale", "0.01", "--plot", str(picture)]
+    assert main([*arguments, "--threads", "1", "--json"]) == 0
+    captured = capsys.readouterr()
+    (row,) = json.loads(captured.out)["rows"]
+    assert set(PROMISED) <= set(row)
+    for key in PROMISED:
+        assert row[key] is not None, key
+    assert row["agreement"] > 0.99
+    assert row["flipped_bits"] <= row["hidden_bits"] / 1000
+    assert row["peak_mib_packed"] < row["peak_mib_float"]
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+    assert "flickr" in captured.err  # progress
+
+
+def test_bench_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, said in (
+        (["nonsense"], "'suite' must be some of"),
+        (["--only", "mars"], "'only' must be some of"),
+        (["--scale", "0"], "'scale' must be above 0"),
+        (["--threads", "0"], "'count' must be a number of threads"),
+    ):
+        assert main(["bench", *arguments]) == 1
+        captured = capsys.readouterr()
+        assert said in captured.err
+        assert captured.err.count("\n") == 1
+        assert captured.out == ""
+
+
+def test_products_are_exact_and_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench, "PRODUCTS", ((33, 100, 17),))
+    assert main(["bench", "gemm"]) == 0
+    assert "33x100x17" in capsys.readouterr().out
+    row = bench.run(["gemm"])["rows"][0]
+    assert row["agreement"] == 1.0
+    assert row["gmacs"] > 0
+
+
+def test_what_cannot_fit_is_left_out_with_its_predicted_size(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needed = CONTENDERS["pyg"].bytes_needed(ShapeProblem("flickr", scale=0.01))
+    monkeypatch.setattr(bench, "_memory_bytes", lambda: needed)
+    monkeypatch.setattr(problems.ShapeProblem, "name", "flickr", raising=False)
+    report = bench.run(["shapes"], scale=0.01, only=["flickr"], memory=False)
+    (row,) = report["rows"]
+    assert row["pyg_ms"] is None
+    assert row["pyg_predicted_bytes"] == needed
+    assert "left out" in capsys.readouterr().err
+    assert "-" in bench.describe(report)
