@@ -444,13 +444,17 @@ inline void ask(const std::byte* const* rows, std::size_t e, std::size_t at) {
     _mm_prefetch(reinterpret_cast<const char*>(rows[e + ahead] + at), _MM_HINT_T0);
 }
 
+inline void ask4(const std::byte* const* rows, std::size_t e, std::size_t at) {
+    ask(rows, e, at), ask(rows, e + 1, at), ask(rows, e + 2, at), ask(rows, e + 3, at);
+}
+
 inline __m512i digit(const std::uint32_t* digits) {
     return _mm512_set1_epi32(static_cast<int>(*digits));
 }
 
 // Four neighbours' bytes of a column stand next to each other, a dword that vpdpbusd multiplies by
 // the four weights' digits. digits[4 g + d]: digit d of the weights of neighbours 4 g ... 4 g + 3.
-template <class Sums>
+template <bool far, class Sums>
 inline void gather8(const std::byte* const* rows, const std::uint32_t* q,
                                  std::size_t count, std::size_t stride, const Sums& sums) {
     alignas(64) std::uint32_t digits[chunk];
@@ -472,7 +476,7 @@ inline void gather8(const std::byte* const* rows, const std::uint32_t* q,
             const auto load = [&](std::size_t n) {
                 return reinterpret_cast<const __m128i*>(rows[e + n]);
             };
-            ask(rows, e, 0), ask(rows, e + 1, 0), ask(rows, e + 2, 0), ask(rows, e + 3, 0);
+            if (far) ask4(rows, e, 0);
             __m512i four = _mm512_castsi128_si512(_mm_loadu_si128(load(0)));
             four = _mm512_inserti32x4(four, _mm_loadu_si128(load(1)), 1);
             four = _mm512_inserti32x4(four, _mm_loadu_si128(load(2)), 2);
@@ -489,12 +493,7 @@ inline void gather8(const std::byte* const* rows, const std::uint32_t* q,
         __m512i a0 = zero, a1 = zero, a2 = zero, b0 = zero, b1 = zero, b2 = zero;
         __m512i c0 = zero, c1 = zero, c2 = zero, d0 = zero, d1 = zero, d2 = zero;
         for (std::size_t e = 0; e < count; e += 4) {
-            if (at == 0) {
-                for (std::size_t line = 0; line < stride; line += 64) {
-                    ask(rows, e, line), ask(rows, e + 1, line), ask(rows, e + 2, line),
-                        ask(rows, e + 3, line);
-                }
-            }
+            if (far) ask4(rows, e, at);
             const __m512i r0 = _mm512_loadu_si512(rows[e] + at);
             const __m512i r1 = _mm512_loadu_si512(rows[e + 1] + at);
             const __m512i r2 = _mm512_loadu_si512(rows[e + 2] + at);
@@ -527,6 +526,16 @@ inline void gather8(const std::byte* const* rows, const std::uint32_t* q,
         sums.template take<8>(at + 16, b0, b1, b2);
         sums.template take<8>(at + 32, c0, c1, c2);
         sums.template take<8>(at + 48, d0, d1, d2);
+    }
+}
+
+template <class Sums>
+inline void gather8(const Records& records, const std::byte* const* rows, const std::uint32_t* q,
+                    std::size_t count, const Sums& sums) {
+    if (records.far) {
+        gather8<true>(rows, q, count, records.stride, sums);
+    } else {
+        gather8<false>(rows, q, count, records.stride, sums);
     }
 }
 
@@ -574,7 +583,7 @@ inline void add_records(const Records& records, const std::byte* const* rows,
                                      std::int64_t* acc) {
     const MoreSums more{acc};
     if (records.width == 1) {
-        gather8(rows, q, count, records.stride, more);
+        gather8(records, rows, q, count, more);
     } else if (records.width == 2) {
         for (std::size_t e = 0; e < count; e += flush16) {
             gather16(rows + e, q + e, count - e < flush16 ? count - e : flush16, records.stride,
@@ -600,10 +609,10 @@ inline void sum_records(const Records& records, std::size_t num_outputs,
     if (records.width == 1) {
         const auto bound = (static_cast<std::uint64_t>(records.max_center) + 256) * total;
         if (bound < std::uint64_t{1} << 31) {
-            gather8(rows, q, count, records.stride,
+            gather8(records, rows, q, count,
                     NarrowSums{records.center, sums, static_cast<std::int32_t>(total)});
         } else {
-            gather8(rows, q, count, records.stride, WideSums{records.center, sums, total});
+            gather8(records, rows, q, count, WideSums{records.center, sums, total});
         }
     } else if (records.width == 2 && count <= flush16) {
         gather16(rows, q, count, records.stride, WideSums{records.center, sums, total});

@@ -41,7 +41,7 @@ constexpr std::size_t chunk = 512;
 constexpr std::size_t batch = 1024;
 // Memory is asked for this many neighbours before it is needed, and slack is what may be read past
 // the end of a chunk.
-constexpr std::size_t ahead = 16;
+constexpr std::size_t ahead = 32;
 constexpr std::size_t slack = 64;
 
 // A record holds v_j for all columns, F_j . B = center + 2 v_j: 1, 2 or 4 bytes per column,
@@ -55,6 +55,7 @@ struct Records {
     std::size_t width;   // bytes per column
     const std::int32_t* center;  // per column
     std::int32_t max_center;     // of |center|
+    bool far;                    // too many for the nearer caches: worth asking for in advance
 };
 
 constexpr std::size_t record_stride(std::size_t num_columns, std::size_t width) {

@@ -98,6 +98,8 @@ void xnor(Matrix<const word> a, Matrix<const half> panels, std::size_t num_bits,
 
 // The arrays and numbers of one step, by name. Arrays are checked for size here, since a wrong one
 // would be read past its end; their values (ids in range, offsets rising) are the caller's word.
+constexpr std::size_t far_bytes = std::size_t{1} << 19;
+
 class Fields {
    public:
     explicit Fields(nb::dict fields) : fields_(std::move(fields)) {}
@@ -196,7 +198,8 @@ Step step_from(const Fields& fields) {
         layer.records = {reinterpret_cast<const std::byte*>(fields.required<const std::uint8_t>(
                              "records", sources * stride)),
                          stride, width, fields.required<const std::int32_t>("center", padded),
-                         static_cast<std::int32_t>(fields.number("max_center"))};
+                         static_cast<std::int32_t>(fields.number("max_center")),
+                         sources * stride > far_bytes};
     } else {
         layer.way = Way::bits;
         layer.words = fields.required<const word>("words", sources * words_per_row(inputs));

@@ -13,7 +13,7 @@ namespace {
 
 // Pieces are many enough for skewed degrees to even out, and whole tiles.
 std::size_t grain_for(std::size_t num_rows) {
-    const std::size_t pieces = static_cast<std::size_t>(num_threads()) * 16;
+    const std::size_t pieces = static_cast<std::size_t>(num_threads()) * 8;
     const std::size_t rows = std::clamp<std::size_t>(num_rows / pieces, 64, 4096);
     return rows / tile_rows * tile_rows;
 }

@@ -45,8 +45,12 @@ inline std::size_t scratch_bytes(const Layer& layer) { return Scratch(layer, nul
 template <typename Id>
 class Batch {
    public:
-    Batch(const Layer& layer, const Id* ids, Scratch& scratch)
-        : from_(layer.neighbours), ids_(ids), scratch_(scratch) {
+    // For rows before `end`.
+    Batch(const Layer& layer, const Id* ids, std::size_t end, Scratch& scratch)
+        : from_(layer.neighbours),
+          ids_(ids),
+          scratch_(scratch),
+          end_(static_cast<std::size_t>(layer.neighbours.offsets[end])) {
         const bool by_records = layer.way == Way::records;
         data_ = by_records ? layer.records.data : reinterpret_cast<const std::byte*>(layer.words);
         stride_ = by_records ? layer.records.stride : 8 * words_per_row(layer.num_inputs);
@@ -56,8 +60,7 @@ class Batch {
     // read, `slack` past the end too: where weights are padded with 0, places need not be.
     void cover(std::size_t begin, std::size_t end) {
         if (begin >= first_ && end <= last_) return;
-        const auto all = static_cast<std::size_t>(from_.offsets[from_.num_rows]);
-        const std::size_t count = all - begin < batch ? all - begin : batch;
+        const std::size_t count = end_ - begin < batch ? end_ - begin : batch;
         weigh(ids_ + begin, from_.weights ? from_.weights + begin : nullptr, count,
               from_.source_factor, scratch_.x);
         point(ids_ + begin, count, data_, stride_, scratch_.rows);
@@ -75,6 +78,7 @@ class Batch {
     const Neighbours& from_;
     const Id* ids_;
     Scratch& scratch_;
+    std::size_t end_;
     const std::byte* data_;
     std::size_t stride_;
     std::size_t first_ = 1, last_ = 0;
@@ -207,7 +211,7 @@ template <typename Id>
 inline bool layer_rows_with(const Layer& layer, const Id* ids, std::size_t begin,
                                          std::size_t end, std::byte* bytes) {
     Scratch scratch(layer, bytes);
-    Batch<Id> entries(layer, ids, scratch);
+    Batch<Id> entries(layer, ids, end, scratch);
     const bool by_records = layer.way == Way::records;
     bool fits = true;
     for (std::size_t first = begin; first < end; first += tile_rows) {

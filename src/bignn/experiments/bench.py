@@ -26,7 +26,7 @@ from bignn.threads import get_num_threads
 SUITES = ("gemm", "citation", "shapes")
 
 #: Rows, inputs, outputs of the products in the suite ``gemm``; the first is Cora's first layer.
-PRODUCTS = ((2708, 1433, 64), (19717, 500, 64), (16384, 256, 256), (8192, 512, 512))
+PRODUCTS = ((2708, 1433, 64), (2708, 256, 64), (4096, 512, 64), (19717, 500, 64))
 
 Row = dict[str, Any]
 
@@ -104,8 +104,7 @@ def _product(num_rows: int, num_inputs: int, num_outputs: int) -> Row:
                 "float": lambda: torch.mm(tx, tw, out=float_out),
                 "packed": lambda: kernels.xnor_matmul_into(a, columns, out),
             },
-            rounds=101,
-            warm_up=10,
+            rounds=21,
         )
     finally:
         torch.set_num_threads(threads)
@@ -179,7 +178,7 @@ def _time(suite: str, name: str, runners: dict[str, Contender]) -> dict[str, flo
     once = time.perf_counter() - begin
     if once > 20:
         return medians(calls, rounds=3, warm_up=0)
-    return medians(calls, rounds=201, warm_up=2, budget=max(10.0, 3 * once))
+    return medians(calls, rounds=41, warm_up=1, budget=max(10.0, 4 * once))
 
 
 def _agreement(packed: PackedModel, ours: Packed, simulated: Simulated) -> Row:

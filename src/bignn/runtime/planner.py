@@ -71,13 +71,13 @@ class Plan:
 # them). Other machines differ in all of them by about the same factor, which leaves the choice as
 # it is; without AVX-512 the product after a gather is slower by more.
 _XNOR = 1 / 800e9  # seconds per product of signs
-_LOOKUP = {True: 1 / 170e9, False: 1 / 3e9}  # per product after a gather, with AVX-512 or not
+_LOOKUP = {True: 1 / 150e9, False: 1 / 3e9}  # per product after a gather, with AVX-512 or not
 _SPARSE = 0.02e-9  # per addition of a sparse bit's row, per column
 _ROW = 45e-9  # a row's weights and its end
 _COLUMN = 0.12e-9  # a column of a row's end
 _ADD_RECORD = 0.015e-9  # per column of a neighbour
-_ADD_BIT = 0.022e-9  # per bit of a neighbour
-_LINE = ((1 << 20, 0.6e-9), (24 << 20, 4.5e-9), (1 << 62, 8e-9))  # a cache line, by table size
+_ADD_BIT = 0.03e-9  # per bit of a neighbour
+_LINE = ((1 << 20, 0.6e-9), (24 << 20, 4.5e-9), (1 << 62, 7e-9))  # a cache line, by table size
 
 
 def plan_layers(
