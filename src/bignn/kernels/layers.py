@@ -249,7 +249,7 @@ class Chain:
                     step["out_norm"] = layer.out_norm
                 if self.layers[number + 1].way == "G":
                     num_words = words_per_row(weights.num_outputs)
-                    step["out_words"] = _lines(8 * edges.num_rows * num_words, np.uint64)
+                    step["out_words"] = native.aligned(edges.num_rows * num_words, np.uint64)
             steps.append(step)
         return steps
 
@@ -268,7 +268,7 @@ class Chain:
         stride, order = native.record_layout(weights.num_outputs, width)
         step: dict[str, Any] = {
             "width": width,
-            "records": _lines(layer.edges.num_sources * stride, np.uint8),
+            "records": native.aligned(layer.edges.num_sources * stride, np.uint8),
         }
         if first and layer.way == "S":
             features = cast(SparseBits, self.features)
@@ -307,13 +307,6 @@ def _reference_layer(weights: Weights, edges: Edges, words: Words, factor: Float
     return sums.astype(np.float32) * row_scale[:, None] * weights.scale + weights.shift
 
 
-def _lines(nbytes: int, dtype: Any) -> NDArray[Any]:
-    """An uninitialised array that begins on a cache line, so that records do not straddle two."""
-    raw = np.empty(nbytes + 64, dtype=np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + nbytes].view(dtype)
-
-
 def _middle(weights: Weights, features: Features | None) -> NDArray[np.int32]:
     """Per column a number of differing bits from which the others are likely to be near.
 
@@ -347,7 +340,8 @@ def _sign_table(weights: Weights, base: Words, order: NDArray[np.int64]) -> NDAr
     """What flipping input k adds to v, for each position: ``-base_k B_k``."""
     signs = bits.unpack(weights.words, weights.num_inputs).T
     flips = -bits.unpack(base, weights.num_inputs)
-    table = np.zeros((weights.num_inputs, len(order)), dtype=np.int8)
+    table = native.aligned(weights.num_inputs * len(order), np.int8).reshape(-1, len(order))
+    table[:] = 0
     holds = order < weights.num_outputs
     table[:, holds] = flips[:, None] * signs[:, order[holds]]
     return table

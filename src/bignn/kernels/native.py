@@ -82,9 +82,19 @@ def panels(b: Words, order: NDArray[np.int64]) -> NDArray[np.uint32]:
     """The rows of b in the given order, interleaved as the XNOR kernels read them."""
     assert _native is not None
     width = int(_native.panel_width)
-    out = np.zeros((-(-len(order) // width) * width, 2 * b.shape[1]), dtype=np.uint32)
+    shape = (-(-len(order) // width) * width, 2 * b.shape[1])
+    out = aligned(shape[0] * shape[1], np.uint32).reshape(shape)
+    out[:] = 0
     _native.make_panels(np.ascontiguousarray(b), np.ascontiguousarray(order), out)
     return out
+
+
+def aligned(size: int, dtype: Any) -> NDArray[Any]:
+    """An uninitialised vector that begins on a cache line, so that registers do not straddle two."""
+    kind = np.dtype(dtype)
+    raw = np.empty(size * kind.itemsize + 64, dtype=np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size * kind.itemsize].view(kind)
 
 
 def record_layout(num_columns: int, width: int) -> tuple[int, NDArray[np.int64]]:
@@ -97,7 +107,7 @@ def record_layout(num_columns: int, width: int) -> tuple[int, NDArray[np.int64]]
 def product(b: Words, num_inputs: int, isa: str) -> NDArray[np.uint8]:
     """B in the form that an instruction set multiplies gathered bits with."""
     assert _native is not None
-    out = np.empty(_native.product_bytes(num_inputs, len(b), isa), dtype=np.uint8)
+    out = aligned(_native.product_bytes(num_inputs, len(b), isa), np.uint8)
     _native.make_product(np.ascontiguousarray(b), num_inputs, out, isa)
     return out
 
