@@ -233,7 +233,7 @@ def describe(report: dict[str, Any]) -> str:
         lines += [_network_line(row) for row in networks]
         lines += [
             "",
-            "best float: the fastest of PyG (edge_index, cached), PyG (CSR) and torch by hand (CSR,",
+            "best float: the fastest of PyG (edge_index, cached), PyG (CSR), torch by hand (CSR,",
             "sparse features, cheaper order, preallocated). simulated: the binary model in floats.",
             "MiB: peak of features and activations. agree: nodes whose class equals torch's;",
             "flips: hidden bits that differ from torch's float32 sums.",
@@ -275,7 +275,8 @@ def plot(report: dict[str, Any], path: str | os.PathLike[str]) -> None:
         "PyG, edge_index": "speedup_vs_pyg",
         "float simulation": "speedup_vs_simulated",
     }
-    figure, axes = pyplot.subplots(figsize=(max(7.0, 1.6 + 1.2 * len(rows)), 4.2), layout="constrained")
+    size = (max(7.0, 1.6 + 1.2 * len(rows)), 4.2)
+    figure, axes = pyplot.subplots(figsize=size, layout="constrained")
     width = 0.8 / len(bars)
     for number, (label, key) in enumerate(bars.items()):
         places = [place + (number - 1.5) * width for place, row in enumerate(rows) if row[key]]

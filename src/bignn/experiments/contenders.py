@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,9 @@ from torch import Tensor
 
 from bignn.binarize import binarize_weight
 from bignn.experiments.problems import Problem
+from bignn.kernels.layers import DenseBits, SparseBits
 from bignn.nn.sparse import csr_tensor
+from bignn.runtime import PackedGraph
 
 Classes = NDArray[np.int64]
 
@@ -47,11 +50,38 @@ class Contender(ABC):
 
 
 class Packed(Contender):
-    """Ours."""
+    """Ours. Features are packed when loaded, or read as :meth:`store` has put them on disk."""
+
+    _stored: Path | None = None
+
+    def store(self, path: Path) -> None:
+        """Packs the features now and keeps them in a file, as a deployment has them."""
+        graph = self.problem.packed_graph()
+        assert graph.beta is not None
+        if isinstance(graph.features, DenseBits):
+            np.savez(path, beta=graph.beta, words=graph.features.words)
+        else:
+            assert isinstance(graph.features, SparseBits)
+            kept = graph.features
+            np.savez(
+                path, beta=graph.beta, offsets=kept.offsets, inputs=kept.inputs, base=kept.base
+            )
+        self._stored = path
 
     def load(self) -> None:
         """See the base class."""
-        self.graph = self.problem.packed_graph()
+        if self._stored is None:
+            self.graph = self.problem.packed_graph()
+            return
+        problem = self.problem
+        with np.load(self._stored, allow_pickle=False) as arrays:
+            parts = dict(arrays)
+        beta = parts.pop("beta")
+        features = DenseBits(**parts) if "words" in parts else SparseBits(**parts)
+        self.graph = PackedGraph(
+            features, problem.sizes[0], beta, problem.offsets, problem.ids, None, problem.norm,
+            problem.packed.input_digest, name=problem.name,
+        )  # fmt: skip
 
     def run(self) -> Classes:
         """See the base class."""

@@ -1,7 +1,8 @@
 """Peak memory of one contender, measured in a process of its own.
 
 What counts is what features and activations take: the peak resident size of the process from the
-moment when libraries, graph structure and weights are in place.
+moment when libraries, graph structure and weights are in place. Packed features are read from disk
+then, float features are made in memory at their own size.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-from bignn.experiments.contenders import CONTENDERS
+from bignn.experiments.contenders import CONTENDERS, Packed
 from bignn.experiments.problems import SHAPES, CitationProblem, Problem, ShapeProblem
 from bignn.threads import set_num_threads
 
@@ -42,8 +44,10 @@ def _status(key: str) -> int:
     raise OSError(f"/proc/self/status has no {key}")
 
 
-def _measure(problem: Problem, contender: str) -> float:
+def _measure(problem: Problem, contender: str, folder: Path) -> float:
     chosen = CONTENDERS[contender](problem)
+    if isinstance(chosen, Packed):
+        chosen.store(folder / "features.npz")
     # Libraries allocate when first used: let them, on a small problem.
     warm = CONTENDERS[contender](CitationProblem("cora", epochs=0))
     warm.load()
@@ -64,7 +68,8 @@ if __name__ == "__main__":
         chosen_problem = ShapeProblem(name, scale=float(scale_text))
     else:
         chosen_problem = CitationProblem(name, epochs=0)
-    try:
-        print(json.dumps(_measure(chosen_problem, which)))
-    except OSError:
-        print(json.dumps(None))
+    with tempfile.TemporaryDirectory() as temporary:
+        try:
+            print(json.dumps(_measure(chosen_problem, which, Path(temporary))))
+        except OSError:
+            print(json.dumps(None))

@@ -46,9 +46,7 @@ def _burst(call: Callable[[], object]) -> list[float]:
     """Seconds of each call in the second half of a burst; of the only one if it is that slow."""
     taken: list[float] = []
     begin = time.perf_counter()
-    while not taken or (
-        time.perf_counter() - begin < _BURST_SECONDS and len(taken) < _BURST_CALLS
-    ):
+    while not taken or (time.perf_counter() - begin < _BURST_SECONDS and len(taken) < _BURST_CALLS):
         before = time.perf_counter()
         call()
         taken.append(time.perf_counter() - before)

@@ -90,7 +90,7 @@ def panels(b: Words, order: NDArray[np.int64]) -> NDArray[np.uint32]:
 
 
 def aligned(size: int, dtype: Any) -> NDArray[Any]:
-    """An uninitialised vector that begins on a cache line, so that registers do not straddle two."""
+    """An uninitialised vector that begins on a cache line, so that loads do not straddle two."""
     kind = np.dtype(dtype)
     raw = np.empty(size * kind.itemsize + 64, dtype=np.uint8)
     start = -raw.ctypes.data % 64
