@@ -290,7 +290,7 @@ def test_predict_says_what_is_wrong(
         ([packed, toy, "--nodes", "a"], "'nodes' must be ids such as"),
         ([packed, toy, "--plan", "X"], "'plan' must be one of T, G, S"),
         ([packed, toy, "--out", "p.txt"], "'out' must be a file name ending in"),
-        ([packed, toy, "--threads", "0"], "'count' must be a number of threads"),
+        ([packed, toy, "--threads", "0"], "'threads' must be a number from 1"),
     ):
         assert main(["predict", *arguments]) == 1, arguments
         captured = capsys.readouterr()

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
+
 from bignn.errors import wrong
 from bignn.kernels import native
 
 
-def set_num_threads(count: int) -> None:
+def set_num_threads(threads: int) -> None:
     """Sets how many threads packed models run on, and torch's number if torch is loaded.
 
     Without this call it is ``OMP_NUM_THREADS``, or all cores. Results do not depend on it.
     """
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 1024:
-        raise wrong("count", "a number of threads from 1 to 1024", repr(count))
-    native.set_num_threads(count)
+    is_number = isinstance(threads, int | np.integer) and not isinstance(threads, bool)
+    if not is_number or not 1 <= threads <= 1024:
+        raise wrong("threads", "a number from 1 to 1024", repr(threads))
+    native.set_num_threads(int(threads))
     if (torch := sys.modules.get("torch")) is not None:
-        torch.set_num_threads(count)
+        torch.set_num_threads(int(threads))
 
 
 def get_num_threads() -> int:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bignn.cli import main
-from bignn.experiments import bench, problems
+from bignn.experiments import bench
 from bignn.experiments.contenders import CONTENDERS, Simulated
 from bignn.experiments.problems import SHAPES, CitationProblem, Problem, ShapeProblem
 
@@ -86,7 +86,7 @@ def test_bench_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
         (["nonsense"], "'suite' must be some of"),
         (["--only", "mars"], "'only' must be some of"),
         (["--scale", "0"], "'scale' must be above 0"),
-        (["--threads", "0"], "'count' must be a number of threads"),
+        (["--threads", "0"], "'threads' must be a number from 1"),
     ):
         assert main(["bench", *arguments]) == 1
         captured = capsys.readouterr()
@@ -111,7 +111,6 @@ def test_what_cannot_fit_is_left_out_with_its_predicted_size(
 ) -> None:
     needed = CONTENDERS["pyg"].bytes_needed(ShapeProblem("flickr", scale=0.01))
     monkeypatch.setattr(bench, "_memory_bytes", lambda: needed)
-    monkeypatch.setattr(problems.ShapeProblem, "name", "flickr", raising=False)
     report = bench.run(["shapes"], scale=0.01, only=["flickr"], memory=False)
     (row,) = report["rows"]
     assert row["pyg_ms"] is None

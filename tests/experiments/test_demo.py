@@ -19,8 +19,10 @@ def test_demo_prints_its_table_and_writes_what_it_says(
     plain, binary = report["rows"]
     # 64 columns of 23 words and 7 of one, each with a float32 scale.
     assert binary["model_bytes"] == 64 * (23 * 8 + 4) + 7 * (8 + 4)
+    assert binary["data_bytes"] == 2708 * (23 * 8 + 4)
     graph = bignn.load("cora")
-    assert binary["data_bytes"] == bignn.pack_graph(graph, like=packed).feature_bytes
+    sparse = bignn.pack_graph(graph, like=packed).feature_bytes
+    assert report["sparse_kib"] == sparse / 1024 < binary["data_bytes"] / 1024
     assert plain["model_bytes"] == 4 * (1433 * 64 + 64 * 7) == 360 * 1024
     for folder in report["written"]["checkpoints"]:
         assert bignn.load_model(Path(folder) / "seed-0.safetensors") is not None

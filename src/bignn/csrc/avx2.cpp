@@ -1,15 +1,11 @@
 // AVX2. There is no vector popcount, so bits are counted by table: vpshufb looks up the count of
 // each nibble, and two multiplications by 1 add the four byte counts of a half word.
 //
-// dispatch.cpp calls these functions after the CPU has said it has it.
+// Called after dispatch.cpp has asked the CPU.
 #include "kernels.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-
-// Everything below is built for these; the headers above are not. (No pop at the end: templates are
-// instantiated there.)
-#pragma GCC target("avx2,popcnt")
 
 namespace bignn {
 namespace {

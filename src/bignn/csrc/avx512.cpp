@@ -2,16 +2,12 @@
 // instruction, VNNI (vpdpbusd) multiplies and adds 64 bytes in one, VBMI (vpermb) looks 64 bytes up
 // in one.
 //
-// dispatch.cpp calls these functions after the CPU has said it has all of that. Sums are named variables throughout, since GCC 12
+// Called after dispatch.cpp has asked the CPU. Sums are named variables throughout, since GCC 12
 // spills arrays of them.
 #include "kernels.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-
-// Everything below is built for these; the headers above are not. (No pop at the end: templates are
-// instantiated there.)
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni,avx512vpopcntdq,gfni")
 
 namespace bignn {
 namespace {
@@ -54,7 +50,10 @@ void pack_rows(const float* x, std::size_t num_rows, std::size_t num_bits,
 
 // --- XNOR products -----------------------------------------------------------------------------
 
-inline __m512i count_differing(__m512i sum, const half* bits, __m512i columns) {
+// Words are read by halves, which only a type that may alias them is allowed to.
+using half_of_word __attribute__((may_alias)) = half;
+
+inline __m512i count_differing(__m512i sum, const half_of_word* bits, __m512i columns) {
     const __m512i broadcast = _mm512_set1_epi32(static_cast<int>(*bits));
     return _mm512_add_epi32(sum, _mm512_popcnt_epi32(_mm512_xor_si512(broadcast, columns)));
 }
@@ -68,7 +67,7 @@ __attribute__((noinline)) void count_rows(const word* a, std::size_t num_rows, c
                                           std::size_t num_panels, std::size_t num_words,
                                           Store& store) {
     const std::size_t num_halves = 2 * num_words;
-    const auto* row = reinterpret_cast<const half*>(a);
+    const auto* row = reinterpret_cast<const half_of_word*>(a);
     std::size_t i = 0;
     for (; i + 4 <= num_rows; i += 4, row += 4 * num_halves) {
         const half* panel = panels;
@@ -77,8 +76,8 @@ __attribute__((noinline)) void count_rows(const word* a, std::size_t num_rows, c
             __m512i sum1 = sum0;
             __m512i sum2 = sum0;
             __m512i sum3 = sum0;
-            const half* end = row + num_halves;
-            for (const half* at = row; at != end; ++at, panel += panel_width) {
+            const half_of_word* end = row + num_halves;
+            for (const half_of_word* at = row; at != end; ++at, panel += panel_width) {
                 const __m512i columns = _mm512_loadu_si512(panel);
                 sum0 = count_differing(sum0, at, columns);
                 sum1 = count_differing(sum1, at + num_halves, columns);
@@ -238,6 +237,11 @@ inline bool sparse_record(const std::int32_t* inputs, std::size_t count,
     return fits;
 }
 
+// Of two operands, the minimum is the second where the first is not a number.
+inline __m512 bounded(__m512 weights) {
+    return _mm512_min_ps(weights, _mm512_set1_ps(largest_weight));
+}
+
 // --- Weights and places ------------------------------------------------------------------------
 
 inline void weigh(const std::int32_t* ids, const float* weights, std::size_t count,
@@ -247,7 +251,9 @@ inline void weigh(const std::int32_t* ids, const float* weights, std::size_t cou
         const __m512i from = _mm512_maskz_loadu_epi32(valid, ids + e);
         __m512 values =
             _mm512_mask_i32gather_ps(_mm512_setzero_ps(), valid, from, factor, sizeof(float));
-        if (weights) values = _mm512_mul_ps(values, _mm512_maskz_loadu_ps(valid, weights + e));
+        if (weights) {
+            values = bounded(_mm512_mul_ps(values, _mm512_maskz_loadu_ps(valid, weights + e)));
+        }
         _mm512_storeu_ps(x + e, values);
     }
 }
@@ -866,7 +872,7 @@ struct Products {
               __m512i p3) const {
         const std::size_t at = row * stride + column;
         // Bytes times signs of a fifth of the inputs: |p| < 2^6 inputs, so these two fit 32 bits
-        // up to 2^16 inputs; kernels/layers.py lets no more come here.
+        // up to most_inputs_of_bits.
         const __m512i low = _mm512_add_epi32(p0, _mm512_slli_epi32(p1, 8));
         const __m512i high = _mm512_add_epi32(p2, _mm512_slli_epi32(p3, 8));
         if (fits_32_bits) {
@@ -1044,7 +1050,7 @@ inline void sign_tile(const float* sums, std::size_t sums_stride, std::size_t nu
     __m128 result = _mm_div_ps(sum, _mm_set1_ps(static_cast<float>(num_outputs)));
     const auto valid = static_cast<__mmask8>(first_lanes(num_rows));
     if (norm) result = _mm_mul_ps(_mm_maskz_loadu_ps(valid, norm), result);
-    _mm_mask_storeu_ps(factor, valid, result);
+    _mm_mask_storeu_ps(factor, valid, _mm_min_ps(result, _mm_set1_ps(largest_weight)));
 }
 
 inline void value_row(const float* sums, float row_scale, const float* scale, const float* shift,
@@ -1061,7 +1067,8 @@ inline std::int32_t first_largest(const float* values, std::size_t count) {
     __m512 most = lowest;
     for (std::size_t c = 0; c < count; c += 16) {
         const __mmask16 valid = first_lanes(count - c);
-        most = _mm512_max_ps(most, _mm512_mask_loadu_ps(lowest, valid, values + c));
+        // Of two operands, the maximum is the second where the first is not a number.
+        most = _mm512_max_ps(_mm512_mask_loadu_ps(lowest, valid, values + c), most);
     }
     const __m512 largest_value = _mm512_set1_ps(_mm512_reduce_max_ps(most));
     for (std::size_t c = 0; c < count; c += 16) {
@@ -1086,15 +1093,15 @@ inline void class_tile(float* sums, std::size_t sums_stride, std::size_t num_row
     }
     const __mmask16 valid = first_lanes(num_outputs);
     const auto row = [&](std::size_t r) {
-        return _mm512_mask_blend_ps(
-            valid, _mm512_set1_ps(-__builtin_inff()),
-            output(sums + r * sums_stride, valid, row_scale[r], scale, shift));
+        const __m512 lowest = _mm512_set1_ps(-__builtin_inff());
+        const __m512 h = output(sums + r * sums_stride, valid, row_scale[r], scale, shift);
+        return _mm512_mask_max_ps(lowest, valid, h, lowest);  // lowest where not a number
     };
     const __m512 h0 = row(0), h1 = row(1), h2 = row(2), h3 = row(3);
     const __m128 most = largest_of_each(h0, h1, h2, h3);
     const auto first = [&](__m512 values, __m128 top) {
-        const auto equal = _mm512_cmp_ps_mask(values, _mm512_broadcastss_ps(top), _CMP_EQ_OQ);
-        return __builtin_ctz(equal | 0x8000u);  // NaN equals nothing
+        return __builtin_ctz(
+            _mm512_cmp_ps_mask(values, _mm512_broadcastss_ps(top), _CMP_EQ_OQ));
     };
     classes[0] = first(h0, most);
     classes[1] = first(h1, _mm_permute_ps(most, 0x55));

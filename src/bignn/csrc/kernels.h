@@ -25,12 +25,16 @@ namespace bignn {
 
 constexpr std::size_t panel_width = 16;
 
-// q < 2^20: weights to a millionth of the row's largest. Rows of over 2^11 neighbours give up a
-// bit per doubling, so that sum_j q_ij < 2^31 always.
+// q < 2^17: weights to a hundred-thousandth of the row's largest. Rows of 2^14 neighbours and more
+// give up a bit per doubling, so that sum_j q_ij < 2^31 always.
 constexpr int weight_bits = 17;
 constexpr int total_bits = 31;
 // Below this a row's weights are all taken as 0; 2^e then never leaves float's normal range.
 constexpr float smallest_weight = 0x1p-60f;
+// And this is the largest; what overflows (infinite, not a number) is taken for it.
+constexpr float largest_weight = 1e30f;
+// The lookup product of Way::bits adds its bytes in 32 bits.
+constexpr std::size_t most_inputs_of_bits = std::size_t{1} << 16;
 
 // Rows are done in tiles, so that a word of B loaded once serves several of them.
 constexpr std::size_t tile_rows = 4;

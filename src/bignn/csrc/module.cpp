@@ -114,7 +114,8 @@ class Fields {
         if (!fields_.contains(name)) return nullptr;
         using Any = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
         Any array;
-        if (!nb::try_cast(fields_[name], array) || array.size() < size) {
+        // No conversion: a converted copy would be gone when the program runs.
+        if (!nb::try_cast(fields_[name], array, false) || array.size() < size) {
             throw std::invalid_argument(std::string("field '") + name + "' has the wrong type or "
                                         "fewer than " + std::to_string(size) + " items");
         }
@@ -135,6 +136,14 @@ class Fields {
     nb::dict fields_;
 };
 
+std::size_t width_from(const Fields& fields) {
+    const std::size_t width = fields.number("width");
+    if (width != 1 && width != 2 && width != 4) {
+        throw std::invalid_argument("field 'width' must be 1, 2 or 4");
+    }
+    return width;
+}
+
 Panels panels_from(const Fields& fields, std::size_t num_bits, std::size_t num_outputs,
                    std::size_t width) {
     const std::size_t stride = record_stride(num_outputs, width);
@@ -151,7 +160,7 @@ Source source_from(const Fields& fields, std::size_t num_inputs, std::size_t num
     Source source;
     if (!fields.has("source_rows")) return source;
     const std::size_t rows = source.num_rows = fields.number("source_rows");
-    const std::size_t width = fields.number("width");
+    const std::size_t width = width_from(fields);
     const std::size_t stride = record_stride(num_outputs, width);
     source.records = reinterpret_cast<std::byte*>(
         fields.required<std::uint8_t>("records", rows * stride));
@@ -165,6 +174,12 @@ Source source_from(const Fields& fields, std::size_t num_inputs, std::size_t num
         source.rows.offsets = fields.required<const std::int64_t>("feature_offsets", rows + 1);
         source.rows.inputs = fields.required<const std::int32_t>(
             "feature_inputs", static_cast<std::size_t>(source.rows.offsets[rows]));
+        const auto count = static_cast<std::size_t>(source.rows.offsets[rows]);
+        for (std::size_t e = 0; e < count; ++e) {
+            if (static_cast<std::size_t>(source.rows.inputs[e]) >= num_inputs) {
+                throw std::invalid_argument("field 'feature_inputs' names inputs that do not exist");
+            }
+        }
         source.table = {fields.required<const std::int8_t>("signs", num_inputs * stride / width),
                         stride, width, num_outputs};
     }
@@ -191,7 +206,7 @@ Step step_from(const Fields& fields) {
     layer.shift = fields.required<const float>("shift", outputs);
     if (fields.has("width")) {
         layer.way = Way::records;
-        const std::size_t width = fields.number("width");
+        const std::size_t width = width_from(fields);
         const std::size_t stride = record_stride(outputs, width);
         // Vector code reads centers by whole registers.
         const std::size_t padded = (outputs + 63) / 64 * 64;
@@ -202,6 +217,9 @@ Step step_from(const Fields& fields) {
                          sources * stride > far_bytes};
     } else {
         layer.way = Way::bits;
+        if (inputs > most_inputs_of_bits) {
+            throw std::invalid_argument("too many inputs to gather bits");
+        }
         layer.words = fields.required<const word>("words", sources * words_per_row(inputs));
         layer.product = reinterpret_cast<const std::byte*>(
             fields.required<const std::uint8_t>("product", fields.number("product_bytes")));

@@ -1,16 +1,18 @@
 // The pieces of a layer as plain loops, in terms of which rows.h is written. Included by each
-// instruction set's file inside its own namespace, with set: the portable file takes
-// them all, the AVX2 file lets the compiler vectorise them, the AVX-512 file replaces the hot ones.
+// instruction set's file inside its own namespace: the portable file takes them all, the AVX2 file
+// lets the compiler vectorise them, the AVX-512 file replaces the hot ones.
 //
 // No include guard, no headers of its own: it is text of the file that includes it. It uses no
 // templates of the standard library, whose instances the linker could share between the files.
+
+inline float bounded(float weight) { return weight < largest_weight ? weight : largest_weight; }
 
 // x[e] = w_e t[ids[e]].
 template <typename Id>
 inline void weigh(const Id* ids, const float* weights, std::size_t count, const float* factor,
                   float* x) {
     for (std::size_t e = 0; e < count; ++e) {
-        x[e] = weights ? weights[e] * factor[ids[e]] : factor[ids[e]];
+        x[e] = weights ? bounded(weights[e] * factor[ids[e]]) : factor[ids[e]];
     }
 }
 
@@ -227,9 +229,16 @@ inline void value_row(const float* sums, float row_scale, const float* scale,
     }
 }
 
+// The first of the largest values; what is not a number counts as the smallest.
 inline std::int32_t first_largest(const float* values, std::size_t count) {
+    float most = -__builtin_inff();
     std::size_t best = 0;
-    for (std::size_t c = 1; c < count; ++c) best = values[c] > values[best] ? c : best;
+    for (std::size_t c = 0; c < count; ++c) {
+        if (values[c] > most) {
+            most = values[c];
+            best = c;
+        }
+    }
     return static_cast<std::int32_t>(best);
 }
 
@@ -241,7 +250,7 @@ inline void sign_tile(const float* sums, std::size_t sums_stride, std::size_t nu
         const float beta = sign_row(sums + r * sums_stride, row_scale[r], scale, shift,
                                     num_outputs, words + r * words_per_row(num_outputs)) /
                            static_cast<float>(num_outputs);
-        factor[r] = norm ? norm[r] * beta : beta;
+        factor[r] = bounded(norm ? norm[r] * beta : beta);
     }
 }
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -29,8 +30,12 @@ inline void pause_briefly() {
 class Pool {
    public:
     explicit Pool(int num_workers) {
-        for (int worker = 0; worker < num_workers; ++worker) {
-            workers_.emplace_back([this] { work(); });
+        try {
+            for (int worker = 0; worker < num_workers; ++worker) {
+                workers_.emplace_back([this] { work(); });
+            }
+        } catch (const std::system_error&) {
+            // The system lets us have no more threads: make do with these.
         }
     }
 
@@ -40,19 +45,19 @@ class Pool {
         for (std::thread& worker : workers_) worker.join();
     }
 
-    int num_workers() const { return static_cast<int>(workers_.size()); }
-
     void run(std::size_t count, std::size_t grain, Body body, void* context) {
         count_ = count;
         grain_ = grain;
         body_ = body;
         context_ = context;
         next_ = 0;
+        failed_ = false;
         open_ = true;
         wake();
         take_pieces();
         open_ = false;
         while (inside_ != 0) std::this_thread::yield();
+        if (failed_) throw std::bad_alloc();
     }
 
    private:
@@ -61,11 +66,16 @@ class Pool {
         job_.notify_all();
     }
 
+    // All that a body can throw is that there is no memory for its scratch.
     void take_pieces() {
-        for (;;) {
-            const std::size_t begin = next_.fetch_add(grain_);
-            if (begin >= count_) return;
-            body_(context_, begin, std::min(begin + grain_, count_));
+        try {
+            for (;;) {
+                const std::size_t begin = next_.fetch_add(grain_);
+                if (begin >= count_) return;
+                body_(context_, begin, std::min(begin + grain_, count_));
+            }
+        } catch (const std::bad_alloc&) {
+            failed_ = true;
         }
     }
 
@@ -88,6 +98,7 @@ class Pool {
     std::atomic<int> inside_{0};
     std::atomic<bool> open_{false};
     std::atomic<bool> stopping_{false};
+    std::atomic<bool> failed_{false};
     std::atomic<std::size_t> next_{0};
     std::size_t count_ = 0;
     std::size_t grain_ = 1;
@@ -95,10 +106,12 @@ class Pool {
     void* context_ = nullptr;
 };
 
+constexpr int most_threads = 1024;
+
 int default_num_threads() {
     if (const char* text = std::getenv("OMP_NUM_THREADS")) {
         const int wanted = std::atoi(text);
-        if (wanted > 0) return wanted;
+        if (wanted > 0) return std::min(wanted, most_threads);
     }
 #if defined(__linux__)
     cpu_set_t cpus;
@@ -110,6 +123,7 @@ int default_num_threads() {
 struct State {
     std::mutex busy;
     std::unique_ptr<Pool> pool;
+    int wanted_workers = 0;  // it may have got fewer
 };
 
 State& state() {
@@ -142,9 +156,10 @@ void run_in_pieces(std::size_t count, std::size_t grain, Body body, void* contex
         if (count > 0) body(context, 0, count);
         return;
     }
-    if (!current.pool || current.pool->num_workers() != workers) {
+    if (!current.pool || current.wanted_workers != workers) {
         current.pool.reset();
         current.pool = std::make_unique<Pool>(workers);
+        current.wanted_workers = workers;
     }
     current.pool->run(count, grain, body, context);
 }

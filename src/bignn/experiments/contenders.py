@@ -6,7 +6,6 @@ buffers; ``run`` predicts all classes. All torch ones run without gradients.
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
@@ -119,7 +118,7 @@ class PyGEdgeIndex(Contender):
 
     @classmethod
     def bytes_needed(cls, problem: Problem) -> int:
-        """A message per edge and column, twice (gathered, then weighted)."""
+        """A message per edge and column."""
         return 4 * len(problem.ids) * max(problem.sizes[1:])
 
 
@@ -168,9 +167,11 @@ class TorchSparse(Contender):
         density = float((x[:4096] != 0).float().mean())
         self.sparse = density < _SPARSE_DENSITY
         if self.sparse:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                self.x = x.to_sparse_csr()
+            rows, columns = np.nonzero(x.numpy())
+            pointers = np.zeros(len(x) + 1, dtype=np.int32)
+            np.cumsum(np.bincount(rows, minlength=len(x)), out=pointers[1:])
+            ids = torch.from_numpy(columns.astype(np.int32))
+            self.x = csr_tensor(torch.from_numpy(pointers), ids, x[rows, columns], x.shape)
         else:
             self.x = x
         # Two buffers that all layers share.

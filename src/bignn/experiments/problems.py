@@ -83,8 +83,8 @@ class Problem:
         """Features as the float model reads them [N, d]."""
         raise NotImplementedError
 
-    def packed_graph(self) -> PackedGraph:
-        """The graph, its features packed for the binary model."""
+    def packed_graph(self, x: Floats | None = None) -> PackedGraph:
+        """The graph, its features packed for the binary model (from ``x`` if they are at hand)."""
         raise NotImplementedError
 
     def binary_input(self) -> Floats:
@@ -118,7 +118,7 @@ class CitationProblem(Problem):
         assert stage.normalize_rows
         return (x / np.where(total > 0, total, 1)).astype(np.float32)
 
-    def packed_graph(self) -> PackedGraph:
+    def packed_graph(self, x: Floats | None = None) -> PackedGraph:
         """See the base class."""
         return pack_graph(self.graph, like=self.packed)
 
@@ -152,11 +152,12 @@ class ShapeProblem(Problem):
         generator = np.random.default_rng(2)
         return generator.standard_normal((self.num_nodes, self.sizes[0]), dtype=np.float32)
 
-    def packed_graph(self) -> PackedGraph:
+    def packed_graph(self, x: Floats | None = None) -> PackedGraph:
         """See the base class."""
+        x = self.raw_features() if x is None else x
         nothing = np.zeros((2, 0), dtype=np.int64)
         stage = self.packed.network.input
-        features, beta = read_features(stage, Graph(self.raw_features(), nothing))
+        features, beta = read_features(stage, Graph(x, nothing))
         return PackedGraph(
             features, self.sizes[0], beta, self.offsets, self.ids, None, self.norm, digest(stage),
             name=self.name,

@@ -12,6 +12,7 @@ result to the last bit:
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
@@ -27,8 +28,10 @@ Way = Literal["T", "G", "S"]
 Output = Literal["classes", "values", "blocks"]
 Floats = NDArray[np.float32]
 
-#: The lookup product of way G adds its bytes in 32 bits.
+#: The lookup product of way G adds its bytes in 32 bits (csrc/kernels.h).
 MOST_INPUTS_OF_G = 1 << 16
+
+_widening = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +131,16 @@ class Weights:
             self._prepared[key] = make()
         return self._prepared[key]
 
+    @property
+    def width(self) -> int:
+        """Bytes per column of their records: 1 until a value did not fit."""
+        return int(self._prepared.get("width", 1))
+
+    def widen(self, overflowed: int) -> None:
+        """Takes a larger width than the one that overflowed, unless another thread has already."""
+        with _widening:
+            self._prepared["width"] = max(self.width, 2 * overflowed)
+
 
 @dataclass(frozen=True, eq=False)
 class Layer:
@@ -158,34 +171,45 @@ class Chain:
     ) -> None:
         self.layers = list(layers)
         self.features = features
-        self.source_factor = source_factor
+        self.source_factor = reference.bounded(source_factor)
         self.output = output
         self.backend = backend
         #: Seconds that each layer took in the last run.
         self.seconds: list[float] = [0.0] * len(self.layers)
         self._program: Any = None
+        self._widths: dict[int, int] = {}
         self._result: NDArray[Any] = np.empty(0)
 
     def run(self) -> NDArray[Any]:
         """Classes int32 [rows], or values float32 [rows, outputs]."""
         if self.backend == "reference":
-            return self._run_reference(self.layers[-1].edges)
+            values = _reference_layer(
+                self.layers[-1].weights, self.layers[-1].edges, *self._run_hidden()
+            )
+            return reference.first_largest(values) if self.output == "classes" else values
         self._run_steps(len(self.layers))
         return self._result.copy()
 
     def run_in_blocks(self, block_rows: int) -> Iterator[tuple[int, Floats]]:
         """Values by blocks of rows: (first row, values). Only one block exists at a time."""
         last = self.layers[-1]
-        if self.backend != "reference":
+        hidden = None
+        if self.backend == "reference":
+            hidden = self._run_hidden()
+        else:
             self._run_steps(len(self.layers) - 1)
         for begin in range(0, last.edges.num_rows, block_rows):
             end = min(begin + block_rows, last.edges.num_rows)
-            if self.backend == "reference":
-                yield begin, self._run_reference(last.edges.rows(begin, end))
+            if hidden is not None:
+                yield begin, _reference_layer(last.weights, last.edges.rows(begin, end), *hidden)
             else:
                 values = np.empty((end - begin, last.weights.num_outputs), dtype=np.float32)
                 self._program.run_rows(begin, end, values)
                 yield begin, values
+
+    def record_bytes(self, number: int) -> int | None:
+        """Bytes per column of a layer's records in the last run; None for way G."""
+        return self._widths.get(number)
 
     def _run_steps(self, count: int) -> None:
         while True:
@@ -198,18 +222,16 @@ class Chain:
                 return
             # A product did not fit the records' width: take the next, and remember it.
             self._program = None
-            weights = self.layers[overflowed].weights
-            weights._prepared["width"] = 2 * weights._prepared.get("width", 1)
+            self.layers[overflowed].weights.widen(self._widths[overflowed])
 
-    def _run_reference(self, last_edges: Edges) -> NDArray[Any]:
-        factor = self.source_factor
-        words = _dense(self.features)
+    def _run_hidden(self) -> tuple[Words, Floats]:
+        """The last layer's sources, by the reference."""
+        words, factor = _dense(self.features), self.source_factor
         for layer in self.layers[:-1]:
             h = _reference_layer(layer.weights, layer.edges, words, factor)
             words, beta = reference.binarize(h)
-            factor = beta if layer.out_norm is None else layer.out_norm * beta
-        values = _reference_layer(self.layers[-1].weights, last_edges, words, factor)
-        return values if self.output != "classes" else values.argmax(axis=1).astype(np.int32)
+            factor = reference.bounded(beta if layer.out_norm is None else layer.out_norm * beta)
+        return words, factor
 
     def _steps(self) -> list[dict[str, Any]]:
         steps: list[dict[str, Any]] = []
@@ -235,6 +257,7 @@ class Chain:
                 step |= self._bits_step(layer, steps[-1] if steps else None)
             else:
                 step |= self._records_step(layer, first)
+                self._widths[number] = step["width"]
             if number == len(self.layers) - 1:
                 if self.output == "classes":
                     step["classes"] = np.empty(edges.num_rows, dtype=np.int32)
@@ -264,7 +287,7 @@ class Chain:
 
     def _records_step(self, layer: Layer, first: bool) -> dict[str, Any]:
         weights = layer.weights
-        width = weights._prepared.get("width", 1)
+        width = weights.width
         stride, order = native.record_layout(weights.num_outputs, width)
         step: dict[str, Any] = {
             "width": width,
@@ -276,7 +299,10 @@ class Chain:
                 "source_rows": features.num_rows,
                 "feature_offsets": features.offsets,
                 "feature_inputs": features.inputs,
-                "signs": _sign_table(weights, features.base, order),
+                "signs": weights.prepared(
+                    ("signs", width, features.base.tobytes()),
+                    lambda: _sign_table(weights, features.base, order),
+                ),
             }
             # The base row's own products; deviations count from there.
             base_row = features.base[None]
@@ -304,7 +330,8 @@ def _reference_layer(weights: Weights, edges: Edges, words: Words, factor: Float
     sums, row_scale = reference.gather(
         dots, edges.offsets, edges.ids, edges.weights, factor, edges.target_factor
     )
-    return sums.astype(np.float32) * row_scale[:, None] * weights.scale + weights.shift
+    with np.errstate(over="ignore", invalid="ignore"):  # as in the native code
+        return sums.astype(np.float32) * row_scale[:, None] * weights.scale + weights.shift
 
 
 def _middle(weights: Weights, features: Features | None) -> NDArray[np.int32]:

@@ -28,6 +28,18 @@ def xnor_matmul(a: Words, b: Words, num_bits: int) -> NDArray[np.int32]:
 _WEIGHT_BITS = 17
 _TOTAL_BITS = 31
 _SMALLEST_WEIGHT = np.float32(2.0**-60)
+_LARGEST_WEIGHT = np.float32(1e30)
+
+
+def bounded(weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Weights up to 1e30; what overflows (infinite, not a number) is taken for that."""
+    return np.where(weights < _LARGEST_WEIGHT, weights, _LARGEST_WEIGHT)
+
+
+def first_largest(values: NDArray[np.float32]) -> NDArray[np.int32]:
+    """The first of each row's largest values; what is not a number counts as the smallest."""
+    numbers = np.where(np.isnan(values), -np.inf, values)
+    return np.asarray(numbers.argmax(axis=1), dtype=np.int32)
 
 
 def quantize(
@@ -39,10 +51,11 @@ def quantize(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Integer weights of all entries, and what a row's sum must be multiplied by.
 
-    ``q_ij = rint(w_ij t_j 2^e_i)`` with e_i such that the row's largest takes 20 bits, fewer in
-    rows of over 2^11 entries, whose weights then still add up to less than 2^31.
+    ``q_ij = rint(w_ij t_j 2^e_i)`` with e_i such that the row's largest takes 17 bits, fewer in
+    rows of 2^14 entries and more, whose weights then still add up to less than 2^31.
     """
-    x = source_factor[ids] if weights is None else weights * source_factor[ids]
+    with np.errstate(over="ignore"):
+        x = source_factor[ids] if weights is None else bounded(weights * source_factor[ids])
     degree = np.diff(offsets)
     row = np.repeat(np.arange(len(degree)), degree)
     largest = np.zeros(len(degree), dtype=np.float32)
@@ -83,8 +96,10 @@ def binarize(h: NDArray[np.float32]) -> tuple[Words, NDArray[np.float32]]:
     padded = np.zeros((rows, -(-columns // 16) * 16), dtype=np.float32)
     padded[:, :columns] = np.abs(h)
     partial = np.zeros((rows, 16), dtype=np.float32)
-    for start in range(0, padded.shape[1], 16):
-        partial += padded[:, start : start + 16]
-    for half in (8, 4, 2, 1):
-        partial = partial[:, :half] + partial[:, half : 2 * half]
-    return bits.pack(h), partial[:, 0] / np.float32(columns)
+    with np.errstate(over="ignore"):
+        for start in range(0, padded.shape[1], 16):
+            partial += padded[:, start : start + 16]
+        for half in (8, 4, 2, 1):
+            partial = partial[:, :half] + partial[:, half : 2 * half]
+    signs = np.where(h >= 0, np.float32(1), np.float32(-1))  # not a number: -1
+    return bits.pack(signs), partial[:, 0] / np.float32(columns)

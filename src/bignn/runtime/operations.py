@@ -159,8 +159,8 @@ def _checked(operations: Any) -> Sequence[dict[str, Any]]:
         raise FileError("the list of operations is missing or too long")
     before = "x"
     for step in operations:
-        if not isinstance(step, dict) or step.get("op") not in OPERATIONS:
-            kind = step.get("op") if isinstance(step, dict) else step
+        kind = step.get("op") if isinstance(step, dict) else step
+        if not isinstance(kind, str) or not isinstance(step, dict) or kind not in OPERATIONS:
             raise FileError(f"operation {str(kind)[:40]!r} is unknown; a newer bignn may know it")
         names, choices = OPERATIONS[step["op"]]
         expected = {"op", "in", "out", *names, *choices}

@@ -55,6 +55,10 @@ class PackedGraph:
     labels: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     name: str = "graph"
 
+    def __post_init__(self) -> None:
+        # Native code takes the arrays at their word, so nobody gets past this, file or caller.
+        _check(self)
+
     @property
     def num_nodes(self) -> int:
         """N."""
@@ -194,93 +198,108 @@ def from_file(
         raise FileError("the number of features is missing or out of range")
     if not isinstance(fingerprint, str):
         raise FileError("the fingerprint of the input statistics is missing")
-    norm = _checked(arrays, "norm", [np.float32], (None,))
-    num_nodes = len(norm)
-    offsets, ids = _compressed(arrays, "offsets", "ids", [np.int32, np.int64], num_nodes, num_nodes)
-    weights = None
-    if "weights" in arrays:
-        weights = _checked(arrays, "weights", [np.float32], ids.shape)
-    features: Features | Floats
-    beta: Floats | None = None
+    for key in ("norm", "offsets", "ids", *(["beta"] if "features.x" not in arrays else [])):
+        if key not in arrays:
+            raise FileError(f"array '{key}' is missing")
+    labels = {key: arrays[f"labels.{key}"] for key in ("y", *SPLITS) if f"labels.{key}" in arrays}
+    return PackedGraph(
+        _features(arrays), num_features, arrays.get("beta"), arrays["offsets"], arrays["ids"],
+        arrays.get("weights"), arrays["norm"], fingerprint, labels, name,
+    )  # fmt: skip
+
+
+def _features(arrays: Mapping[str, NDArray[Any]]) -> Features | Floats:
     if "features.x" in arrays:
-        features = _checked(arrays, "features.x", [np.float32], (num_nodes, num_features))
+        return arrays["features.x"]
+    if "features.words" in arrays:
+        return DenseBits(arrays["features.words"])
+    parts = [f"features.{part}" for part in ("offsets", "inputs", "base")]
+    for key in parts:
+        if key not in arrays:
+            raise FileError(f"array '{key}' is missing")
+    return SparseBits(*(arrays[key] for key in parts))
+
+
+def _check(graph: PackedGraph) -> None:
+    """Refuses arrays that do not fit each other."""
+    if not 0 < graph.num_features < 2**31:
+        raise FileError("the number of features is out of range")
+    _check_array("norm", graph.norm, [np.float32], (None,))
+    num_nodes = graph.num_nodes
+    _check_compressed("offsets", graph.offsets, "ids", graph.ids, num_nodes, num_nodes)
+    _check_array("ids", graph.ids, [np.int32, np.int64], (None,))
+    if graph.weights is not None:
+        _check_array("weights", graph.weights, [np.float32], graph.ids.shape)
+    if isinstance(graph.features, np.ndarray):
+        shape = (num_nodes, graph.num_features)
+        _check_array("features.x", graph.features, [np.float32], shape)
     else:
-        beta = _checked(arrays, "beta", [np.float32], (num_nodes,))
-        features = _bits(arrays, num_nodes, num_features)
-    for key, values in (("beta", beta), ("weights", weights), ("norm", norm)):
+        if graph.beta is None:
+            raise FileError("array 'beta' is missing")
+        _check_array("beta", graph.beta, [np.float32], (num_nodes,))
+        _check_bits(graph.features, num_nodes, graph.num_features)
+    for key in ("beta", "weights", "norm"):
+        values = getattr(graph, key)
         if values is not None and (values < 0).any():
             raise FileError(f"array '{key}' has negative values")
-    labels = {
-        key: _checked(arrays, f"labels.{key}", [np.int64], (None,))
-        for key in ("y", *SPLITS)
-        if f"labels.{key}" in arrays
-    }
-    _check_labels(labels, num_nodes)
-    return PackedGraph(
-        features, num_features, beta, offsets, ids, weights, norm, fingerprint, labels, name
-    )
-
-
-def _bits(arrays: Mapping[str, NDArray[Any]], num_nodes: int, num_features: int) -> Features:
-    width = words_per_row(num_features)
-    spare = np.uint64(-num_features % 64)
-
-    def padded(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        if spare and words.size and (words[..., -1] >> (np.uint64(64) - spare)).any():
-            raise FileError("padding bits of the features are not 0")
-        return words
-
-    if "features.words" in arrays:
-        words = _checked(arrays, "features.words", [np.uint64], (num_nodes, width))
-        return DenseBits(padded(words))
-    offsets, inputs = _compressed(
-        arrays, "features.offsets", "features.inputs", [np.int32], num_nodes, num_features
-    )
-    base = _checked(arrays, "features.base", [np.uint64], (width,))
-    return SparseBits(offsets, inputs, padded(base))
-
-
-def _compressed(
-    arrays: Mapping[str, NDArray[Any]],
-    offsets_name: str,
-    ids_name: str,
-    dtypes: list[Any],
-    num_rows: int,
-    limit: int,
-) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Offsets that rise from 0 to the number of ids, and ids below ``limit``."""
-    offsets = _checked(arrays, offsets_name, [np.int64], (num_rows + 1,))
-    ids = _checked(arrays, ids_name, dtypes, (None,))
-    if offsets[0] != 0 or offsets[-1] != len(ids) or (offsets[1:] < offsets[:-1]).any():
-        raise FileError(f"array '{offsets_name}' does not rise from 0 to {len(ids)}")
-    if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= limit):
-        raise FileError(f"array '{ids_name}' has numbers that are not in 0..{limit - 1}")
-    return offsets, ids
-
-
-def _checked(
-    arrays: Mapping[str, NDArray[Any]], name: str, dtypes: list[Any], shape: tuple[int | None, ...]
-) -> NDArray[Any]:
-    if name not in arrays:
-        raise FileError(f"array '{name}' is missing")
-    array = arrays[name]
-    fits = array.ndim == len(shape) and all(
-        wanted in (None, size) for size, wanted in zip(array.shape, shape, strict=True)
-    )
-    if array.dtype not in dtypes or not fits:
-        raise FileError(
-            f"array '{name}' must be {np.dtype(dtypes[0])} {list(shape)}, "
-            f"got {array.dtype} {list(array.shape)}"
-        )
-    if array.dtype == np.float32 and not np.isfinite(array).all():
-        raise FileError(f"array '{name}' has values that are not finite")
-    return array
-
-
-def _check_labels(labels: Mapping[str, NDArray[np.int64]], num_nodes: int) -> None:
-    for key, values in labels.items():
+    for key, values in graph.labels.items():
+        _check_array(f"labels.{key}", values, [np.int64], (None,))
         if key == "y":
             if len(values) != num_nodes:
                 raise FileError(f"array 'labels.y' has {len(values)} values for {num_nodes} nodes")
         elif values.size and not 0 <= int(values.min()) <= int(values.max()) < num_nodes:
             raise FileError(f"array 'labels.{key}' has numbers that are not nodes")
+
+
+def _check_bits(features: Features, num_nodes: int, num_features: int) -> None:
+    width = words_per_row(num_features)
+    if isinstance(features, DenseBits):
+        _check_array("features.words", features.words, [np.uint64], (num_nodes, width))
+        words = features.words
+    else:
+        offsets, inputs = features.offsets, features.inputs
+        _check_compressed(
+            "features.offsets", offsets, "features.inputs", inputs, num_nodes, num_features
+        )
+        _check_array("features.inputs", inputs, [np.int32], (None,))
+        _check_array("features.base", features.base, [np.uint64], (width,))
+        # A bit flipped twice would count twice in one way and not at all in another.
+        starts = np.zeros(len(inputs) + 1, dtype=np.bool_)
+        starts[offsets] = True
+        if (~starts[1:-1] & (inputs[1:] <= inputs[:-1])).any():
+            raise FileError("array 'features.inputs' does not rise within each row")
+        words = features.base
+    spare = np.uint64(-num_features % 64)
+    if spare and words.size and (words[..., -1] >> (np.uint64(64) - spare)).any():
+        raise FileError("padding bits of the features are not 0")
+
+
+def _check_compressed(
+    offsets_name: str,
+    offsets: NDArray[Any],
+    ids_name: str,
+    ids: NDArray[Any],
+    num_rows: int,
+    limit: int,
+) -> None:
+    """Offsets that rise from 0 to the number of ids, and ids below ``limit``."""
+    _check_array(offsets_name, offsets, [np.int64], (num_rows + 1,))
+    if offsets[0] != 0 or offsets[-1] != len(ids) or (offsets[1:] < offsets[:-1]).any():
+        raise FileError(f"array '{offsets_name}' does not rise from 0 to {len(ids)}")
+    if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= limit):
+        raise FileError(f"array '{ids_name}' has numbers that are not in 0..{limit - 1}")
+
+
+def _check_array(
+    name: str, array: NDArray[Any], dtypes: list[Any], shape: tuple[int | None, ...]
+) -> None:
+    fits = array.ndim == len(shape) and all(
+        wanted in (None, size) for size, wanted in zip(array.shape, shape, strict=True)
+    )
+    if array.dtype not in dtypes or not fits or not array.flags.c_contiguous:
+        raise FileError(
+            f"array '{name}' must be {np.dtype(dtypes[0])} {list(shape)}, contiguous, "
+            f"got {array.dtype} {list(array.shape)}"
+        )
+    if array.dtype == np.float32 and not np.isfinite(array).all():
+        raise FileError(f"array '{name}' has values that are not finite")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bignn import kernels
-from bignn.errors import FileError, wrong
+from bignn.errors import FileError, InputError, wrong
 from bignn.kernels import native
 from bignn.kernels.layers import (
     Chain,
@@ -24,6 +24,7 @@ from bignn.kernels.layers import (
     SparseBits,
     Weights,
 )
+from bignn.kernels.reference import first_largest
 from bignn.runtime import floats, tensors
 from bignn.runtime.features import digest
 from bignn.runtime.neighbourhood import surroundings, take_features
@@ -36,13 +37,17 @@ VERSION = 1
 
 Kind = Literal["classes", "probabilities", "logits"]
 
+# Chains kept per graph and kind of call: their buffers are as large as the activations.
+_MOST_IDLE = 4
+
 
 class PackedModel:
     """A trained model as bits, scales and a list of operations; runs without torch.
 
-    Made by :func:`bignn.pack`, or read from a file by :func:`bignn.open`. Predictions are the same
-    to the last bit for any number of threads, instruction set, plan, and choice of nodes. Several
-    threads may predict at once.
+    Made by :func:`bignn.pack`, or read from a file by :func:`bignn.open`. Predictions of a model
+    with binary features and weights are the same to the last bit for any number of threads,
+    instruction set, plan, and choice of nodes; others run in NumPy, where sums round as they come.
+    Several threads may predict at once.
 
     Attributes:
         operations: the model as data (docs/format.md).
@@ -59,11 +64,11 @@ class PackedModel:
         num_features: int,
         about: Mapping[str, Any] | None = None,
     ) -> None:
-        self.operations = [dict(step) for step in operations]
         self.arrays = dict(arrays)
+        self.network = understand(operations, self.arrays, num_features)
+        self.operations = [dict(step) for step in operations]
         self.num_features = num_features
         self.about = dict(about or {})
-        self.network = understand(self.operations, self.arrays, num_features)
         self.input_digest = digest(self.network.input)
         self._weights = (
             [_folded(layer) for layer in self.network.convolutions]
@@ -116,6 +121,7 @@ class PackedModel:
         """
         if output not in get_args(Kind):
             raise wrong("output", f"one of {list(get_args(Kind))}", repr(output))
+        kernels.checked_backend(backend)
         self._check(graph)
         if nodes is None:
             return self._finish(self._run(graph, output, plan, backend), output)
@@ -136,14 +142,25 @@ class PackedModel:
         plan: str | None = None,
         backend: str | None = None,
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """Predicts all nodes by blocks, ``(slice of nodes, values)``: one block of floats exists at
-        a time, where ``predict`` would make them all.
+        """Predicts all nodes by blocks, ``(slice of nodes, values)``: of a binary model one block
+        of floats exists at a time, where ``predict`` would make them all.
         """
         if output not in get_args(Kind):
             raise wrong("output", f"one of {list(get_args(Kind))}", repr(output))
         if not isinstance(block, int) or block < 1:
             raise wrong("block", "a number of nodes, at least 1", repr(block))
+        kernels.checked_backend(backend)
         self._check(graph)
+        return self._blocks(graph, output, block, plan, backend)
+
+    def _blocks(
+        self,
+        graph: PackedGraph,
+        output: Kind,
+        block: int,
+        plan: str | None,
+        backend: str | None,
+    ) -> Iterator[tuple[slice, NDArray[Any]]]:
         blocks: Iterator[tuple[int, NDArray[Any]]]
         if not self.network.is_binary:
             values = self._run(graph, "logits", plan, backend)
@@ -154,7 +171,7 @@ class PackedModel:
             )
             blocks = chain.run_in_blocks(block)
         for begin, some in blocks:
-            classes = some.argmax(axis=1) if output == "classes" else some
+            classes = first_largest(some) if output == "classes" else some
             yield slice(begin, begin + len(some)), self._finish(classes, output)
 
     def explain(
@@ -174,17 +191,20 @@ class PackedModel:
         """
         self._check(graph)
         if not self.network.is_binary:
-            raise wrong("model", "one with binary features and weights", "a float one",
-                        "only those have ways to choose from")  # fmt: skip
+            raise InputError(
+                "only a model with binary features and weights has ways to choose from and explain"
+            )
         backend = kernels.checked_backend(backend)
         chosen = self._plan(graph.num_nodes, graph.num_entries, graph.features, plan, backend)
         if measure:
-            chain = self._take(graph, ("classes", chosen.ways, backend), plan)
+            key: tuple[Output, str, str] = ("classes", chosen.ways, backend)
+            chain = self._take(graph, key)
             chain.run()
             chain.run()  # the first touches fresh memory
-            for layer, seconds in zip(chosen.layers, chain.seconds, strict=True):
-                layer.measured = seconds
-            self._give_back(graph, ("classes", chosen.ways, backend), chain)
+            for number, layer in enumerate(chosen.layers):
+                layer.measured = chain.seconds[number]
+                layer.record_bytes = chain.record_bytes(number)
+            self._give_back(graph, key, chain)
         return chosen
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -220,6 +240,11 @@ class PackedModel:
                 "one packed with other statistics",
                 "make it with bignn.pack_graph(graph, like=model)",
             )
+        is_bits = not isinstance(graph.features, np.ndarray)
+        if graph.num_features != self.num_features or is_bits != self.network.input.binarize:
+            kind = "bits" if self.network.input.binarize else "floats"
+            got = f"{graph.num_features} as {'bits' if is_bits else 'floats'}"
+            raise wrong("graph", f"one with {self.num_features} features as {kind}", got)
 
     def _run(
         self, graph: PackedGraph, output: Kind, plan: str | None, backend: str | None
@@ -229,8 +254,10 @@ class PackedModel:
             norms = [graph.norm] * self.num_layers
             return self._run_floats(edges, norms, graph.features, graph.beta, output, plan)
         kind: Output = "classes" if output == "classes" else "values"
-        key = (kind, plan, kernels.checked_backend(backend))
-        chain = self._take(graph, key, plan)
+        backend = kernels.checked_backend(backend)
+        ways = self._plan(graph.num_nodes, graph.num_entries, graph.features, plan, backend).ways
+        key: tuple[Output, str, str] = (kind, ways, backend)
+        chain = self._take(graph, key)
         values = chain.run()
         self._give_back(graph, key, chain)
         return values
@@ -271,7 +298,7 @@ class PackedModel:
         if plan is not None:
             raise wrong("plan", "None for a model that is not all bits", repr(plan))
         values = floats.run(self.network.convolutions, edges, norms, features, beta)
-        return values.argmax(axis=1) if output == "classes" else values
+        return first_largest(values) if output == "classes" else values
 
     def _finish(self, values: NDArray[Any], output: Kind) -> NDArray[Any]:
         if output == "classes":
@@ -324,19 +351,21 @@ class PackedModel:
         assert beta is not None
         return Chain(layers, features, norm * beta, output, backend)
 
-    def _take(self, graph: PackedGraph, key: Any, plan: str | None) -> Chain:
+    def _take(self, graph: PackedGraph, key: tuple[Output, str, str]) -> Chain:
         with self._lock:
             idle = self._idle.setdefault(graph, {}).get(key)
             if idle:
                 return idle.pop()
-        output, _, backend = key
+        output, ways, backend = key
         return self._chain(
-            self._whole(graph), graph.features, graph.norm, graph.beta, output, plan, backend
+            self._whole(graph), graph.features, graph.norm, graph.beta, output, ways, backend
         )
 
-    def _give_back(self, graph: PackedGraph, key: Any, chain: Chain) -> None:
+    def _give_back(self, graph: PackedGraph, key: tuple[Output, str, str], chain: Chain) -> None:
         with self._lock:
-            self._idle.setdefault(graph, {}).setdefault(key, []).append(chain)
+            idle = self._idle.setdefault(graph, {}).setdefault(key, [])
+            if len(idle) < _MOST_IDLE:
+                idle.append(chain)
 
 
 def _folded(layer: Convolution) -> Weights:
@@ -346,12 +375,12 @@ def _folded(layer: Convolution) -> Weights:
     if layer.mean is not None and layer.scale is not None:
         scale = scale * layer.scale
         shift = (shift - layer.mean) * layer.scale
-    return Weights(
-        np.ascontiguousarray(layer.weight, dtype=np.uint64),
-        layer.num_inputs,
-        scale.astype(np.float32),
-        shift.astype(np.float32),
-    )
+    with np.errstate(over="ignore"):
+        folded = scale.astype(np.float32), shift.astype(np.float32)
+    if not all(np.isfinite(values).all() for values in folded):
+        raise FileError("scales of a layer and its batch normalisation multiply out of range")
+    words = np.ascontiguousarray(layer.weight, dtype=np.uint64)
+    return Weights(words, layer.num_inputs, *folded)
 
 
 def _node_ids(nodes: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
@@ -374,15 +403,10 @@ def from_file(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> 
     about = header.get("about", {})
     if not isinstance(about, dict):
         raise FileError("'about' is not an object")
-    used = {
-        name
-        for step in header.get("operations") or []
-        if isinstance(step, dict)
-        for name in step.values()
-        if isinstance(name, str)
-    }
-    if unused := sorted(set(arrays) - used):
-        raise FileError(f"no operation uses array '{unused[0][:40]}'")
     # A model is small: copies, so that it does not depend on the file.
     copies = {name: np.array(array) for name, array in arrays.items()}
-    return PackedModel(header.get("operations"), copies, header.get("num_features"), about)  # type: ignore[arg-type]
+    model = PackedModel(header.get("operations"), copies, header.get("num_features"), about)  # type: ignore[arg-type]
+    used = {name for step in model.operations for name in step.values() if isinstance(name, str)}
+    if unused := sorted(set(arrays) - used):
+        raise FileError(f"no operation uses array '{unused[0][:40]}'")
+    return model

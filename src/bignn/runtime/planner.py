@@ -32,6 +32,8 @@ class LayerPlan:
     seconds: dict[Way, float]
     bytes_touched: dict[Way, int]
     measured: float | None = None
+    #: Bytes per column that were gathered (ways T and S), once measured: 1 unless it did not fit.
+    record_bytes: int | None = None
 
 
 @dataclass
@@ -49,7 +51,7 @@ class Plan:
     def __str__(self) -> str:
         lines = [
             f"{'layer':<6}{'size':>12}  {'way':<30}{'predicted ms':>14}{'MiB touched':>13}"
-            f"{'measured ms':>13}  other ways, predicted ms"
+            f"{'measured ms':>13}{'record bytes':>14}  other ways, predicted ms"
         ]
         for number, layer in enumerate(self.layers):
             measured = "" if layer.measured is None else f"{1e3 * layer.measured:.3f}"
@@ -62,7 +64,8 @@ class Plan:
                 f"{number:<6}{f'{layer.num_inputs}x{layer.num_outputs}':>12}  "
                 f"{f'{layer.way} ({_MEANING[layer.way]})':<30}"
                 f"{1e3 * layer.seconds[layer.way] / self.threads:>14.3f}"
-                f"{layer.bytes_touched[layer.way] / 2**20:>13.1f}{measured:>13}  {others}"
+                f"{layer.bytes_touched[layer.way] / 2**20:>13.1f}{measured:>13}"
+                f"{layer.record_bytes or '':>14}  {others}"
             )
         return "\n".join(lines)
 
@@ -126,7 +129,7 @@ def plan_layers(
             seconds["S"] = ones * max(outputs, 64) * _SPARSE + gather
             touched["S"] = ones * record + num_nodes * record + num_entries * record
         if ways is not None and math.isinf(seconds[ways[number]]):
-            raise wrong("plan", f"'T' for a layer of over {MOST_INPUTS_OF_G} inputs", forced)
+            raise wrong("plan", f"'T' for a layer of over {MOST_INPUTS_OF_G} inputs", repr(forced))
         choice = min(seconds, key=lambda way: seconds[way]) if ways is None else ways[number]
         plan.layers.append(LayerPlan(inputs, outputs, choice, seconds, touched))
     return plan
@@ -147,9 +150,10 @@ def _forced(forced: str | None, num_layers: int, features: Features) -> list[Way
         letters = letters + ("T" if letters == "S" else letters) * (num_layers - 1)
     ways = [way for letter in letters for way in WAYS if way == letter]
     if len(ways) != len(letters) or len(ways) != num_layers:
-        raise wrong("plan", f"one of T, G, S, or {num_layers} of them (a letter per layer)", forced)
+        expected = f"one of T, G, S, or {num_layers} of them (a letter per layer)"
+        raise wrong("plan", expected, repr(forced))
     if "S" in ways[1:]:
-        raise wrong("plan", "'S' for the first layer only", forced)
+        raise wrong("plan", "'S' for the first layer only", repr(forced))
     if ways[0] == "S" and not isinstance(features, SparseBits):
-        raise wrong("plan", "'T' or 'G' for features that are stored as dense bits", forced)
+        raise wrong("plan", "'T' or 'G' for features that are stored as dense bits", repr(forced))
     return ways
