@@ -1,0 +1,48 @@
+"""Do packed predictions equal those of the trained torch model, on every node, for several seeds?
+
+Run: .venv/bin/python benchmarks/agreement.py [SEEDS]   (5 by default; trains, about 3 minutes)
+Also counts the hidden bits that differ from torch's float32 sums.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+
+from bignn.checkpoint import load_model
+from bignn.experiments.bench import prefix
+from bignn.experiments.seeds import train_seeds
+from bignn.graph import EMBEDDED, load
+from bignn.packing import pack
+from bignn.recipes import recipe
+from bignn.runtime import pack_graph
+
+
+def compare(dataset: str, seeds: int, folder: Path) -> None:
+    """Prints a line per seed."""
+    graph = load(dataset)
+    x, edges = torch.from_numpy(graph.dense_x()), torch.from_numpy(graph.edge_index)
+    trained = train_seeds(recipe("bi-gcn"), graph, range(seeds), folder / dataset)
+    for seed, checkpoint in zip(trained.seeds, trained.checkpoints, strict=True):
+        model = load_model(checkpoint)
+        packed = pack(model)
+        packed_graph = pack_graph(graph, like=packed)
+        differ = int((packed.predict(packed_graph) != model.predict(x, edges).numpy()).sum())
+        with torch.no_grad():
+            hidden = model.layers[0](model.input_norm(x), edges).numpy()
+        ours = prefix(packed, 1).predict(packed_graph, output="logits")
+        flips = int(((ours >= 0) != (hidden >= 0)).sum())
+        print(
+            f"{dataset} seed {seed}: {differ} of {graph.num_nodes} nodes differ, "
+            f"{flips} of {hidden.size} hidden bits differ",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    with TemporaryDirectory() as runs:
+        for name in EMBEDDED:
+            compare(name, int(sys.argv[1]) if len(sys.argv) > 1 else 5, Path(runs))
