@@ -30,6 +30,12 @@ PRODUCTS = ((2708, 1433, 64), (2708, 256, 64), (4096, 512, 64), (19717, 500, 64)
 
 Row = dict[str, Any]
 
+_HEADER = (
+    f"{'graph':<15}{'plan':<6}{'packed':>10}{'best float':>11}{'PyG':>10}{'PyG CSR':>10}"
+    f"{'simulated':>11}{'vs best':>9}{'vs PyG':>8}{'vs CSR':>8}{'MiB float':>11}"
+    f"{'packed':>8}{'agree':>9}{'flips':>9}"
+)
+
 
 def run(
     suites: Sequence[str],
@@ -172,6 +178,7 @@ def _network(suite: str, name: str, scale: float, memory: bool) -> Row:
         if row["peak_mib_float"] and row["peak_mib_packed"]:
             row["memory_ratio"] = row["peak_mib_float"] / row["peak_mib_packed"]
     _say(f"{suite} {name}: done in {time.perf_counter() - start:.0f} s")
+    print(f"{_HEADER}\n{_network_line(row)}", file=sys.stderr, flush=True)
     return row
 
 
@@ -233,9 +240,7 @@ def describe(report: dict[str, Any]) -> str:
     if networks:
         lines += [""] * bool(lines) + [
             f"Bi-GCN, {networks[0]['threads']} threads, median ms per prediction of all nodes",
-            f"{'graph':<15}{'plan':<6}{'packed':>10}{'best float':>11}{'PyG':>10}{'PyG CSR':>10}"
-            f"{'simulated':>11}{'vs best':>9}{'vs PyG':>8}{'vs CSR':>8}{'MiB float':>11}"
-            f"{'packed':>8}{'agree':>9}{'flips':>9}",
+            _HEADER,
         ]
         lines += [_network_line(row) for row in networks]
         lines += [
