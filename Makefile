@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 SOURCES := $(wildcard src/bignn/csrc/*) CMakeLists.txt pyproject.toml
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint setup clean
+.PHONY: demo test lint sanitize setup clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -21,6 +21,26 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The tests of the packed engine on a build that stops at any access out of bounds and any undefined behaviour.
+# Python itself is not such a build, so the sanitizer's library (and the C++ one, whose exceptions
+# it watches) must be there first; Python never gives all its memory back, so leaks are not asked.
+# Reports go past pytest to the terminal (--capture=sys).
+SANITIZED := $(CURDIR)/build/sanitize
+SANITIZE_TESTS := tests/kernels tests/runtime tests/test_threads.py
+PRELOAD = $(shell g++ -print-file-name=libasan.so) $(shell g++ -print-file-name=libstdc++.so)
+SANITIZE_ENV = LD_PRELOAD="$(PRELOAD)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
+	UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=$(SANITIZED) PYTHONDONTWRITEBYTECODE=1
+sanitize: setup
+	cmake -S . -B $(SANITIZED) -DCMAKE_PROJECT_INCLUDE=$(CURDIR)/tests/native/sanitize.cmake \
+		-DCMAKE_CXX_COMPILER=g++ -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
+		-Dnanobind_ROOT=$$($(BIN)/python -m nanobind --cmake_dir) > /dev/null
+	cmake --build $(SANITIZED) --parallel 2
+	ln -sfn $(filter-out %/csrc,$(wildcard $(CURDIR)/src/bignn/*)) $(SANITIZED)/bignn/
+	cp tests/native/sitecustomize.py $(SANITIZED)/
+	$(SANITIZE_ENV) $(BIN)/python -c "import bignn._native as n; assert n.__file__.startswith('$(SANITIZED)/'), n"
+	$(SANITIZE_ENV) $(BIN)/pytest -p no:cacheprovider -n 0 --capture=sys $(SANITIZE_TESTS)
+	@echo "sanitize: no access out of bounds, no undefined behaviour in $(SANITIZE_TESTS)"
 
 setup: $(VENV)/.installed
 

@@ -1,7 +1,8 @@
-"""Small graphs every test may use."""
+"""Small graphs and models every test may use."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,10 @@ import pytest
 from hypothesis import settings
 from numpy.typing import NDArray
 
+from bignn import bits, kernels
 from bignn.graph import Graph, from_arrays
+from bignn.kernels import native
+from bignn.runtime import PackedModel
 
 # Examples share two busy cores; how long one takes says nothing.
 settings.register_profile("patient", deadline=None)
@@ -41,6 +45,17 @@ def make_arrays(num_nodes: int = 60, num_features: int = 20, seed: int = 0) -> A
     }
 
 
+@pytest.fixture(params=native.INSTRUCTION_SETS)
+def instruction_set(request: pytest.FixtureRequest) -> str:
+    """Each native backend; skipped only where the CPU lacks it."""
+    name: str = request.param
+    if name not in kernels.available_backends():
+        # Never for a missing build: `make test` requires the extension.
+        assert native.is_available()
+        pytest.skip(native.why_not(name))
+    return name
+
+
 @pytest.fixture
 def arrays() -> Arrays:
     return make_arrays()
@@ -49,3 +64,58 @@ def arrays() -> Arrays:
 @pytest.fixture
 def graph() -> Graph:
     return from_arrays(make_arrays(), name="toy")
+
+
+def make_packed_model(sizes: list[int], seed: int = 0, *, batch_norm: bool = False) -> PackedModel:
+    """A binary model of the given widths with random weights, made without torch."""
+    rng = np.random.default_rng(seed)
+    operations: list[dict[str, Any]] = []
+    arrays: Arrays = {}
+
+    def floats(size: int) -> NDArray[np.float32]:
+        return rng.standard_normal(size).astype(np.float32)
+
+    def add(op: str, prefix: str = "", norm: str | None = None, **parameters: NDArray[Any]) -> None:
+        number = len(operations)
+        step = {"op": op, "in": [f"v{number - 1}" if number else "x"], "out": f"v{number}"}
+        if norm is not None:
+            step["norm"] = norm
+        for key, values in parameters.items():
+            step[key] = f"{prefix}.{key}"
+            arrays[f"{prefix}.{key}"] = values
+        operations.append(step)
+
+    add("normalize_rows")
+    # Rows are normalised to absolute sum 1, so their numbers are about 1 / d. Scales keep every
+    # layer's values near 1, so that no bias decides all signs.
+    mean, scale = floats(sizes[0]) / (9 * sizes[0]), sizes[0] * (0.5 + floats(sizes[0]) ** 2)
+    add("standardize", "input", mean=mean, scale=scale)
+    for number, (inputs, outputs) in enumerate(pairwise(sizes)):
+        words = bits.pack(rng.standard_normal((outputs, inputs)))
+        add("binarize")
+        alpha = (0.5 + floats(outputs) ** 2) / np.float32(inputs**0.5)
+        add("binary_linear", f"layers.{number}", words=words, alpha=alpha)
+        add("aggregate", norm="gcn")
+        add("bias", f"layers.{number}", bias=floats(outputs) / 9)
+        if batch_norm and number < len(sizes) - 2:
+            mean, scale = floats(outputs) / 9, 1 + floats(outputs) ** 2
+            add("batch_norm", f"norms.{number}", mean=mean, scale=scale)
+    return PackedModel(operations, arrays, sizes[0], {"seed": seed})
+
+
+def make_graph(
+    num_nodes: int, num_features: int, seed: int = 0, *, like_words: bool = False
+) -> Graph:
+    """A random directed graph: skewed degrees, isolated nodes, self-loops, repeated edges.
+
+    Features are normal numbers, or with ``like_words`` mostly 0: packed, 300 of them or more become
+    sparse bits.
+    """
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((num_nodes, num_features)).astype(np.float32)
+    if like_words:
+        x = (x > 2.5).astype(np.float32)
+    edges = (num_nodes * rng.random((2, 5 * num_nodes)) ** 2).astype(np.int64)
+    edges = edges[:, (edges % 11 != 3).all(axis=0)]
+    loops = np.array([[0, num_nodes - 1], [0, num_nodes - 1]])
+    return Graph(x, np.concatenate([edges, edges[:, :9], loops], axis=1))

@@ -21,11 +21,14 @@ FLOORS = {
     "_native": 0,
     "kernels": 1,
     "graph": 1,
+    "threads": 2,
+    "runtime": 2,
     "binarize": 2,
     "ops": 2,
     "nn": 3,
     "pyg": 3,
-    "pack": 4,
+    "deploy": 3,
+    "packing": 4,
     "checkpoint": 4,
     "recipes": 4,
     "train": 5,
@@ -34,7 +37,10 @@ FLOORS = {
     "cli": 7,
     "__main__": 8,
 }
-WITHOUT_TORCH = ["errors", "files", "bits", "kernels", "graph", "doctor", "cli"]
+WITHOUT_TORCH = [
+    *["errors", "files", "bits", "kernels", "graph", "threads", "runtime"],
+    *["deploy", "doctor", "cli"],
+]
 #: Within a floor, errors < files < ... : the few sideways imports that are meant.
 SIDEWAYS = {("files", "errors"), ("bits", "errors")}
 

@@ -1,0 +1,251 @@
+"""Lists of operations: what is understood, and that everything else is refused in one line."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import make_packed_model
+from numpy.typing import NDArray
+
+from bignn import FileError, PackedModel
+from bignn.runtime.operations import OPERATIONS, Network, understand
+
+Steps = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def model() -> PackedModel:
+    return make_packed_model([70, 9, 3], batch_norm=True)
+
+
+def numbered(steps: Steps) -> Steps:
+    """The steps as a chain."""
+    for number, step in enumerate(steps):
+        step |= {"in": [f"v{number - 1}" if number else "x"], "out": f"v{number}"}
+    return steps
+
+
+def refused(operations: Any, arrays: Any, num_features: Any, match: str) -> None:
+    with pytest.raises(FileError, match=match) as error:
+        understand(operations, arrays, num_features)
+    assert "\n" not in str(error.value)
+
+
+def place(model: PackedModel, op: str) -> int:
+    return next(n for n, step in enumerate(model.operations) if step["op"] == op)
+
+
+def test_a_binary_chain_is_understood(model: PackedModel) -> None:
+    network = understand(model.operations, model.arrays, 70)
+    assert isinstance(network, Network)
+    assert network.is_binary
+    assert network.num_classes == 3
+    assert network.input.normalize_rows
+    assert network.input.binarize
+    assert network.input.mean is not None
+    first, last = network.convolutions
+    assert (first.num_inputs, first.num_outputs) == (70, 9)
+    assert (last.num_inputs, last.num_outputs) == (9, 3)
+    assert first.is_binary
+    assert not first.relu
+    assert np.array_equal(first.bias, model.arrays["layers.0.bias"])
+    assert np.array_equal(first.scale, model.arrays["norms.0.scale"])  # type: ignore[arg-type]
+    assert last.mean is None
+
+
+def test_a_float_chain_is_understood() -> None:
+    arrays: dict[str, NDArray[Any]] = {
+        "w": np.ones((4, 7), dtype=np.float32),
+        "v": np.array([[3], [1]], dtype=np.uint64),
+        "a": np.ones(2, dtype=np.float32),
+    }
+    steps = numbered(
+        [
+            {"op": "linear", "weight": "w"},
+            {"op": "aggregate", "norm": "gcn"},
+            {"op": "relu"},
+            {"op": "binary_linear", "words": "v", "alpha": "a"},
+            {"op": "aggregate", "norm": "gcn"},
+        ]
+    )
+    network = understand(steps, arrays, 7)
+    assert not network.is_binary
+    assert not network.input.binarize
+    assert not network.input.normalize_rows
+    assert network.input.mean is None
+    first, last = network.convolutions
+    assert first.relu
+    assert first.alpha is None
+    assert first.bias.tolist() == [0] * 4
+    assert last.alpha is not None
+    assert not last.is_binary
+
+
+def test_names_of_values_are_free(model: PackedModel) -> None:
+    steps = copy.deepcopy(model.operations)
+    before = "x"
+    for number, step in enumerate(steps):
+        step["in"] = [before]
+        before = step["out"] = f"anything {number % 2}"
+    assert understand(steps, model.arrays, 70).num_classes == 3
+
+
+@pytest.mark.parametrize("num_features", [None, "70", 70.0, 0, -70, 2**31, 10**30, [70], {}])
+def test_the_number_of_features_is_checked(model: PackedModel, num_features: Any) -> None:
+    match = "number of features is missing or out of range"
+    refused(model.operations, model.arrays, num_features, match)
+
+
+@pytest.mark.parametrize("num_features", [69, 71, 128, 64, 2**31 - 1, True])
+def test_a_number_of_features_that_does_not_fit_the_arrays(
+    model: PackedModel, num_features: Any
+) -> None:
+    refused(model.operations, model.arrays, num_features, r"array 'input\.mean' must be float32")
+
+
+def test_a_word_more_than_the_inputs_fill_is_refused(model: PackedModel) -> None:
+    steps = numbered([dict(step) for step in model.operations[2:]])
+    refused(
+        steps, model.arrays, 64, r"'layers\.0\.words' must be uint64 \[None, 1\], got .*\[9, 2\]"
+    )
+    refused(steps, model.arrays, 65, "padding bits of a weight are not 0")
+
+
+@pytest.mark.parametrize("operations", [None, [], {}, "abc", 5, [{}] * 10_001])
+def test_what_is_no_list_is_refused(model: PackedModel, operations: Any) -> None:
+    refused(operations, model.arrays, 70, "list of operations is missing or too long")
+
+
+@pytest.mark.parametrize("step", [None, 5, "relu", [], {}, {"op": None}, {"op": "conv"}])
+def test_unknown_operations_are_refused(model: PackedModel, step: Any) -> None:
+    for at in (0, 3, len(model.operations)):
+        steps: list[Any] = list(model.operations)
+        steps.insert(at, step)
+        refused(steps, model.arrays, 70, "is unknown; a newer bignn may know it")
+
+
+def test_every_operation_has_exactly_its_parameters(model: PackedModel) -> None:
+    tried = set()
+    for number, step in enumerate(model.operations):
+        op = step["op"]
+        tried.add(op)
+        for key in (*step, "more"):
+            if key == "op":
+                continue
+            steps = copy.deepcopy(model.operations)
+            if key == "more":
+                steps[number]["more"] = 1
+            else:
+                del steps[number][key]
+            refused(steps, model.arrays, 70, rf"operation '{op}' must have exactly \[.*'op'.*\]")
+        for name in OPERATIONS[op][0]:
+            for value in (None, 5, ["input.mean"], {"a": 1}, True):
+                steps = copy.deepcopy(model.operations)
+                steps[number][name] = value
+                refused(steps, model.arrays, 70, rf"operation '{op}' must have exactly")
+    assert {"standardize", "binarize", "binary_linear", "aggregate", "bias", "batch_norm"} <= tried
+
+
+@pytest.mark.parametrize("norm", ["mean", "", None, 3, ["gcn"], {"gcn": 1}])
+def test_unknown_aggregations_are_refused(model: PackedModel, norm: Any) -> None:
+    steps = copy.deepcopy(model.operations)
+    steps[place(model, "aggregate")]["norm"] = norm
+    refused(steps, model.arrays, 70, r"'norm' of 'aggregate' must be one of \['gcn'\]")
+
+
+def test_what_is_not_a_chain_is_refused(model: PackedModel) -> None:
+    changes: list[Callable[[Steps], None]] = [
+        lambda steps: steps[0].update({"in": ["y"]}),
+        lambda steps: steps[0].update({"in": "x"}),
+        lambda steps: steps[0].update({"in": []}),
+        lambda steps: steps[3].update({"in": ["v1"]}),  # skips one
+        lambda steps: steps[3].update({"in": ["v2", "v2"]}),
+        lambda steps: steps[3].update({"in": ["v3"]}),  # itself
+        lambda steps: steps[3].update({"in": None}),
+        lambda steps: steps[3].update({"out": "other"}),
+        lambda steps: steps[3].update({"out": 3}),
+        lambda steps: steps[-1].update({"out": None}),
+        lambda steps: steps.reverse(),
+    ]
+    for change in changes:
+        steps = copy.deepcopy(model.operations)
+        change(steps)
+        refused(steps, model.arrays, 70, "not a chain; a newer bignn may run them")
+
+
+def test_operations_in_no_order_that_makes_sense_are_refused(model: PackedModel) -> None:
+    def with_order(*ops: str) -> Steps:
+        known = {step["op"]: step for step in reversed(model.operations)}
+        return numbered([dict(known.get(op, {"op": op})) for op in ops])
+
+    layer = ("binary_linear", "aggregate", "bias")
+    cases = [
+        (("normalize_rows",), "do not end in a convolution"),
+        (("normalize_rows", "standardize", "binarize"), "do not end in a convolution"),
+        (("binarize", *layer, "binarize"), "do not end in a convolution"),
+        (("binarize", "binary_linear"), "ends too early"),
+        (("binarize", "binary_linear", "bias"), "'bias' is not expected at place 2"),
+        (("standardize", "normalize_rows", *layer), "'normalize_rows' is not expected at place 1"),
+        (("binarize", "binarize", *layer), "'binarize' is not expected at place 1"),
+        (("relu", *layer), "'relu' is not expected at place 0"),
+        (("aggregate", "binary_linear"), "'aggregate' is not expected at place 0"),
+        ((*layer, "relu", "batch_norm"), "'batch_norm' is not expected at place 4"),
+        (("binarize", *layer, "standardize"), "'standardize' is not expected at place 4"),
+        ((*layer, "relu", "relu"), "'relu' is not expected at place 4"),
+    ]
+    for ops, match in cases:
+        refused(with_order(*ops), model.arrays, 70, match)
+
+
+def test_every_array_is_wanted_in_its_type_and_shape(model: PackedModel) -> None:
+    for name, values in model.arrays.items():
+        missing = {key: some for key, some in model.arrays.items() if key != name}
+        refused(model.operations, missing, 70, f"array '{name}' is missing")
+        other = np.float64 if values.dtype == np.float32 else np.int64
+        bad: list[Any] = [
+            values.astype(other),
+            values.astype(np.float32 if values.dtype == np.uint64 else np.uint64),
+            values.astype(values.dtype.newbyteorder()),
+            values[None],
+            values[..., 0],
+            np.concatenate([values, values], axis=-1),
+            values[..., :-1],
+            np.zeros((), dtype=values.dtype),
+        ]
+        for some in bad:
+            match = r"array '[a-z.0-9]+' must be (float32|uint64) \[.*\], got |has no outputs"
+            refused(model.operations, model.arrays | {name: some}, 70, match)
+
+
+def test_a_layer_needs_outputs(model: PackedModel) -> None:
+    none = model.arrays | {
+        "layers.1.words": np.empty((0, 1), dtype=np.uint64),
+        "layers.1.alpha": np.empty(0, dtype=np.float32),
+        "layers.1.bias": np.empty(0, dtype=np.float32),
+    }
+    refused(model.operations, none, 70, "a layer has no outputs")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_not_finite_are_refused(model: PackedModel, value: float) -> None:
+    tried = 0
+    for name, values in model.arrays.items():
+        if values.dtype != np.float32:
+            continue
+        bad = values.copy()
+        bad[-1] = value
+        match = f"array '{name}' has values that are not finite"
+        refused(model.operations, model.arrays | {name: bad}, 70, match)
+        tried += 1
+    assert tried == 8
+
+
+def test_padding_bits_of_weights_must_be_0(model: PackedModel) -> None:
+    for name, bit in (("layers.0.words", 70 - 64), ("layers.0.words", 63), ("layers.1.words", 9)):
+        words = model.arrays[name].copy()
+        words[-1, -1] |= np.uint64(1 << bit)
+        refused(model.operations, model.arrays | {name: words}, 70, "padding bits of a weight")
+    words = model.arrays["layers.0.words"] | np.array([0, 0b111111], dtype=np.uint64)
+    understand(model.operations, model.arrays | {"layers.0.words": words}, 70)

@@ -1,0 +1,296 @@
+"""Packed graphs: their features are signs, their neighbours GCN's, and files give both back."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import make_graph, make_packed_model
+
+import bignn
+from bignn import Graph, InputError, PackedGraph, PackedModel, bits, pack_graph
+from bignn.graph import SparseRows
+from bignn.kernels.layers import DenseBits, SparseBits
+from bignn.runtime import features as features_module
+
+FORMS = ["dense bits", "sparse bits", "floats"]
+
+
+@pytest.fixture(scope="module")
+def model() -> PackedModel:
+    return make_packed_model([300, 16, 3])
+
+
+@pytest.fixture(scope="module")
+def float_model() -> PackedModel:
+    """The same layers on floats: ReLU in place of signs, no statistics."""
+    rng = np.random.default_rng(0)
+    arrays = {
+        "a.weight": rng.standard_normal((16, 300)).astype(np.float32),
+        "b.weight": rng.standard_normal((3, 16)).astype(np.float32),
+    }
+    steps: list[dict[str, Any]] = [
+        {"op": "linear", "weight": "a.weight"},
+        {"op": "aggregate", "norm": "gcn"},
+        {"op": "relu"},
+        {"op": "linear", "weight": "b.weight"},
+        {"op": "aggregate", "norm": "gcn"},
+    ]
+    for number, step in enumerate(steps):
+        step |= {"in": [f"v{number - 1}" if number else "x"], "out": f"v{number}"}
+    return PackedModel(steps, arrays, 300)
+
+
+def packed(form: str, model: PackedModel, float_model: PackedModel) -> PackedGraph:
+    graph = make_graph(50, 300, like_words=form == "sparse bits")
+    some = pack_graph(graph, like=float_model if form == "floats" else model)
+    kind = {"dense bits": DenseBits, "sparse bits": SparseBits, "floats": np.ndarray}[form]
+    assert isinstance(some.features, kind)
+    return some
+
+
+def words_of(graph: PackedGraph) -> Any:
+    assert not isinstance(graph.features, np.ndarray)
+    some = graph.features
+    return some.dense().words if isinstance(some, SparseBits) else some.words
+
+
+@pytest.mark.parametrize("like_words", [False, True])
+def test_features_are_the_signs_of_the_normalised_input(
+    model: PackedModel, like_words: bool
+) -> None:
+    graph = make_graph(50, 300, like_words=like_words)
+    some = pack_graph(graph, like=model)
+    raw = graph.dense_x()
+    total = np.abs(raw).sum(axis=1, keepdims=True)
+    x = raw / np.where(total == 0, np.float32(1), total)
+    x = (x - model.arrays["input.mean"]) * model.arrays["input.scale"]
+    assert np.array_equal(words_of(some), bits.pack(x))
+    assert some.beta is not None
+    np.testing.assert_allclose(some.beta, np.abs(x).mean(axis=1), rtol=1e-5)
+    assert (some.num_nodes, some.num_features) == (50, 300)
+
+
+def test_the_smaller_form_is_taken(model: PackedModel) -> None:
+    x = np.zeros((64, 300), dtype=np.float32)
+    edges = np.zeros((2, 0), dtype=np.int64)
+    seen = []
+    for ones in range(0, 30, 2):
+        x[:] = 0
+        # Each row has other ones; a row costs 5 words of 8 bytes, or 8 bytes and 4 per deviation.
+        for row in range(64):
+            x[row, (np.arange(ones) * 7 + 4 * row) % 300] = 1
+        some = pack_graph(Graph(x, edges), like=model)
+        if isinstance(some.features, SparseBits):
+            assert some.feature_bytes < 64 * (5 * 8) + 64 * 4 + 6 * 8
+        seen.append(type(some.features))
+    assert seen[0] is SparseBits
+    assert seen[-1] is DenseBits
+    assert sorted(seen, key=lambda kind: kind is DenseBits) == seen
+
+
+def test_sparse_input_is_packed_like_dense(model: PackedModel) -> None:
+    graph = make_graph(50, 300, like_words=True)
+    x = graph.dense_x()
+    rows, columns = np.nonzero(x)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=50))])
+    sparse = SparseRows(indptr, columns, x[rows, columns], (50, 300))
+    a = pack_graph(graph, like=model)
+    b = pack_graph(Graph(sparse, graph.edge_index), like=model)
+    assert np.array_equal(words_of(a), words_of(b))
+    assert np.array_equal(a.beta, b.beta)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("like_words", [False, True])
+def test_features_are_read_in_blocks(
+    model: PackedModel, like_words: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = make_graph(50, 300, like_words=like_words)
+    whole = pack_graph(graph, like=model)
+    for size in (1, 300 * 7, 300 * 49, 300 * 50):
+        monkeypatch.setattr(features_module, "_BLOCK_VALUES", size)
+        some = pack_graph(graph, like=model)
+        assert type(some.features) is type(whole.features)
+        assert np.array_equal(words_of(some), words_of(whole))
+        assert np.array_equal(some.beta, whole.beta)  # type: ignore[arg-type]
+        if isinstance(some.features, SparseBits):
+            assert isinstance(whole.features, SparseBits)
+            assert np.array_equal(some.features.inputs, whole.features.inputs)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_neighbours_are_those_of_gcn(model: PackedModel, weighted: bool) -> None:
+    """Against a dense matrix: A + I; a node's own self-loops count in place of I, by the last."""
+    rng = np.random.default_rng(1)
+    edges = rng.integers(0, 12, (2, 40))
+    edges = np.concatenate([edges, edges[:, :9], [[2, 2], [2, 2]]], axis=1)
+    weight = rng.random((len(edges.T),), dtype=np.float32) if weighted else None
+    if weight is not None:
+        weight[-2:] = [5, 0.25]
+    x = np.ones((15, 300), dtype=np.float32)
+    graph = pack_graph(Graph(x, edges, weight), like=model)
+    expected = np.zeros((15, 15))
+    loops = np.ones(15)
+    for number, (source, target) in enumerate(edges.T):
+        value = 1.0 if weight is None else float(weight[number])
+        if source == target:
+            loops[source] = value
+        else:
+            expected[target, source] += value
+    expected += np.diag(loops)
+    got = np.zeros((15, 15))
+    for i in range(15):
+        entries = slice(graph.offsets[i], graph.offsets[i + 1])
+        assert (np.diff(graph.ids[entries]) >= 0).all()
+        values = (
+            np.ones(len(graph.ids[entries])) if graph.weights is None else graph.weights[entries]
+        )
+        np.add.at(got[i], graph.ids[entries], values)
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+    np.testing.assert_allclose(graph.norm, expected.sum(axis=1) ** -0.5, rtol=1e-6)
+    assert (graph.weights is None) == (not weighted)
+    assert graph.num_entries == len(graph.ids)
+    assert graph.ids.dtype == np.int32
+
+
+def test_a_node_of_no_weight_has_norm_0(model: PackedModel) -> None:
+    x = np.ones((3, 300), dtype=np.float32)
+    edges = np.array([[0, 1, 2], [0, 1, 1]])
+    graph = pack_graph(Graph(x, edges, np.array([0, 0, 0], dtype=np.float32)), like=model)
+    assert graph.norm.tolist() == [0, 0, 1]
+    logits = model.predict(graph, output="logits")
+    assert np.array_equal(logits[0], model.arrays["layers.1.bias"])
+
+
+def test_weights_that_are_all_1_are_left_out(model: PackedModel) -> None:
+    graph = make_graph(50, 300)
+    ones = np.ones(graph.num_edges, dtype=np.float32)
+    a, b = (pack_graph(some, like=model) for some in (graph, replace(graph, edge_weight=ones)))
+    assert b.weights is None
+    assert np.array_equal(a.ids, b.ids)
+    assert np.array_equal(a.norm, b.norm)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_file_gives_everything_back(
+    form: str, model: PackedModel, float_model: PackedModel, tmp_path: Path
+) -> None:
+    some = packed(form, model, float_model)
+    labels = {"y": np.arange(50) % 3, "train_idx": np.array([4, 2]), "test_idx": np.array([7])}
+    weights = np.random.default_rng(0).random(some.num_entries).astype(np.float32)
+    some = replace(some, labels=labels, weights=weights)
+    some.save(tmp_path / "graph.bignn")
+    opened = bignn.open(tmp_path / "graph.bignn")
+    assert isinstance(opened, PackedGraph)
+    assert type(opened.features) is type(some.features) or form == "floats"
+    if form == "floats":
+        assert np.array_equal(np.asarray(opened.features), np.asarray(some.features))
+    else:
+        assert np.array_equal(words_of(opened), words_of(some))
+        assert np.array_equal(opened.beta, some.beta)  # type: ignore[arg-type]
+    for key in ("offsets", "ids", "weights", "norm"):
+        got, wanted = getattr(opened, key), getattr(some, key)
+        assert got.dtype == wanted.dtype
+        assert np.array_equal(got, wanted)
+    assert opened.input_digest == some.input_digest
+    assert opened.num_features == 300
+    assert opened.labels.keys() == labels.keys()
+    assert all(np.array_equal(opened.labels[key], values) for key, values in labels.items())
+    assert opened.feature_bytes == some.feature_bytes
+    predictor = float_model if form == "floats" else model
+    expected = predictor.predict(some, output="logits")
+    assert np.array_equal(predictor.predict(opened, output="logits"), expected)
+    nodes = [3, 49, 3]
+    assert np.array_equal(predictor.predict(opened, nodes, output="logits"), expected[nodes])
+
+
+def test_a_file_may_have_long_ids(model: PackedModel, tmp_path: Path) -> None:
+    some = pack_graph(make_graph(50, 300), like=model)
+    expected = model.predict(some, output="logits")
+    replace(some, ids=some.ids.astype(np.int64)).save(tmp_path / "graph.bignn")
+    opened = bignn.open(tmp_path / "graph.bignn")
+    assert isinstance(opened, PackedGraph)
+    assert opened.ids.dtype == np.int64
+    assert np.array_equal(model.predict(opened, output="logits"), expected)
+    assert np.array_equal(model.predict(opened, [5], output="logits"), expected[[5]])
+
+
+def test_labels_travel_with_the_graph(graph: Graph) -> None:
+    some = pack_graph(graph, like=make_packed_model([20, 3]))
+    assert set(some.labels) == {"y", "train_idx", "val_idx", "test_idx"}
+    assert np.array_equal(some.labels["y"], graph.y)  # type: ignore[arg-type]
+    assert some.name == "toy"
+
+
+def test_it_says_what_it_is(model: PackedModel, float_model: PackedModel) -> None:
+    for form, word in (("dense bits", "DenseBits"), ("sparse bits", "SparseBits"), ("floats", "x")):
+        some = packed(form, model, float_model)
+        text = repr(some)
+        assert f"nodes=50, entries={some.num_entries}, features=300 ({word}, " in text
+    dense = packed("dense bits", model, float_model)
+    assert dense.feature_bytes == 50 * (5 * 8 + 4)
+    assert packed("floats", model, float_model).feature_bytes == 50 * 300 * 4
+
+
+def test_nobody_makes_a_graph_whose_arrays_do_not_fit(
+    model: PackedModel, float_model: PackedModel
+) -> None:
+    """Not only files: native code takes the arrays at their word."""
+    dense = packed("dense bits", model, float_model)
+    sparse = packed("sparse bits", model, float_model)
+    assert isinstance(dense.features, DenseBits)
+    assert isinstance(sparse.features, SparseBits)
+    twice, past, unsorted = (sparse.features.inputs.copy() for _ in range(3))
+    row = int(np.flatnonzero(np.diff(sparse.features.offsets) > 1)[0])
+    first = int(sparse.features.offsets[row])
+    twice[first + 1] = twice[first]
+    unsorted[first : first + 2] = unsorted[first : first + 2][::-1]
+    past[-1] = 300
+    changes: list[tuple[PackedGraph, dict[str, Any], str]] = [
+        (dense, {"norm": dense.norm.astype(np.float64)}, "'norm' must be float32"),
+        (dense, {"norm": np.repeat(dense.norm, 2)[::2]}, "'norm' must be float32.*contiguous"),
+        (dense, {"norm": dense.norm[:-1]}, "'offsets' must be int64"),
+        (dense, {"ids": dense.ids + 50}, "'ids' has numbers that are not in"),
+        (dense, {"ids": dense.ids[:-1]}, "'offsets' does not rise"),
+        (dense, {"offsets": dense.offsets[::-1]}, "'offsets' must be int64.*contiguous"),
+        (dense, {"beta": None}, "'beta' is missing"),
+        (dense, {"beta": -dense.beta}, "'beta' has negative values"),  # type: ignore[operator]
+        (dense, {"num_features": 200}, "'features.words' must be uint64"),
+        (dense, {"num_features": 0}, "number of features is out of range"),
+        (dense, {"features": DenseBits(dense.features.words[:, :4])}, "'features.words' must be"),
+        (dense, {"features": DenseBits(~dense.features.words)}, "padding bits"),
+        (sparse, {"features": replace(sparse.features, inputs=past)}, "not in 0..299"),
+        (sparse, {"features": replace(sparse.features, inputs=twice)}, "does not rise within"),
+        (sparse, {"features": replace(sparse.features, inputs=unsorted)}, "does not rise within"),
+    ]
+    for graph, change, match in changes:
+        with pytest.raises(InputError, match=match):
+            replace(graph, **change)
+    # So many features fit the arrays, but not the model.
+    for other in (replace(dense, num_features=320), replace(sparse, num_features=301)):
+        match = r"^'graph' must be one with 300 features as bits, got 3.. as bits$"
+        with pytest.raises(InputError, match=match):
+            model.predict(other)
+        with pytest.raises(InputError, match=match):
+            model.predict(other, [0], plan="T")
+    x = np.zeros((50, 300), dtype=np.float32)
+    with pytest.raises(InputError, match=r"as bits, got 300 as floats$"):
+        model.predict(replace(dense, features=x, beta=None))
+    bits_of = replace(dense, input_digest=float_model.input_digest)
+    with pytest.raises(InputError, match=r"as floats, got 300 as bits$"):
+        float_model.predict(bits_of)
+
+
+def test_bad_arguments_name_themselves(model: PackedModel, graph: Graph) -> None:
+    with pytest.raises(
+        InputError, match=r"^'graph' must be one with 300 features per node, got 20"
+    ):
+        pack_graph(graph, like=model)
+    some: Any = {"x": 1}
+    with pytest.raises(InputError, match=r"^'graph' must be a bignn\.Graph, got dict; see"):
+        pack_graph(some, like=model)
+    with pytest.raises(
+        InputError, match=r"^'like' must be a packed model, got dict; .*bignn\.pack"
+    ):
+        pack_graph(graph, like=some)

@@ -1,0 +1,161 @@
+"""The planner follows its costs, and obeys when told."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from bignn import InputError, bits
+from bignn.kernels.layers import DenseBits, Features, SparseBits
+from bignn.runtime import Plan
+from bignn.runtime.planner import plan_layers
+
+NODES = 1000
+
+
+def dense(num_bits: int = 64) -> DenseBits:
+    return DenseBits(np.zeros((NODES, bits.words_per_row(num_bits)), dtype=np.uint64))
+
+
+def sparse(deviations: int, num_bits: int = 64) -> SparseBits:
+    return SparseBits(
+        np.zeros(NODES + 1, dtype=np.int64),
+        np.zeros(deviations, dtype=np.int32),
+        np.zeros(bits.words_per_row(num_bits), dtype=np.uint64),
+    )
+
+
+def plan(
+    *sizes: tuple[int, int],
+    features: Features | None = None,
+    entries: int = 5 * NODES,
+    has_lookup: bool = True,
+    forced: str | None = None,
+) -> Plan:
+    first = dense(sizes[0][0]) if features is None else features
+    return plan_layers(sizes, NODES, entries, first, has_lookup=has_lookup, forced=forced)
+
+
+@pytest.mark.parametrize("has_lookup", [False, True])
+@pytest.mark.parametrize("deviations", [None, 0, 10_000, 10_000_000])
+def test_the_cheapest_way_is_chosen(has_lookup: bool, deviations: int | None) -> None:
+    features = None if deviations is None else sparse(deviations)
+    seen = set()
+    for inputs in (1, 64, 300, 1433, 5000):
+        for outputs in (1, 7, 64, 300):
+            for entries in (NODES, 10 * NODES, 1000 * NODES):
+                chosen = plan(
+                    (inputs, outputs), (outputs, 7), features=features, entries=entries,
+                    has_lookup=has_lookup,
+                )  # fmt: skip
+                for number, layer in enumerate(chosen.layers):
+                    ways = {"T", "G"} | ({"S"} if features and number == 0 else set())
+                    assert set(layer.seconds) == set(layer.bytes_touched) == ways
+                    assert layer.seconds[layer.way] == min(layer.seconds.values())
+                    assert all(seconds > 0 for seconds in layer.seconds.values())
+                    assert all(touched > 0 for touched in layer.bytes_touched.values())
+                    assert layer.measured is None
+                    seen.add(layer.way)
+    expected = {"T"} | ({"G"} if has_lookup else set())
+    if deviations is not None and deviations < 10_000_000:
+        expected.add("S")
+    assert expected <= seen
+
+
+def test_choices_follow_what_things_cost() -> None:
+    # Few bits in, many columns out: gathering bits touches less. The other way round: records.
+    assert plan((64, 4096), entries=100 * NODES).ways == "G"
+    assert plan((4096, 64), entries=100 * NODES).ways == "T"
+    # The product after a gather is dear without the lookup.
+    assert plan((64, 4096), entries=100 * NODES, has_lookup=False).ways == "T"
+    # Sparse bits pay while they are few.
+    few, many = sparse(2 * NODES, 1433), sparse(1000 * NODES, 1433)
+    assert plan((1433, 64), features=few).ways == "S"
+    assert plan((1433, 64), features=many).ways == "T"
+    # Costs grow with what they count.
+    small, large = plan((64, 64)).layers[0], plan((64, 64), entries=50 * NODES).layers[0]
+    for way in ("T", "G"):
+        assert small.seconds[way] < large.seconds[way]
+        assert small.bytes_touched[way] < large.bytes_touched[way]
+
+
+@pytest.mark.parametrize(
+    ("forced", "ways"),
+    [
+        ("T", "TTT"),
+        ("G", "GGG"),
+        ("S", "STT"),
+        ("t", "TTT"),
+        ("STG", "STG"),
+        ("s,t,g", "STG"),
+        ("G,G,T", "GGT"),
+        ("tgg", "TGG"),
+    ],
+)
+def test_forced_ways(forced: str, ways: str) -> None:
+    chosen = plan((64, 32), (32, 32), (32, 7), features=sparse(9), forced=forced)
+    assert chosen.ways == ways
+    assert [layer.way for layer in chosen.layers] == list(ways)
+    # What the other ways would cost is still told.
+    free = plan((64, 32), (32, 32), (32, 7), features=sparse(9))
+    assert [layer.seconds for layer in chosen.layers] == [layer.seconds for layer in free.layers]
+
+
+def test_forced_ways_of_two_layers_and_of_one() -> None:
+    assert plan((64, 32), (32, 7), features=sparse(9), forced="ST").ways == "ST"
+    assert plan((64, 32), (32, 7), features=sparse(9), forced="s,t").ways == "ST"
+    assert plan((64, 7), features=sparse(9), forced="S").ways == "S"
+    assert plan((64, 7), forced="G").ways == "G"
+
+
+@pytest.mark.parametrize("forced", ["X", "", "TX", "TTT", "T G", "TS G", ",", "auto"])
+def test_what_is_no_plan_is_refused(forced: str) -> None:
+    with pytest.raises(InputError, match=r"^'plan' must be one of T, G, S, or 2 of them") as error:
+        plan((64, 32), (32, 7), features=sparse(9), forced=forced)
+    assert "\n" not in str(error.value)
+    assert str(error.value).endswith(f", got {forced!r}")
+
+
+def test_sparse_ways_need_sparse_bits_and_the_first_layer() -> None:
+    for forced in ("S", "ST", "S,G"):
+        with pytest.raises(InputError, match=r"^'plan' must be 'T' or 'G' for .* dense bits, got"):
+            plan((64, 32), (32, 7), forced=forced)
+    for forced in ("TS", "SS", "g,s"):
+        with pytest.raises(InputError, match=r"^'plan' must be 'S' for the first layer only, got"):
+            plan((64, 32), (32, 7), features=sparse(9), forced=forced)
+
+
+def test_layers_of_very_many_inputs_never_gather_bits() -> None:
+    huge = (1 << 16) + 1
+    assert plan((1 << 16, 4096), entries=1, forced="G").ways == "G"
+    chosen = plan((huge, 4096), entries=1)
+    assert chosen.ways == "T"
+    assert math.isinf(chosen.layers[0].seconds["G"])
+    for forced in ("G", "GT"):
+        with pytest.raises(InputError, match=r"^'plan' must be 'T' for a layer of over 65536"):
+            plan((huge, 8), (8, 7), forced=forced)
+    assert plan((huge, 8), (8, 7), forced="TG").ways == "TG"
+
+
+def test_a_plan_prints_as_a_table() -> None:
+    chosen = plan((1433, 64), (64, 7), features=sparse(9, 1433))
+    chosen.layers[0].measured = 0.0123
+    header, first, second = str(chosen).splitlines()
+    assert "way" in header
+    assert "predicted ms" in header
+    assert "measured ms" in header
+    assert "1433x64" in first
+    assert "S (sparse bits, then gather)" in first
+    assert "12.300" in first
+    assert "T " in first.split("12.300")[1]
+    assert "G " in first.split("12.300")[1]
+    assert "64x7" in second
+    # Predictions are of one thread's work, and shown as shared by all.
+    tables = [
+        plan_layers([(64, 7)], NODES, 10**7, dense(), has_lookup=True, threads=threads)
+        for threads in (1, 4)
+    ]
+    assert tables[0].layers[0].seconds == tables[1].layers[0].seconds
+    alone, shared = (float(re.findall(r"\) +([\d.]+)", str(some))[0]) for some in tables)
+    assert alone == pytest.approx(4 * shared, rel=1e-3)

@@ -1,0 +1,203 @@
+"""Packed models predict what torch does."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_arrays
+from numpy.typing import NDArray
+
+import bignn
+from bignn import Graph, InputError, PackedModel
+from bignn.binarize import BinarizeMode
+from bignn.graph import from_arrays
+from bignn.nn import GCN
+from bignn.nn.gnn import NormMode
+
+MODES: tuple[BinarizeMode, ...] = ("none", "features", "weights", "both")
+
+
+def toy_graphs() -> dict[str, Graph]:
+    """Everything that edges can be."""
+    rng = np.random.default_rng(0)
+    plain = make_arrays(num_nodes=60, num_features=20)
+    x = rng.standard_normal((40, 20)).astype(np.float32)
+    x[3] = 0
+    # Directed; nodes from 30 on are isolated, two with self-loops of their own; repeated edges.
+    edges = rng.integers(0, 30, (2, 90))
+    loops = np.array([[5, 5, 7, 31, 32], [5, 5, 7, 31, 32]])
+    edges = np.concatenate([edges, edges[:, :20], loops, loops[:, ::-1]], axis=1)
+    weights = rng.random((len(edges.T),), dtype=np.float32)
+    weights[::9] = 0
+    weights[-3:] = [0, 2.5, 0]  # the last weight of a node's self-loops counts: 5's is 0 here
+    return {
+        "undirected": from_arrays(plain, name="undirected"),
+        "directed": Graph(x, edges, name="directed"),
+        "weighted": Graph(x, edges, weights, name="weighted"),
+        "weights of 1": Graph(x, edges, np.ones(edges.shape[1], dtype=np.float32), name="ones"),
+        "no edges": Graph(x, np.empty((2, 0), dtype=np.int64), name="no edges"),
+        "one node": Graph(x[:1], np.array([[0], [0]]), name="one node"),
+    }
+
+
+def make_model(
+    graph: Graph, binarize: BinarizeMode, norm: NormMode = "none", num_layers: int = 2, **rest: Any
+) -> GCN:
+    """An untrained model with random biases, fitted, its running statistics moved."""
+    torch.manual_seed(num_layers)
+    model = GCN(
+        graph.num_features, 24, num_layers, 5, binarize=binarize, norm=norm, dropout=0.0, **rest
+    )
+    with torch.no_grad():
+        for conv in model.layers:
+            assert conv.bias is not None
+            conv.bias.normal_(std=0.1)
+    x, edge_index, edge_weight = tensors(graph)
+    model.fit_input(x)
+    if graph.num_nodes > 1:
+        model.train()
+        model(x, edge_index, edge_weight)
+    return model.eval()
+
+
+def tensors(graph: Graph) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    weight = None if graph.edge_weight is None else torch.from_numpy(graph.edge_weight)
+    return torch.from_numpy(graph.dense_x()), torch.from_numpy(graph.edge_index), weight
+
+
+@torch.no_grad()
+def torch_logits(model: GCN, graph: Graph) -> NDArray[np.float32]:
+    logits = model.eval()(*tensors(graph))
+    return cast(NDArray[np.float32], logits.numpy())
+
+
+def assert_predicts_alike(model: GCN, graph: Graph) -> None:
+    packed = bignn.pack(model)
+    packed_graph = bignn.pack_graph(graph, like=packed)
+    expected = torch_logits(model, graph)
+    logits = packed.predict(packed_graph, output="logits")
+    assert logits.shape == expected.shape
+    assert np.abs(logits - expected).max() <= 1e-4 * np.abs(expected).max()
+    classes = packed.predict(packed_graph)
+    second, first = np.sort(expected, axis=1)[:, -2:].T
+    clear = first - second > 1e-4
+    assert clear.mean() > 0.9
+    assert np.array_equal(classes[clear], expected.argmax(axis=1)[clear])
+    assert np.array_equal(classes, logits.argmax(axis=1))
+
+
+@pytest.mark.parametrize("num_layers", [1, 2, 3])
+@pytest.mark.parametrize("norm", ["none", "batch"])
+@pytest.mark.parametrize("binarize", MODES)
+@pytest.mark.parametrize("name", toy_graphs())
+def test_a_packed_model_predicts_what_torch_does(
+    name: str, binarize: BinarizeMode, norm: NormMode, num_layers: int
+) -> None:
+    graph = toy_graphs()[name]
+    assert_predicts_alike(make_model(graph, binarize, norm, num_layers), graph)
+
+
+@pytest.mark.parametrize("binarize", MODES)
+def test_rows_that_are_not_normalised_and_layers_without_bias(binarize: BinarizeMode) -> None:
+    graph = toy_graphs()["weighted"]
+    model = make_model(graph, binarize, normalize_rows=False)
+    model.layers[0].bias = None
+    assert_predicts_alike(model, graph)
+    assert not any(step["op"] == "normalize_rows" for step in bignn.pack(model).operations)
+
+
+@pytest.mark.parametrize("binarize", MODES)
+def test_every_node_of_cora_gets_torchs_class(binarize: BinarizeMode) -> None:
+    graph = bignn.load("cora")
+    torch.manual_seed(0)
+    model = GCN(graph.num_features, 64, 2, graph.num_classes, binarize=binarize)
+    model.fit_input(torch.from_numpy(graph.dense_x()))
+    packed = bignn.pack(model)
+    classes = packed.predict(bignn.pack_graph(graph, like=packed))
+    assert np.array_equal(classes, torch_logits(model, graph).argmax(axis=1))
+    assert len(np.unique(classes)) > 1
+
+
+def test_a_trained_model_survives_packing_saving_and_opening(graph: Graph, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = GCN(graph.num_features, 16, 2, graph.num_classes, binarize="both")
+    bignn.fit(model, graph, bignn.Settings(epochs=20))
+    assert_predicts_alike(model, graph)
+    packed = bignn.pack(model)
+    packed.save(tmp_path / "model.bignn")
+    opened = bignn.open(tmp_path / "model.bignn")
+    assert isinstance(opened, PackedModel)
+    packed_graph = bignn.pack_graph(graph, like=packed)
+    expected = packed.predict(packed_graph, output="logits")
+    assert np.array_equal(opened.predict(packed_graph, output="logits"), expected)
+
+
+def test_what_is_binary_is_stored_as_bits() -> None:
+    graph = toy_graphs()["undirected"]
+    packed = bignn.pack(make_model(graph, "both", "batch"))
+    assert [step["op"] for step in packed.operations] == [
+        *["normalize_rows", "standardize"],
+        *["binarize", "binary_linear", "aggregate", "bias", "batch_norm"],
+        *["binarize", "binary_linear", "aggregate", "bias"],
+    ]
+    assert packed.arrays["layers.0.words"].shape == (24, 1)
+    assert packed.network.is_binary
+    # 24 and 5 outputs: a word of bits, a scale and a bias each, and 24 means and scales.
+    assert packed.nbytes == {"weights": (24 + 5) * (8 + 4 + 4) + 24 * 8, "input": 2 * 4 * 20}
+    floats = bignn.pack(make_model(graph, "none", "batch"))
+    assert [step["op"] for step in floats.operations] == [
+        *["normalize_rows", "linear", "aggregate", "bias", "batch_norm", "relu"],
+        *["linear", "aggregate", "bias"],
+    ]
+    assert not floats.network.is_binary
+
+
+def test_packing_leaves_the_model_alone_and_training_leaves_the_packed_one() -> None:
+    graph = toy_graphs()["undirected"]
+    model = make_model(graph, "both", "batch").train()
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    packed = bignn.pack(model)
+    assert model.training
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    packed_graph = bignn.pack_graph(graph, like=packed)
+    logits = packed.predict(packed_graph, output="logits")
+    arrays = {key: values.copy() for key, values in packed.arrays.items()}
+    optimizer = torch.optim.SGD(model.parameters(), lr=10.0)
+    model(*tensors(graph)).square().sum().backward()
+    optimizer.step()
+    model.fit_input(torch.rand(9, 20))
+    changed = [
+        key for key, value in model.state_dict().items() if not torch.equal(value, before[key])
+    ]
+    assert {"convs.0.lin.weight", "convs.1.bias", "input_norm.mean", "norms.0.running_mean"} <= set(
+        changed
+    )
+    assert all(np.array_equal(values, arrays[key]) for key, values in packed.arrays.items())
+    assert np.array_equal(packed.predict(packed_graph, output="logits"), logits)
+    again = bignn.pack(model).arrays["layers.0.alpha"]
+    assert not np.array_equal(again, arrays["layers.0.alpha"])
+
+
+@pytest.mark.parametrize("binarize", ["features", "both"])
+def test_a_model_without_input_statistics_says_what_to_do(binarize: BinarizeMode) -> None:
+    with pytest.raises(InputError, match=r"no input statistics yet; .*model\.fit_input\(x\)"):
+        bignn.pack(GCN(20, 8, 2, 3, binarize=binarize))
+
+
+@pytest.mark.parametrize("binarize", ["none", "weights"])
+def test_a_model_that_needs_no_statistics_packs_untrained(binarize: BinarizeMode) -> None:
+    graph = toy_graphs()["directed"]
+    torch.manual_seed(0)
+    assert_predicts_alike(GCN(20, 8, 2, 3, binarize=binarize).eval(), graph)
+
+
+def test_what_is_no_gcn_is_refused() -> None:
+    with pytest.raises(InputError, match=r"^'model' must be a bignn\.nn\.GCN, got Linear"):
+        bignn.pack(torch.nn.Linear(2, 3))
+    with pytest.raises(InputError, match="got GCNConv"):
+        bignn.pack(bignn.nn.GCNConv(2, 3))
+    with pytest.raises(InputError, match="got str"):
+        bignn.pack(cast(torch.nn.Module, "model.safetensors"))
