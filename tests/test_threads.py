@@ -1,6 +1,7 @@
 """Any number of threads gives the same bytes. Without torch: `make sanitize` runs this file too."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -44,18 +45,23 @@ def graph(request: pytest.FixtureRequest, model: PackedModel) -> PackedGraph:
 
 
 def run(code: str, folder: Path | None = None, **environment: str) -> str:
-    """What a Python process of its own prints; a hang is a failure."""
-    done = subprocess.run(
+    """What a Python process of its own prints; a hang is a failure, and ends with its children."""
+    process = subprocess.Popen(
         [sys.executable, "-c", code],
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
-        timeout=300,
         cwd=folder,
         env={**os.environ, **environment},
+        start_new_session=True,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    try:
+        output, errors = process.communicate(timeout=300)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    assert process.returncode == 0, errors
+    return output.strip()
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 7])
