@@ -290,12 +290,24 @@ def test_predict_says_what_is_wrong(
         ([packed, toy, "--nodes", "a"], "'nodes' must be ids such as"),
         ([packed, toy, "--plan", "X"], "'plan' must be one of T, G, S"),
         ([packed, toy, "--out", "p.txt"], "'out' must be a file name ending in"),
+        ([packed, toy, "--save-graph", packed], "'save-graph' must be another file than 'model'"),
+        ([packed, toy, "--save-graph", toy], "'save-graph' must be another file than 'dataset'"),
+        ([packed, toy, "--save-graph", "x.npz"], "'save-graph' must be a file name not ending"),
         ([packed, toy, "--threads", "0"], "'threads' must be a number from 1"),
     ):
         assert main(["predict", *arguments]) == 1, arguments
         captured = capsys.readouterr()
         assert said in captured.err
         assert captured.err.count("\n") == 1
+    checkpoint = str(tmp_path / "runs" / "seed-0.safetensors")
+    assert main(["predict", checkpoint, toy]) == 1
+    assert "make a packed model of it with 'bignn pack'" in capsys.readouterr().err
+    assert main(["pack", checkpoint, checkpoint]) == 1
+    assert "'out' must be a file name ending in .bignn" in capsys.readouterr().err
+    failed = tmp_path / "failed.graph"
+    assert main(["predict", packed, toy, "--nodes", "99", "--save-graph", str(failed)]) == 1
+    assert not failed.exists()
+    capsys.readouterr()
     assert main(["pack", toy, str(tmp_path / "x.bignn")]) == 1
     assert "is not a bignn checkpoint" in capsys.readouterr().err
     assert not (tmp_path / "x.bignn").exists()

@@ -13,7 +13,7 @@ from bignn import bits
 from bignn.errors import FileError, InputError, missing_extra
 from bignn.graph import Graph, load, save
 from bignn.runtime import PackedGraph, PackedModel, pack_graph
-from bignn.runtime import open_packed as open  # noqa: A004, F401 (bignn.open; not for import *)
+from bignn.runtime import open_packed as open  # noqa: A004 (used as bignn.open)
 from bignn.threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ __all__ = [
     "load",
     "load_model",
     "nn",
+    "open",
     "pack",
     "pack_graph",
     "recipe",

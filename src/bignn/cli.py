@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -36,7 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = "; continue with --resume" if options.command == "train" else ""
         print(f"bignn {options.command}: interrupted{hint}", file=sys.stderr)
         return 130
-    print(json.dumps(report, allow_nan=False) if options.json else describe(report), flush=True)
+    try:
+        print(json.dumps(report, allow_nan=False) if options.json else describe(report), flush=True)
+    except BrokenPipeError:  # whoever reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
@@ -236,6 +240,8 @@ def _pack(options: argparse.Namespace) -> Report:
     from bignn.checkpoint import load_model
     from bignn.packing import pack
 
+    if not options.out.endswith(".bignn"):
+        raise wrong("out", "a file name ending in .bignn", repr(options.out))
     packed = pack(load_model(options.checkpoint))
     packed.save(options.out)
     sizes = packed.nbytes
@@ -320,6 +326,8 @@ def _bench(options: argparse.Namespace) -> Report:
 
     set_num_threads(get_num_threads() if options.threads is None else options.threads)
     if options.plot is not None:
+        if Path(options.plot).suffix not in (".png", ".svg", ".pdf"):
+            raise wrong("plot", "a file name ending in .png, .svg or .pdf", repr(options.plot))
         prepare(options.plot)
     report = bench.run(
         options.suites,

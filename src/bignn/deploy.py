@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.errors import FileError, wrong
+from bignn.errors import FileError, InputError, wrong
 from bignn.files import atomic_path, prepare
 from bignn.graph import load
 from bignn.runtime import Kind, PackedGraph, PackedModel, open_packed, pack_graph
@@ -34,6 +34,14 @@ def predict_file(
         if Path(out).suffix not in (".csv", ".npy"):
             raise wrong("out", "a file name ending in .csv or .npy", repr(out))
         prepare(out)
+    _check_different(
+        {"model": model_path, "dataset": dataset}, {"out": out, "save-graph": save_graph}
+    )
+    if save_graph is not None:
+        if Path(save_graph).suffix == ".npz":
+            raise wrong("save-graph", "a file name not ending in .npz (those are raw graphs)",
+                        repr(save_graph))  # fmt: skip
+        prepare(save_graph)
     if threads is not None:
         set_num_threads(threads)
     model = open_packed(model_path)
@@ -42,14 +50,18 @@ def predict_file(
     start = time.perf_counter()
     graph = _graph(dataset, model)
     packing = time.perf_counter() - start
-    if save_graph is not None:
-        graph.save(save_graph)
+    if explain and not model.network.is_binary:
+        raise InputError(
+            "'explain' is for models of binary features and weights, which have a plan"
+        )
     start = time.perf_counter()
     values = model.predict(graph, nodes, output=output, plan=plan)
     seconds = time.perf_counter() - start
     ids = np.arange(graph.num_nodes) if nodes is None else np.asarray(nodes, dtype=np.int64)
     if out is not None:
         write(out, ids, values)
+    if save_graph is not None:
+        graph.save(save_graph)
     classes = values if values.ndim == 1 else values.argmax(axis=1)
     chosen = None
     if model.network.is_binary:
@@ -63,6 +75,7 @@ def predict_file(
         "plan": None if chosen is None else chosen.ways,
         "test_acc": _test_accuracy(graph, ids, classes),
         "out": out,
+        "saved_graph": save_graph,
     }
     if explain and chosen is not None:
         report["explanation"] = str(chosen)
@@ -82,9 +95,8 @@ def describe(report: dict[str, Any]) -> str:
     ]
     if "explanation" in report:
         lines.append(report["explanation"])
-    if report["out"] is not None:
-        lines.append(f"wrote {report['out']}")
-    else:
+    lines += [f"wrote {report[key]}" for key in ("out", "saved_graph") if report[key] is not None]
+    if report["out"] is None:
         shown = list(zip(report["nodes"], report["predictions"], strict=True))[:10]
         lines += [f"  node {node}: {_short(value)}" for node, value in shown]
         if len(report["nodes"]) > len(shown):
@@ -108,6 +120,17 @@ def write(path: str | os.PathLike[str], ids: NDArray[Any], values: NDArray[Any])
             for node, value in zip(ids.tolist(), values.tolist(), strict=True):
                 cells = [value] if values.ndim == 1 else value
                 file.write(",".join([str(node), *map(str, cells)]) + "\n")
+
+
+def _check_different(inputs: dict[str, str], outputs: dict[str, str | None]) -> None:
+    """Refuses to write over what is read, or twice to the same file."""
+    taken = {Path(path).resolve(): name for name, path in inputs.items()}
+    for name, path in outputs.items():
+        if path is None:
+            continue
+        if (other := taken.get(Path(path).resolve())) is not None:
+            raise wrong(name, f"another file than '{other}'", repr(path))
+        taken[Path(path).resolve()] = name
 
 
 def _graph(dataset: str, model: PackedModel) -> PackedGraph:

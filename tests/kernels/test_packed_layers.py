@@ -464,6 +464,31 @@ def test_what_overflows_is_alike_everywhere(instruction_set: str) -> None:
             assert np.array_equal(got, values, equal_nan=True), ways
 
 
+@pytest.mark.parametrize("outputs", [1, 7, 16, 17, 33, 65])
+def test_what_is_not_a_number_is_never_the_class(instruction_set: str, outputs: int) -> None:
+    rng = np.random.default_rng(outputs)
+    for rows in (1, 4, 7):
+        problem = make_problem(rows, [65, outputs], [[2] * rows], 9)
+        # Sums times the row's factor overflow; times 0 they are not a number.
+        problem.edges[0].target_factor[:] = 3e38
+        for share in (0.1, 0.5, 0.9, 1.0):
+            scale = np.where(rng.random(outputs) < share, 0, rng.choice([-1, 1], outputs))
+            weights = replace(problem.weights[0], scale=scale.astype(np.float32))
+            absurd = replace(problem, weights=[weights], source_factor=1e30 * ones(9))
+            with np.errstate(over="ignore"):
+                values = absurd.expected()
+                assert np.isnan(values).any() or (scale != 0).all()
+                numbers = np.where(np.isnan(values), -np.inf, values)
+                expected = numbers.argmax(axis=1)
+                assert np.array_equal(absurd.expected("classes"), expected)
+            # A row of -inf and what is not a number has no class that is right.
+            clear = numbers.max(axis=1) > -np.inf
+            for way in "TGS":
+                got = absurd.run(way, instruction_set, "classes")
+                assert (got < outputs).all()
+                assert np.array_equal(got[clear], expected[clear]), (rows, share, way)
+
+
 def test_rows_of_zero_weights_are_the_shift(instruction_set: str) -> None:
     for degree in (3, 16, 17, 600):
         problem = make_problem(degree, [65, 17], [[degree] * 5], 9, weighted=True)

@@ -169,3 +169,53 @@ def test_one_node_reuses_what_all_nodes_prepared(model: PackedModel) -> None:
     kept = dict(model._weights[0]._prepared)
     model.predict(graph, [3])
     assert model._weights[0]._prepared.keys() == kept.keys()
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_a_relu_after_a_binary_layer_is_not_forgotten(layer: int) -> None:
+    model = make_packed_model([100, 9, 3])
+    steps = [dict(step) for step in model.operations]
+    at = [number for number, step in enumerate(steps) if step["op"] == "bias"][layer] + 1
+    steps.insert(at, {"op": "relu", "in": [], "out": ""})
+    for number, step in enumerate(steps):
+        step["in"], step["out"] = [f"v{number - 1}" if number else "x"], f"v{number}"
+    with_relu = PackedModel(steps, model.arrays, 100)
+    assert not with_relu.network.is_binary
+    graph = pack_graph(make_graph(40, 100), like=with_relu)
+    logits = with_relu.predict(graph, output="logits")
+    if layer == 1:
+        plain = np.maximum(model.predict(graph, output="logits"), 0)
+        np.testing.assert_allclose(logits, plain, rtol=1e-3, atol=1e-4)
+        assert (logits == 0).any()
+    else:  # behind a ReLU every sign is +1, so that all columns of a row are alike
+        assert not np.allclose(logits, model.predict(graph, output="logits"), atol=1e-2)
+
+
+def test_names_in_messages_stay_one_printable_line(model: PackedModel, tmp_path: Path) -> None:
+    steps = [dict(step) for step in model.operations]
+    for step in steps:
+        if step["op"] == "bias":
+            step["bias"] = "a\nb \x1b[31m"
+    header = {"format": "bignn-model", "version": 1, "num_features": 100, "operations": steps}
+    tensors.write(tmp_path / "bad.bignn", model.arrays, header)
+    with pytest.raises(FileError) as raised:
+        bignn.open(tmp_path / "bad.bignn")
+    assert str(raised.value).isprintable()
+
+
+@pytest.mark.parametrize("key", ["version", "num_features"])
+def test_booleans_are_no_numbers(key: str, tmp_path: Path) -> None:
+    model = make_packed_model([1, 3])
+    header = {
+        "format": "bignn-model", "version": 1, "num_features": 1, "operations": model.operations,
+    }  # fmt: skip
+    tensors.write(tmp_path / "fine.bignn", model.arrays, header)
+    assert isinstance(bignn.open(tmp_path / "fine.bignn"), PackedModel)
+    tensors.write(tmp_path / "bad.bignn", model.arrays, {**header, key: True})
+    with pytest.raises(FileError):
+        bignn.open(tmp_path / "bad.bignn")
+
+
+def test_a_plan_is_a_text(model: PackedModel, graph: PackedGraph) -> None:
+    with pytest.raises(InputError, match="'plan' must be letters"):
+        model.predict(graph, plan=3)  # type: ignore[arg-type]

@@ -60,16 +60,18 @@ def run(
             raise wrong("suite", f"some of {list(SUITES)}", repr(suite))
     if not 0 < scale <= 4:
         raise wrong("scale", "above 0 and at most 4", scale)
-    known = (*EMBEDDED, *SHAPES)
+    graphs = {"citation": EMBEDDED, "shapes": tuple(SHAPES)}
+    known = [name for suite in chosen for name in graphs.get(suite, ())]
     for name in only or ():
         if name not in known:
-            raise wrong("only", f"some of {list(known)}", repr(name))
+            raise wrong("only", f"some of {known} in these suites", repr(name))
     rows: list[Row] = []
     for suite in chosen:
         if suite == "gemm":
-            rows += [_product(*sizes) for sizes in PRODUCTS]
+            if only is None:
+                rows += [_product(*sizes) for sizes in PRODUCTS]
             continue
-        for name in EMBEDDED if suite == "citation" else SHAPES:
+        for name in graphs[suite]:
             if only is None or name in only:
                 rows.append(_network(suite, name, scale if suite == "shapes" else 1.0, memory))
     return {"rows": rows}
@@ -296,24 +298,27 @@ def plot(report: dict[str, Any], path: str | os.PathLike[str]) -> None:
     from matplotlib import pyplot
 
     rows = report["rows"]
-    bars = {
+    every = {
         "best float": "speedup_vs_best_float",
         "PyG, CSR": "speedup_vs_pyg_sparse",
         "PyG, edge_index": "speedup_vs_pyg",
         "float simulation": "speedup_vs_simulated",
     }
+    bars = {label: key for label, key in every.items() if any(row[key] for row in rows)}
     size = (max(7.0, 1.6 + 1.2 * len(rows)), 4.2)
     figure, axes = pyplot.subplots(figsize=size, layout="constrained")
     width = 0.8 / len(bars)
     for number, (label, key) in enumerate(bars.items()):
-        places = [place + (number - 1.5) * width for place, row in enumerate(rows) if row[key]]
+        shift = (number - (len(bars) - 1) / 2) * width
+        places = [place + shift for place, row in enumerate(rows) if row[key]]
         heights = [row[key] for row in rows if row[key]]
-        drawn = axes.bar(places, heights, width, label=label)
+        drawn = axes.bar(places, heights, width, label=label, color=f"C{list(every).index(label)}")
         axes.bar_label(drawn, fmt="%.1f", fontsize=7)
     axes.axhline(1, color="black", linewidth=0.8)
     axes.set_yscale("log")
     names = [f"{row['shape']}\n{row['suite']}" for row in rows]
     axes.set_xticks(range(len(rows)), names, fontsize=8)
+    axes.set_xlim(-0.6, len(rows) - 0.4)
     axes.set_ylabel("times faster than")
     axes.set_title(f"bignn packed, {rows[-1]['threads'] if rows else 0} threads")
     axes.legend(fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.18))

@@ -31,7 +31,7 @@ def digest(stage: Input) -> str:
 def normalized(stage: Input, x: Floats) -> Floats:
     """The input stage up to, and without, the sign."""
     if stage.normalize_rows:
-        total = np.abs(x).sum(axis=1, keepdims=True)
+        total = np.abs(x).sum(axis=1, keepdims=True, dtype=np.float64)
         x = (x / np.where(total > 0, total, 1)).astype(np.float32)
     if stage.mean is not None and stage.scale is not None:
         x = (x - stage.mean) * stage.scale

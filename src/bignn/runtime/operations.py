@@ -79,8 +79,8 @@ class Convolution:
 
     @property
     def is_binary(self) -> bool:
-        """Whether both its input and its weight are bits."""
-        return self.binarize and self.alpha is not None
+        """Whether it works on bits alone: its input and its weight, and no ReLU after it."""
+        return self.binarize and self.alpha is not None and not self.relu
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,7 @@ class Network:
 
 def understand(operations: Any, arrays: Arrays, num_features: Any) -> Network:
     """Checks a list of operations against its arrays and turns it into a :class:`Network`."""
-    if not isinstance(num_features, int) or not 0 < num_features < 2**31:
+    if type(num_features) is not int or not 0 < num_features < 2**31:
         raise FileError("the number of features is missing or out of range")
     reader = _Reader(_checked(operations), arrays)
     current = num_features

@@ -188,13 +188,14 @@ def from_file(
     arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any], name: str
 ) -> PackedGraph:
     """A graph from the arrays of a file, every one of them checked."""
-    if header.get("version") != VERSION or header.get("adjacency") != "gcn":
+    version = header.get("version")
+    if type(version) is not int or version != VERSION or header.get("adjacency") != "gcn":
         raise FileError(
             f"version {header.get('version')!r} with adjacency {header.get('adjacency')!r} is not "
             f"known, expected {VERSION} with 'gcn'"
         )
     num_features, fingerprint = header.get("num_features"), header.get("input")
-    if not isinstance(num_features, int) or not 0 < num_features < 2**31:
+    if type(num_features) is not int or not 0 < num_features < 2**31:
         raise FileError("the number of features is missing or out of range")
     if not isinstance(fingerprint, str):
         raise FileError("the fingerprint of the input statistics is missing")

@@ -398,7 +398,7 @@ def _node_ids(nodes: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
 
 def from_file(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> PackedModel:
     """A model from the arrays and header of a file, checked."""
-    if header.get("version") != VERSION:
+    if type(header.get("version")) is not int or header["version"] != VERSION:
         raise FileError(f"version {header.get('version')!r} is not known, expected {VERSION}")
     about = header.get("about", {})
     if not isinstance(about, dict):

@@ -144,6 +144,8 @@ def _lines(record: int, num_nodes: int) -> float:
 def _forced(forced: str | None, num_layers: int, features: Features) -> list[Way] | None:
     if forced is None:
         return None
+    if not isinstance(forced, str):
+        raise wrong("plan", "letters such as 'T' or 'GT'", repr(forced))
     letters = forced.upper().replace(",", "")
     if len(letters) == 1:
         # "S" can only be meant for the first layer.

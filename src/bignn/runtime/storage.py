@@ -23,7 +23,7 @@ def open_packed(path: str | os.PathLike[str]) -> PackedModel | PackedGraph:
         if header.get("format") == packed_graph.FORMAT:
             return packed_graph.from_file(arrays, header, os.fspath(path))
     except FileError as error:
-        raise FileError(f"'{os.fspath(path)}': {error}") from None
+        raise FileError(f"'{os.fspath(path)}': {tensors.one_line(error)}") from None
     raise FileError(
         f"'{os.fspath(path)}' is neither a packed model nor a packed graph "
         f"(its format is {str(header.get('format'))[:40]!r})"

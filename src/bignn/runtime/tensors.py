@@ -45,9 +45,13 @@ def read(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
     if not file.is_file():
         raise FileError(f"'{file}' {'is not a file' if file.exists() else 'does not exist'}")
     try:
+        if file.stat().st_size < 8:
+            raise ValueError("it is empty or cut short")
         # The library checks that shapes, types and places fit each other and the file.
         with safe_open(file, framework="np") as opened:
             header = json.loads((opened.metadata() or {})["bignn"])
+            if isinstance(header, dict) and header.get("format") == "bignn-checkpoint":
+                raise ValueError("it is a checkpoint; make a packed model of it with 'bignn pack'")
             names = list(opened.keys())
         if not isinstance(header, dict):
             raise ValueError("its header is not an object")
@@ -55,8 +59,13 @@ def read(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
         raw = np.memmap(file, dtype=np.uint8, mode="r")
         return {name: _array(raw, places[name], start) for name in names}, header
     except (SafetensorError, KeyError, TypeError, ValueError, OSError, RecursionError) as error:
-        line = (str(error) or type(error).__name__).splitlines()[0]
-        raise FileError(f"'{file}' is not a packed bignn file ({line})") from None
+        raise FileError(f"'{file}' is not a packed bignn file ({one_line(error)})") from None
+
+
+def one_line(error: Exception) -> str:
+    """An error's words as one printable line, whatever names a file put into it."""
+    words = " ".join(str(error).split()) or type(error).__name__
+    return "".join(letter if letter.isprintable() else "?" for letter in words)[:300]
 
 
 def _places(file: Path) -> tuple[dict[str, Any], int]:
