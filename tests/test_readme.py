@@ -14,8 +14,9 @@ README = Path(__file__).parent.parent / "README.md"
 
 
 def test_quickstart_runs(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # it writes a file
     (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     fit = train.fit
 

@@ -1070,7 +1070,9 @@ inline std::int32_t first_largest(const float* values, std::size_t count) {
         // Of two operands, the maximum is the second where the first is not a number.
         most = _mm512_max_ps(_mm512_mask_loadu_ps(lowest, valid, values + c), most);
     }
-    const __m512 largest_value = _mm512_set1_ps(_mm512_reduce_max_ps(most));
+    const float top = _mm512_reduce_max_ps(most);
+    if (top == -__builtin_inff()) return 0;  // nothing is larger than the first
+    const __m512 largest_value = _mm512_set1_ps(top);
     for (std::size_t c = 0; c < count; c += 16) {
         const __mmask16 valid = first_lanes(count - c);
         const __mmask16 equal = _mm512_mask_cmp_ps_mask(
