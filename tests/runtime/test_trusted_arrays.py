@@ -161,13 +161,13 @@ def test_threads_that_overflow_at_once_widen_once() -> None:
             np.testing.assert_allclose(result, expected, rtol=1e-4)
 
 
-def test_one_node_reuses_what_all_nodes_prepared(model: PackedModel) -> None:
-    graph = pack_graph(make_graph(500, 100, like_words=True), like=model)
-    if not isinstance(graph.features, SparseBits):
-        pytest.skip("not sparse")
-    model.predict(graph)
+def test_one_node_reuses_what_all_nodes_prepared() -> None:
+    model = make_packed_model([300, 9, 3])
+    graph = pack_graph(make_graph(500, 300, like_words=True), like=model)
+    assert isinstance(graph.features, SparseBits)
+    model.predict(graph, plan="S")
     kept = dict(model._weights[0]._prepared)
-    model.predict(graph, [3])
+    model.predict(graph, [3], plan="S")
     assert model._weights[0]._prepared.keys() == kept.keys()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,8 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bignn.errors import wrong
-from bignn.graph import EMBEDDED, Graph, load
+from bignn.graph import Graph, load
 from bignn.nn import GCN
 from bignn.packing import pack
 from bignn.recipes import recipe
@@ -40,7 +40,7 @@ SHAPES = {
 }
 
 
-class Problem:
+class Problem(ABC):
     """A graph, a binary model on it, and the weights of a float model of the same sizes.
 
     Structure and weights are there from the start; features are made when asked for, so that
@@ -79,13 +79,13 @@ class Problem:
         rows = np.repeat(np.arange(self.num_nodes, dtype=np.int32), np.diff(self.offsets))
         return self.norm[rows] * self.norm[self.ids]
 
+    @abstractmethod
     def raw_features(self) -> Floats:
         """Features as the float model reads them [N, d]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def packed_graph(self, x: Floats | None = None) -> PackedGraph:
         """The graph, its features packed for the binary model (from ``x`` if they are at hand)."""
-        raise NotImplementedError
 
     def binary_input(self) -> Floats:
         """What the binary model takes signs and scales of [N, d]."""
@@ -162,13 +162,6 @@ class ShapeProblem(Problem):
             features, self.sizes[0], beta, self.offsets, self.ids, None, self.norm, digest(stage),
             name=self.name,
         )  # fmt: skip
-
-
-def citation(name: str, *, epochs: int = 40) -> CitationProblem:
-    """One of the embedded citation graphs."""
-    if name not in EMBEDDED:
-        raise wrong("shape", f"one of {list(EMBEDDED)}", repr(name))
-    return CitationProblem(name, epochs=epochs)
 
 
 def _skewed_graph(
