@@ -43,7 +43,10 @@ def read(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
     """The arrays of a file, mapped into memory and read when used, and its header."""
     file = Path(path)
     if not file.is_file():
-        raise FileError(f"'{file}' {'is not a file' if file.exists() else 'does not exist'}")
+        what = "is not a file" if file.exists() else "does not exist"
+        raise FileError(
+            f"'{file}' {what}; 'bignn pack' and 'bignn predict --save-graph' write them"
+        )
     try:
         if file.stat().st_size < 8:
             raise ValueError("it is empty or cut short")
@@ -59,7 +62,9 @@ def read(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
         raw = np.memmap(file, dtype=np.uint8, mode="r")
         return {name: _array(raw, places[name], start) for name in names}, header
     except (SafetensorError, KeyError, TypeError, ValueError, OSError, RecursionError) as error:
-        raise FileError(f"'{file}' is not a packed bignn file ({one_line(error)})") from None
+        raise FileError(
+            f"'{file}' is not a packed bignn file, or is damaged ({one_line(error)})"
+        ) from None
 
 
 def one_line(error: Exception) -> str:
