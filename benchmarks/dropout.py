@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import torch
 
-from bignn.experiments.timing import medians
+from bignn.experiments.timing import measure
 from bignn.nn.dropout import dropout
 
 if __name__ == "__main__":
     x = torch.randn(2708, 1433).sign()
-    times = medians(
+    times = measure(
         {
             "torch.nn.functional.dropout": lambda: torch.nn.functional.dropout(x, 0.4),
             "bignn.nn.dropout": lambda: dropout(x, 0.4, training=True),
         }
     )
-    slowest = max(times.values())
+    slowest = max(seconds.median for seconds in times.values())
     for name, seconds in times.items():
-        print(f"{name:<30} {1e3 * seconds:8.1f} ms {slowest / seconds:6.1f}x")
+        print(f"{name:<30} {1e3 * seconds.median:8.1f} ms {slowest / seconds.median:6.1f}x")

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from bignn import bits, kernels
-from bignn.experiments.timing import medians
+from bignn.experiments.timing import measure
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
@@ -24,7 +24,7 @@ if __name__ == "__main__":
     contenders = {"torch float32": lambda: tx @ tw}
     for backend in kernels.available_backends():
         contenders[backend] = lambda backend=backend: kernels.xnor_matmul(a, b, k, backend=backend)
-    times = medians(contenders)
+    times = {name: seconds.median for name, seconds in measure(contenders).items()}
     base = times["torch float32"]
     for name, seconds in times.items():
         rate = n * k * m / seconds / 1e9

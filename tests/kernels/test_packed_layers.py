@@ -155,7 +155,7 @@ def test_every_size_and_way_equals_the_reference(instruction_set: str, num_bits:
             dense = replace(problem, features=cast(SparseBits, problem.features).dense())
             for kind in ("classes", "values"):
                 expected = problem.expected(kind)
-                assert expected.dtype == (np.int32 if kind == "classes" else np.float32)
+                assert expected.dtype == (np.int64 if kind == "classes" else np.float32)
                 for way in "TGS":
                     case = (outputs, len(rows), way, kind)
                     got = (problem if way == "S" else dense).run(way, instruction_set, kind)
@@ -602,9 +602,7 @@ def test_chains_that_overflow_at_the_same_time(instruction_set: str) -> None:
         for _ in range(5)
     ]
     for chain in chains:
-        steps = chain._steps()
-        chain._program = native.program(steps, instruction_set)
-        chain._result = steps[-1]["values"]
+        chain._program = native.program(chain._steps(), instruction_set)
     assert all(same(chain.run(), expected) for chain in chains)
     assert weights._prepared["width"] == 2
     assert [chain.record_bytes(0) for chain in chains] == [2] * 5
@@ -722,7 +720,7 @@ def test_beta_of_the_kernels_is_the_references(instruction_set: str) -> None:
         ]
         chain = Chain(layers, problem.features, problem.source_factor, "values", instruction_set)
         steps = chain._steps()
-        native.program(steps, instruction_set).run(2)
+        native.program(steps, instruction_set).run(1, None)
         first = one_layer(
             problem.weights[0], problem.edges[0], problem.features, problem.source_factor
         )
@@ -807,7 +805,17 @@ def test_arrays_that_do_not_fit_are_refused_before_they_are_read(instruction_set
             native.program(changed, instruction_set)
     program = native.program(steps("TT"), instruction_set)
     with pytest.raises(ValueError, match="no such step"):
-        program.run(3)
+        program.run(3, None)
+    for out in (
+        None,
+        np.empty(9, dtype=np.int32),
+        np.empty(8, dtype=np.int64),
+        np.empty((9, 6), dtype=np.float32),
+        np.empty((9, 7), dtype=np.float64),
+        np.empty((9, 14), dtype=np.float32)[:, ::2],
+    ):
+        with pytest.raises(ValueError, match="'out' does not take the last step's rows"):
+            program.run(2, out)
     for begin, end, rows in ((0, 10, 10), (3, 2, 0), (0, 2, 1)):
         with pytest.raises(ValueError, match="no such rows"):
             program.run_rows(begin, end, np.empty((rows, 7), dtype=np.float32))

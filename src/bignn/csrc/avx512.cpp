@@ -1084,7 +1084,7 @@ inline std::int32_t first_largest(const float* values, std::size_t count) {
 
 inline void class_tile(float* sums, std::size_t sums_stride, std::size_t num_rows,
                        const float* row_scale, const float* scale, const float* shift,
-                       std::size_t num_outputs, std::int32_t* classes) {
+                       std::size_t num_outputs, std::int64_t* classes) {
     if (num_rows != 4 || num_outputs > 16) {
         for (std::size_t r = 0; r < num_rows; ++r) {
             float* row = sums + r * sums_stride;

@@ -127,7 +127,7 @@ struct Layer {
     const float* shift;
     // Where the rows go; null where they do not.
     float* values;               // h [rows, outputs]
-    std::int32_t* classes;       // argmax of h
+    std::int64_t* classes;       // argmax of h
     word* out_words;             // sign of h, packed
     float* out_factor;           // t_i = (norm of i) * mean |h_i|, for the next layer
     const float* out_norm;       // null: 1

@@ -224,11 +224,8 @@ Step step_from(const Fields& fields) {
         layer.product = reinterpret_cast<const std::byte*>(
             fields.required<const std::uint8_t>("product", fields.number("product_bytes")));
     }
-    layer.values = fields.array<float>("values", rows * outputs);
-    layer.classes = fields.array<std::int32_t>("classes", rows);
-    if (layer.values || layer.classes) return step;
     layer.out_words = fields.array<word>("out_words", rows * words_per_row(outputs));
-    layer.out_factor = fields.required<float>("out_factor", rows);
+    layer.out_factor = fields.array<float>("out_factor", rows);
     layer.out_norm = fields.array<const float>("out_norm", rows);
     return step;
 }
@@ -246,6 +243,7 @@ class BoundProgram {
         // A layer whose successor gathers records makes them; its panels are the successor's.
         std::vector<Step>& all = program_.steps();
         for (std::size_t i = 0; i + 1 < all.size(); ++i) {
+            if (!all[i].layer.out_factor) throw std::invalid_argument("'out_factor' is missing");
             const Fields after(nb::cast<nb::dict>(steps[i + 1]));
             if (all[i + 1].layer.way != Way::records) {
                 if (!all[i].layer.out_words) throw std::invalid_argument("'out_words' is missing");
@@ -265,14 +263,32 @@ class BoundProgram {
         }
     }
 
-    // (number of the step whose records overflowed or -1, seconds per step)
-    nb::tuple run(std::size_t num_steps) {
-        if (num_steps > program_.steps().size()) throw std::invalid_argument("no such step");
-        std::vector<double> seconds(program_.steps().size());
+    // The last step's rows as classes int64 [rows] or, of another type, values float32 [rows,
+    // outputs]: (number of the step whose records overflowed or -1, seconds per step)
+    nb::tuple run(std::size_t num_steps, nb::handle out) {
+        const std::vector<Step>& steps = program_.steps();
+        if (num_steps > steps.size()) throw std::invalid_argument("no such step");
+        float* values = nullptr;
+        std::int64_t* classes = nullptr;
+        if (num_steps == steps.size()) {
+            const Layer& last = steps.back().layer;
+            const std::size_t rows = last.neighbours.num_rows;
+            Vector<std::int64_t> to_classes;
+            Matrix<float> to_values;
+            if (nb::try_cast(out, to_classes, false) && to_classes.size() == rows) {
+                classes = to_classes.data();
+            } else if (nb::try_cast(out, to_values, false) && to_values.shape(0) == rows &&
+                       to_values.shape(1) == last.num_outputs) {
+                values = to_values.data();
+            } else {
+                throw std::invalid_argument("'out' does not take the last step's rows");
+            }
+        }
+        std::vector<double> seconds(steps.size());
         int overflowed;
         {
             nb::gil_scoped_release release;
-            overflowed = program_.run(num_steps, seconds.data());
+            overflowed = program_.run(num_steps, values, classes, seconds.data());
         }
         nb::list times;
         for (const double time : seconds) times.append(time);
@@ -319,7 +335,7 @@ NB_MODULE(_native, m) {
     m.def("num_threads", &num_threads);
     nb::class_<BoundProgram>(m, "Program")
         .def(nb::init<nb::list, const std::string&>(), nb::arg("steps"), nb::arg("isa"))
-        .def("run", &BoundProgram::run, nb::arg("num_steps"))
+        .def("run", &BoundProgram::run, nb::arg("num_steps"), nb::arg("out").none())
         .def("run_rows", &BoundProgram::run_rows, nb::arg("begin"), nb::arg("end"),
              nb::arg("values"));
     m.def("xnor", &xnor, nb::arg("a"), nb::arg("panels"), nb::arg("num_bits"), nb::arg("out"),

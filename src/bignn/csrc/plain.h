@@ -257,7 +257,7 @@ inline void sign_tile(const float* sums, std::size_t sums_stride, std::size_t nu
 // A tile's rows to classes; sums are overwritten.
 inline void class_tile(float* sums, std::size_t sums_stride, std::size_t num_rows,
                        const float* row_scale, const float* scale, const float* shift,
-                       std::size_t num_outputs, std::int32_t* classes) {
+                       std::size_t num_outputs, std::int64_t* classes) {
     for (std::size_t r = 0; r < num_rows; ++r) {
         float* row = sums + r * sums_stride;
         value_row(row, row_scale[r], scale, shift, num_outputs, row);

@@ -66,14 +66,19 @@ bool Program::run_layer(const Layer& layer, std::size_t begin, std::size_t end) 
     return fits;
 }
 
-int Program::run(std::size_t num_steps, double* seconds) {
+int Program::run(std::size_t num_steps, float* values, std::int64_t* classes, double* seconds) {
     for (std::size_t i = 0; i < num_steps; ++i) {
         const auto start = std::chrono::steady_clock::now();
         const Step& step = steps_[i];
+        Layer layer = step.layer;
+        if (i + 1 == steps_.size()) {
+            layer.values = values;
+            layer.classes = classes;
+        }
         if (step.source.kind != Source::Kind::none && !run_source(step.source)) {
             return static_cast<int>(i);
         }
-        if (!run_layer(step.layer, 0, step.layer.neighbours.num_rows)) {
+        if (!run_layer(layer, 0, layer.neighbours.num_rows)) {
             return static_cast<int>(i) + 1;
         }
         seconds[i] =
@@ -89,7 +94,6 @@ int Program::run(std::size_t num_steps, double* seconds) {
 void Program::run_rows(std::size_t begin, std::size_t end, float* values) {
     Layer layer = steps_.back().layer;
     layer.values = values - begin * layer.num_outputs;
-    layer.classes = nullptr;
     run_layer(layer, begin, end);
 }
 

@@ -33,9 +33,10 @@ class Program {
     std::vector<Step>& steps() { return steps_; }
 
     // Runs the first num_steps steps (of none, the first one's source); seconds[i] is step i's
-    // time. Returns the number of the step
-    // whose records overflowed their width (then nothing after it ran), or -1.
-    int run(std::size_t num_steps, double* seconds);
+    // time. The last step's rows go to the caller's buffer, values or classes (the other is null).
+    // Returns the number of the step whose records overflowed their width (then nothing after it
+    // ran), or -1.
+    int run(std::size_t num_steps, float* values, std::int64_t* classes, double* seconds);
 
     // Rows [begin, end) of the last step, whose sources the steps before it have made, into a
     // caller's buffer of end - begin rows of values.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ from bignn.errors import missing_extra, wrong
 from bignn.experiments.contenders import CONTENDERS, Contender, Packed, Simulated
 from bignn.experiments.peak_memory import peak_mib
 from bignn.experiments.problems import SHAPES, CitationProblem, Problem, ShapeProblem
-from bignn.experiments.timing import medians
+from bignn.experiments.timing import Seconds, measure
 from bignn.files import atomic_path
 from bignn.graph import EMBEDDED
 from bignn.runtime import PackedModel
@@ -89,6 +88,7 @@ def _row(suite: str, shape: str, model: str) -> Row:
         *("speedup_vs_best_float", "speedup_vs_simulated", "pyg_predicted_bytes", "packing_ms"),
         *("peak_mib_float", "peak_mib_simulated", "peak_mib_packed", "memory_ratio"),
         *("agreement", "flipped_bits", "hidden_bits", "layer_ms", "record_bytes", "gmacs"),
+        *("fastest_ms", "fastest_speedup_vs_best_float", "fastest_speedup_vs_pyg"),
     )
     row: Row = {"suite": suite, "shape": shape, "model": model, "threads": get_num_threads()}
     return row | dict.fromkeys(names)
@@ -108,7 +108,7 @@ def _product(num_rows: int, num_inputs: int, num_outputs: int) -> Row:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # ours runs on the calling thread
     try:
-        times = medians(
+        times = measure(
             {
                 "float": lambda: torch.mm(tx, tw, out=float_out),
                 "packed": lambda: kernels.xnor_matmul_into(a, columns, out),
@@ -119,9 +119,12 @@ def _product(num_rows: int, num_inputs: int, num_outputs: int) -> Row:
         torch.set_num_threads(threads)
     expected = bits.sign(x).astype(np.float32) @ bits.sign(w).astype(np.float32).T
     row = _row("gemm", shape, "xnor") | {"threads": 1, "best_float": "torch.mm float32"}
-    row["packed_ms"], row["best_float_ms"] = 1e3 * times["packed"], 1e3 * times["float"]
-    row["speedup_vs_best_float"] = times["float"] / times["packed"]
-    row["gmacs"] = num_rows * num_inputs * num_outputs / times["packed"] / 1e9
+    packed, floats = times["packed"], times["float"]
+    row["packed_ms"], row["best_float_ms"] = 1e3 * packed.median, 1e3 * floats.median
+    row["speedup_vs_best_float"] = floats.median / packed.median
+    row["fastest_ms"] = {key: 1e3 * seconds.fastest for key, seconds in times.items()}
+    row["fastest_speedup_vs_best_float"] = floats.fastest / packed.fastest
+    row["gmacs"] = num_rows * num_inputs * num_outputs / packed.median / 1e9
     row["agreement"] = float((out == expected).mean())
     return row
 
@@ -151,8 +154,8 @@ def _network(suite: str, name: str, scale: float, memory: bool) -> Row:
     at_once = sum(kind.bytes_needed(problem) for kind in others.values()) < 0.4 * _memory_bytes()
     # All in the same rounds where they fit memory together, otherwise each beside ours.
     groups = [others] if at_once else [{key: kind} for key, kind in others.items()]
-    times: dict[str, float] = {}
-    packed_times: list[float] = []
+    times: dict[str, Seconds] = {}
+    packed_times: list[Seconds] = []
     for group in groups or [{}]:
         runners: dict[str, Contender] = {"packed": ours}
         for key, kind in group.items():
@@ -165,17 +168,22 @@ def _network(suite: str, name: str, scale: float, memory: bool) -> Row:
             _say(f"{suite} {name}: agreement")
             row |= _agreement(problem.packed, ours, simulated)
         del runners, simulated
-    times["packed"] = statistics.median(packed_times)
+    times["packed"] = ours_now = sorted(packed_times)[len(packed_times) // 2]
     for key, seconds in times.items():
-        row[f"{key}_ms"] = 1e3 * seconds
+        row[f"{key}_ms"] = 1e3 * seconds.median
+    row["fastest_ms"] = {key: 1e3 * seconds.fastest for key, seconds in times.items()}
     floats = {key: times[key] for key in ("pyg", "pyg_sparse", "torch_sparse") if key in times}
     best = min(floats, key=lambda key: floats[key], default=None)
     if best is not None:
-        row["best_float"], row["best_float_ms"] = best, 1e3 * floats[best]
-        row["speedup_vs_best_float"] = floats[best] / times["packed"]
+        row["best_float"], row["best_float_ms"] = best, 1e3 * floats[best].median
+        row["speedup_vs_best_float"] = floats[best].median / ours_now.median
+        least = min(seconds.fastest for seconds in floats.values())
+        row["fastest_speedup_vs_best_float"] = least / ours_now.fastest
     for key in ("pyg", "pyg_sparse", "simulated"):
         if key in times:
-            row[f"speedup_vs_{key}"] = times[key] / times["packed"]
+            row[f"speedup_vs_{key}"] = times[key].median / ours_now.median
+    if "pyg" in times:
+        row["fastest_speedup_vs_pyg"] = times["pyg"].fastest / ours_now.fastest
     plan = problem.packed.explain(ours.graph)
     row["plan"] = plan.ways
     row["layer_ms"] = [1e3 * (layer.measured or 0.0) for layer in plan.layers]
@@ -198,8 +206,8 @@ def _network(suite: str, name: str, scale: float, memory: bool) -> Row:
     return row
 
 
-def _time(suite: str, name: str, runners: dict[str, Contender]) -> dict[str, float]:
-    """Median seconds of each contender. The slow are called less often, in the same rounds."""
+def _time(suite: str, name: str, runners: dict[str, Contender]) -> dict[str, Seconds]:
+    """Seconds of each contender. The slow are called less often, in the same rounds."""
     _say(f"{suite} {name}: timing {', '.join(runners)}")
     calls: dict[str, Callable[[], object]] = {key: runners[key].run for key in runners}
     begin = time.perf_counter()
@@ -207,8 +215,8 @@ def _time(suite: str, name: str, runners: dict[str, Contender]) -> dict[str, flo
         call()
     once = time.perf_counter() - begin
     if once > 20:
-        return medians(calls, rounds=3, warm_up=0)
-    return medians(calls, rounds=41, warm_up=1, budget=max(10.0, 4 * once))
+        return measure(calls, rounds=3, warm_up=0)
+    return measure(calls, rounds=41, warm_up=1, budget=max(10.0, 4 * once))
 
 
 def _agreement(packed: PackedModel, ours: Packed, simulated: Simulated) -> Row:
@@ -261,12 +269,21 @@ def describe(report: dict[str, Any]) -> str:
         lines += [_network_line(row) for row in networks]
         lines += [
             "",
+            "fastest call of each against the fastest of ours, as on a machine without neighbours:",
+            *(f"  {row['shape']:<15}{_fastest(row)}" for row in networks),
+            "",
             "best float: the fastest of PyG (edge_index, cached), PyG (CSR), torch by hand (CSR,",
             "sparse features, cheaper order, preallocated). simulated: the binary model in floats.",
             "MiB: peak of features and activations. agree: nodes whose class equals torch's;",
             "flips: hidden bits that differ from torch's float32 sums.",
         ]
     return "\n".join(lines)
+
+
+def _fastest(row: Row) -> str:
+    ratios = {"best float": "vs_best_float", "PyG": "vs_pyg"}
+    found = ((label, row[f"fastest_speedup_{key}"]) for label, key in ratios.items())
+    return ", ".join(f"{ratio:.1f}x {label}" for label, ratio in found if ratio is not None)
 
 
 def _network_line(row: Row) -> str:

@@ -18,7 +18,7 @@ from bignn.errors import InputError
 from bignn.experiments.contenders import PyGEdgeIndex
 from bignn.experiments.problems import CitationProblem
 from bignn.experiments.seeds import mean_and_std, train_seeds
-from bignn.experiments.timing import medians
+from bignn.experiments.timing import measure
 from bignn.graph import load
 from bignn.kernels.layers import SparseBits
 from bignn.nn import GCN
@@ -145,7 +145,7 @@ def _pyg_ms() -> float:
     """PyG's float GCN of the same sizes, dense features, edge index, cached."""
     pyg = PyGEdgeIndex(CitationProblem("cora", epochs=0))
     pyg.load()
-    return 1e3 * medians({"pyg": pyg.run})["pyg"]
+    return 1e3 * measure({"pyg": pyg.run})["pyg"].median
 
 
 #: Runs with torch and PyG blocked, as where they are not installed.

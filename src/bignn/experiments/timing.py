@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 # Thread pools keep spinning for a while after their last job, and caches hold the last contender's
 # data. So each contender is called for this long in a row, and the first half is not counted.
@@ -12,14 +13,21 @@ _BURST_SECONDS = 0.02
 _BURST_CALLS = 200
 
 
-def medians(
+class Seconds(NamedTuple):
+    """Of a call: the median, and the fastest seen, which is what an idle machine would give."""
+
+    median: float
+    fastest: float
+
+
+def measure(
     contenders: Mapping[str, Callable[[], object]],
     *,
     rounds: int = 11,
     warm_up: int = 2,
     budget: float = float("inf"),
-) -> dict[str, float]:
-    """Median seconds per call of each contender; they take turns, a burst of calls each.
+) -> dict[str, Seconds]:
+    """Seconds per call of each contender; they take turns, a burst of calls each.
 
     Args:
         contenders: name -> call.
@@ -39,7 +47,7 @@ def medians(
             taken = _burst(call)
             if number >= 0:
                 samples[name] += taken
-    return {name: statistics.median(taken) for name, taken in samples.items()}
+    return {name: Seconds(statistics.median(taken), min(taken)) for name, taken in samples.items()}
 
 
 def _burst(call: Callable[[], object]) -> list[float]:

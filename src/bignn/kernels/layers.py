@@ -178,17 +178,22 @@ class Chain:
         self.seconds: list[float] = [0.0] * len(self.layers)
         self._program: Any = None
         self._widths: dict[int, int] = {}
-        self._result: NDArray[Any] = np.empty(0)
 
     def run(self) -> NDArray[Any]:
-        """Classes int32 [rows], or values float32 [rows, outputs]."""
+        """Classes int64 [rows], or values float32 [rows, outputs]."""
         if self.backend == "reference":
             values = _reference_layer(
                 self.layers[-1].weights, self.layers[-1].edges, *self._run_hidden()
             )
             return reference.first_largest(values) if self.output == "classes" else values
-        self._run_steps(len(self.layers))
-        return self._result.copy()
+        last = self.layers[-1]
+        out: NDArray[Any] = (
+            np.empty(last.edges.num_rows, dtype=np.int64)
+            if self.output == "classes"
+            else np.empty((last.edges.num_rows, last.weights.num_outputs), dtype=np.float32)
+        )
+        self._run_steps(len(self.layers), out)
+        return out
 
     def run_in_blocks(self, block_rows: int) -> Iterator[tuple[int, Floats]]:
         """Values by blocks of rows: (first row, values). Only one block exists at a time."""
@@ -197,7 +202,7 @@ class Chain:
         if self.backend == "reference":
             hidden = self._run_hidden()
         else:
-            self._run_steps(len(self.layers) - 1)
+            self._run_steps(len(self.layers) - 1, None)
         for begin in range(0, last.edges.num_rows, block_rows):
             end = min(begin + block_rows, last.edges.num_rows)
             if hidden is not None:
@@ -211,13 +216,11 @@ class Chain:
         """Bytes per column of a layer's records in the last run; None for way G."""
         return self._widths.get(number)
 
-    def _run_steps(self, count: int) -> None:
+    def _run_steps(self, count: int, out: NDArray[Any] | None) -> None:
         while True:
             if self._program is None:
-                steps = self._steps()
-                self._program = native.program(steps, self.backend)
-                self._result = steps[-1].get(self.output, self._result)
-            overflowed, self.seconds = self._program.run(count)
+                self._program = native.program(self._steps(), self.backend)
+            overflowed, self.seconds = self._program.run(count, out)
             if overflowed < 0:
                 return
             # A product did not fit the records' width: take the next, and remember it.
@@ -258,15 +261,7 @@ class Chain:
             else:
                 step |= self._records_step(layer, first)
                 self._widths[number] = step["width"]
-            if number == len(self.layers) - 1:
-                if self.output == "classes":
-                    step["classes"] = np.empty(edges.num_rows, dtype=np.int32)
-                elif self.output == "values":
-                    shape = (edges.num_rows, weights.num_outputs)
-                    step["values"] = np.empty(shape, dtype=np.float32)
-                else:  # blocks bring their own
-                    step["out_factor"] = np.empty(edges.num_rows, dtype=np.float32)
-            else:
+            if number < len(self.layers) - 1:
                 factor = step["out_factor"] = np.empty(edges.num_rows, dtype=np.float32)
                 if layer.out_norm is not None:
                     step["out_norm"] = layer.out_norm

@@ -36,10 +36,10 @@ def bounded(weights: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.where(weights < _LARGEST_WEIGHT, weights, _LARGEST_WEIGHT)
 
 
-def first_largest(values: NDArray[np.float32]) -> NDArray[np.int32]:
+def first_largest(values: NDArray[np.float32]) -> NDArray[np.int64]:
     """The first of each row's largest values; what is not a number counts as the smallest."""
     numbers = np.where(np.isnan(values), -np.inf, values)
-    return np.asarray(numbers.argmax(axis=1), dtype=np.int32)
+    return np.asarray(numbers.argmax(axis=1), dtype=np.int64)
 
 
 def quantize(

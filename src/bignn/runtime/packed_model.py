@@ -78,6 +78,8 @@ class PackedModel:
         # Bound chains and their buffers, kept from call to call: allocating them anew costs as
         # much as a small graph's prediction. A chain is taken out while it runs.
         self._idle: WeakKeyDictionary[PackedGraph, dict[Any, list[Chain]]] = WeakKeyDictionary()
+        # Likewise what was planned for a graph, by what was asked for.
+        self._planned: WeakKeyDictionary[PackedGraph, dict[Any, str]] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
     @property
@@ -255,7 +257,14 @@ class PackedModel:
             return self._run_floats(edges, norms, graph.features, graph.beta, output, plan)
         kind: Output = "classes" if output == "classes" else "values"
         backend = kernels.checked_backend(backend)
-        ways = self._plan(graph.num_nodes, graph.num_entries, graph.features, plan, backend).ways
+        asked_for = repr(plan), backend
+        with self._lock:
+            ways = self._planned.setdefault(graph, {}).get(asked_for)
+        if ways is None:
+            chosen = self._plan(graph.num_nodes, graph.num_entries, graph.features, plan, backend)
+            ways = chosen.ways
+            with self._lock:
+                self._planned[graph][asked_for] = ways
         key: tuple[Output, str, str] = (kind, ways, backend)
         chain = self._take(graph, key)
         values = chain.run()
@@ -301,8 +310,6 @@ class PackedModel:
         return first_largest(values) if output == "classes" else values
 
     def _finish(self, values: NDArray[Any], output: Kind) -> NDArray[Any]:
-        if output == "classes":
-            return values.astype(np.int64)
         if output == "probabilities":
             values = np.exp(values - values.max(axis=1, keepdims=True))
             values /= values.sum(axis=1, keepdims=True)
