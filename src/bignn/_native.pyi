@@ -13,6 +13,29 @@ def make_panels(b: NDArray[Any], order: NDArray[Any], panels: NDArray[Any]) -> N
 def record_layout(num_columns: int, width: int) -> tuple[int, list[int]]: ...
 def product_bytes(num_inputs: int, num_outputs: int, isa: str) -> int: ...
 def make_product(b: NDArray[Any], num_inputs: int, product: NDArray[Any], isa: str) -> None: ...
+
+keep_bits: int
+
+def draw_masks(
+    seed: int, keep: int, among: NDArray[Any], masks: NDArray[Any], isa: str
+) -> None: ...
+def masked_rows(
+    rows: NDArray[Any],
+    masks: NDArray[Any],
+    panels: NDArray[Any],
+    num_bits: int,
+    out: NDArray[Any],
+    isa: str,
+) -> None: ...
+def masked_gradient(
+    rows: NDArray[Any],
+    masks: NDArray[Any],
+    num_bits: int,
+    g: NDArray[Any],
+    out: NDArray[Any],
+    isa: str,
+) -> None: ...
+def keep_masked(x: NDArray[Any], masks: NDArray[Any], out: NDArray[Any], isa: str) -> None: ...
 def set_num_threads(count: int) -> None: ...
 def num_threads() -> int: ...
 def xnor(

@@ -6,12 +6,15 @@ CPU only: elsewhere the layers take the same integers from a float product of si
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from bignn import kernels
-from bignn.bits import words_per_row
+from bignn.bits import Words, words_per_row
 from bignn.errors import wrong
+from bignn.kernels import masked
 
 
 @torch.library.custom_op("bignn::pack_rows", mutates_args=(), device_types="cpu")
@@ -40,3 +43,56 @@ def xnor_matmul(a: Tensor, b: Tensor, num_bits: int) -> Tensor:
 @xnor_matmul.register_fake
 def _(a: Tensor, b: Tensor, num_bits: int) -> Tensor:
     return a.new_empty((a.shape[0], b.shape[0]), dtype=torch.int32)
+
+
+def draw_masks(among: Tensor, keep: int) -> Tensor:
+    """The bits of words, each kept with probability ``keep / KEEP_SCALE``.
+
+    The seed comes from torch's generator, so torch's seeds and saved states decide the masks.
+    """
+    seed = int(torch.empty((), dtype=torch.int64).random_())
+    words = among.contiguous().numpy().view("uint64")
+    return torch.from_numpy(masked.draw_masks(seed, keep, words).view("int64"))
+
+
+@torch.library.custom_op("bignn::masked_linear", mutates_args=(), device_types="cpu")
+def masked_linear(signs: Tensor, words: Tensor, masks: Tensor, weight: Tensor) -> Tensor:
+    """``(M ⊙ F) Bᵀ`` for signs F [N, K], a mask M and B [M, K], exactly; float32 [N, M].
+
+    F is given twice: as floats, to which the gradient flows, and as the ``words`` that are
+    multiplied. What is kept for the backward pass is bits.
+    """
+    columns = kernels.pack_rows(weight.detach().numpy())
+    out = masked.masked_matmul(_words(words), _words(masks), columns, weight.shape[1])
+    return torch.from_numpy(out)
+
+
+@masked_linear.register_fake
+def _(signs: Tensor, words: Tensor, masks: Tensor, weight: Tensor) -> Tensor:
+    return weight.new_empty((words.shape[0], weight.shape[0]))
+
+
+def _keep_bits(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    _, words, masks, weight = inputs
+    ctx.save_for_backward(words, masks, weight)
+
+
+def _masked_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None, Tensor | None]:
+    """``∂L/∂F = M ⊙ (G B)`` and ``∂L/∂B = Gᵀ (M ⊙ F)``."""
+    words, masks, weight = ctx.saved_tensors
+    g = grad.contiguous()
+    to_signs = to_weight = None
+    if ctx.needs_input_grad[0]:
+        product = (g @ weight).numpy()
+        to_signs = torch.from_numpy(masked.keep_masked(product, _words(masks)))
+    if ctx.needs_input_grad[3]:
+        gradient = masked.masked_gradient(_words(words), _words(masks), weight.shape[1], g.numpy())
+        to_weight = torch.from_numpy(gradient)
+    return to_signs, None, None, to_weight
+
+
+masked_linear.register_autograd(_masked_backward, setup_context=_keep_bits)
+
+
+def _words(tensor: Tensor) -> Words:
+    return tensor.contiguous().numpy().view("uint64")

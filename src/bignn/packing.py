@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bignn import kernels
-from bignn.binarize import binarize_weight
 from bignn.errors import InputError, wrong
 from bignn.nn import GCN
 from bignn.runtime import PackedModel
@@ -37,13 +36,12 @@ def pack(model: torch.nn.Module) -> PackedModel:
         name = f"layers.{number}"
         if model.binarization.features:
             writer.add("binarize")
-        weight = conv.lin.weight.detach().cpu().float()
         if model.binarization.weights:
-            signs, alpha = binarize_weight(weight)
-            words = kernels.pack_rows(signs.numpy())
+            signs, alpha = conv.lin.binary_weight()
+            words = kernels.pack_rows(_array(signs))
             writer.add("binary_linear", name, words=words, alpha=_array(alpha[:, 0]))
         else:
-            writer.add("linear", name, weight=_array(weight))
+            writer.add("linear", name, weight=_array(conv.lin.weight))
         writer.add("aggregate", norm="gcn")
         if conv.bias is not None:
             writer.add("bias", name, bias=_array(conv.bias))

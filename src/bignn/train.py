@@ -364,7 +364,8 @@ def _optimizer(model: nn.Module, settings: Settings) -> torch.optim.Adam:
         {"params": matrices[-1:], "weight_decay": decay, "lr": last_lr},
         {"params": others, "weight_decay": 0.0},
     ]
-    return torch.optim.Adam(groups, lr=settings.lr, betas=(settings.beta1, 0.999))
+    # Fused: one pass over each parameter, on the CPU too.
+    return torch.optim.Adam(groups, lr=settings.lr, betas=(settings.beta1, 0.999), fused=True)
 
 
 def _copy(state: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -83,11 +83,20 @@ inline void count_differing(const word* row, const half* panel, std::size_t num_
 #include "plain.h"
 #include "rows.h"
 
+using floats = float __attribute__((vector_size(32)));
+constexpr std::size_t lanes = 8;
+inline floats broadcast(float x) { return floats(_mm256_set1_ps(x)); }
+inline floats multiply_add(floats a, floats b, floats c) { return a * b + c; }
+
+#include "training.h"
+
 }  // namespace
 
 const Kernels avx2_kernels = {"avx2",          pack_rows,         xnor_rows,
                               records_of_bits, records_of_sparse, layer_rows,
-                              scratch_bytes,   product_bytes,     make_product};
+                              scratch_bytes,   product_bytes,     make_product,
+                              draw_masks,      masked_rows,       masked_gradient,
+                              keep_masked};
 
 }  // namespace bignn
 

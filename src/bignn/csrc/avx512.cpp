@@ -1113,11 +1113,48 @@ inline void class_tile(float* sums, std::size_t sums_stride, std::size_t num_row
 
 #include "rows.h"
 
+// --- Training ----------------------------------------------------------------------------------
+
+using floats = __m512;
+constexpr std::size_t lanes = 16;
+inline floats broadcast(float x) { return _mm512_set1_ps(x); }
+inline floats multiply_add(floats a, floats b, floats c) { return _mm512_fmadd_ps(a, b, c); }
+
+#define BIGNN_HAS_MASKED_BITS
+inline void to_floats(word bits, word mask, float* f) {
+    const __m512 plus = _mm512_set1_ps(1), minus = _mm512_set1_ps(-1);
+    for (std::size_t k = 0; k < word_bits; k += 16) {
+        const auto positive = static_cast<__mmask16>(bits >> k);
+        const auto kept = static_cast<__mmask16>(mask >> k);
+        const __m512 signs = _mm512_mask_blend_ps(positive, minus, plus);
+        _mm512_storeu_ps(f + k, _mm512_maskz_mov_ps(kept, signs));
+    }
+}
+
+inline void masked_counts(const word* row, const word* mask, const half* panel,
+                          std::size_t num_words, std::int32_t* counts) {
+    const auto* bits = reinterpret_cast<const half_of_word*>(row);
+    const auto* kept = reinterpret_cast<const half_of_word*>(mask);
+    __m512i sum = _mm512_setzero_si512();
+    for (std::size_t w = 0; w < 2 * num_words; ++w, panel += panel_width) {
+        const __m512i differing = _mm512_xor_si512(_mm512_set1_epi32(static_cast<int>(bits[w])),
+                                                   _mm512_loadu_si512(panel));
+        const __m512i counted =
+            _mm512_and_si512(_mm512_set1_epi32(static_cast<int>(kept[w])), differing);
+        sum = _mm512_add_epi32(sum, _mm512_popcnt_epi32(counted));
+    }
+    _mm512_storeu_si512(counts, sum);
+}
+
+#include "training.h"
+
 }  // namespace
 
 const Kernels avx512_kernels = {"avx512",        pack_rows,         xnor_rows,
                                 records_of_bits, records_of_sparse, layer_rows,
-                                scratch_bytes,   product_bytes,     make_product};
+                                scratch_bytes,   product_bytes,     make_product,
+                                draw_masks,      masked_rows,       masked_gradient,
+                                keep_masked};
 
 }  // namespace bignn
 

@@ -155,6 +155,25 @@ using RecordsOfSparse = bool (*)(const SparseRows& rows, const SignTable& table,
 using LayerRows = bool (*)(const Layer& layer, std::size_t begin, std::size_t end,
                            std::byte* scratch);
 
+// Training. Entries of a binary matrix are kept with probability keep / 2^keep_bits.
+constexpr int keep_bits = 12;
+
+// Words [begin, end) of masks: bits of `among`, each kept at random. keep > 0.
+using DrawMasks = void (*)(std::uint64_t seed, std::uint32_t keep, const word* among,
+                           std::size_t begin, std::size_t end, word* masks);
+// out[i][j] = sum over the kept k of F_ik B_jk, for i in [begin, end).
+using MaskedRows = void (*)(const word* rows, const word* masks, const half* panels,
+                            std::size_t begin, std::size_t end, std::size_t num_columns,
+                            std::size_t num_bits, float* out);
+// out[j][k] = sum over the rows i that keep k of g_ij F_ik, for the k of words [begin, end);
+// scratch holds 64 floats per column j.
+using MaskedGradient = void (*)(const word* rows, const word* masks, std::size_t num_rows,
+                                std::size_t num_bits, const float* g, std::size_t num_columns,
+                                std::size_t begin, std::size_t end, float* scratch, float* out);
+// x where it is kept, 0 elsewhere, for rows [begin, end).
+using KeepMasked = void (*)(const float* x, const word* masks, std::size_t begin, std::size_t end,
+                            std::size_t num_bits, float* out);
+
 struct Kernels {
     const char* name;
     PackRows pack_rows;
@@ -167,6 +186,10 @@ struct Kernels {
     std::size_t (*product_bytes)(std::size_t num_inputs, std::size_t num_outputs);
     void (*make_product)(const word* b, std::size_t num_inputs, std::size_t num_outputs,
                          std::byte* product);
+    DrawMasks draw_masks;
+    MaskedRows masked_rows;
+    MaskedGradient masked_gradient;
+    KeepMasked keep_masked;
 };
 
 extern const Kernels portable_kernels;

@@ -5,6 +5,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -94,6 +95,80 @@ void xnor(Matrix<const word> a, Matrix<const half> panels, std::size_t num_bits,
     const Kernels& kernels = kernels_named(isa);
     nb::gil_scoped_release release;
     kernels.xnor_rows(a.data(), panels.data(), begin, end, out.shape(1), num_bits, out.data());
+}
+
+// Items that make a piece of work worth a thread's wake-up, some tens of microseconds, when an item
+// takes so many picoseconds.
+std::size_t grain_of(std::size_t picoseconds) {
+    return std::max<std::size_t>(1, 50'000'000 / std::max<std::size_t>(1, picoseconds));
+}
+
+void draw_masks(std::uint64_t seed, std::uint32_t keep, Matrix<const word> among,
+                Matrix<word> masks, const std::string& isa) {
+    const Kernels& kernels = kernels_named(isa);
+    if (keep == 0 || keep > 1u << keep_bits || masks.shape(0) != among.shape(0) ||
+        masks.shape(1) != among.shape(1)) {
+        throw std::invalid_argument("masks of the wrong shape, or nothing to keep");
+    }
+    nb::gil_scoped_release release;
+    auto words = [&](std::size_t begin, std::size_t end) {
+        kernels.draw_masks(seed, keep, among.data(), begin, end, masks.data());
+    };
+    run_in_pieces(masks.size(), grain_of(10'000), words);
+}
+
+void check_masked(const Matrix<const word>& rows, const Matrix<const word>& masks,
+                  std::size_t num_bits) {
+    if (rows.shape(1) != words_per_row(num_bits) || masks.shape(0) != rows.shape(0) ||
+        masks.shape(1) != rows.shape(1)) {
+        throw std::invalid_argument("rows and masks do not fit each other");
+    }
+}
+
+void masked_rows(Matrix<const word> rows, Matrix<const word> masks, Matrix<const half> panels,
+                 std::size_t num_bits, Matrix<float> out, const std::string& isa) {
+    const Kernels& kernels = kernels_named(isa);
+    check_masked(rows, masks, num_bits);
+    if (panels.shape(1) != 2 * rows.shape(1) || panels.shape(0) < out.shape(1) ||
+        out.shape(0) != rows.shape(0)) {
+        throw std::invalid_argument("panels or out of the wrong shape");
+    }
+    nb::gil_scoped_release release;
+    auto some = [&](std::size_t begin, std::size_t end) {
+        kernels.masked_rows(rows.data(), masks.data(), panels.data(), begin, end, out.shape(1),
+                            num_bits, out.data());
+    };
+    run_in_pieces(out.shape(0), grain_of(2 * num_bits * out.shape(1)), some);
+}
+
+void masked_gradient(Matrix<const word> rows, Matrix<const word> masks, std::size_t num_bits,
+                     Matrix<const float> g, Matrix<float> out, const std::string& isa) {
+    const Kernels& kernels = kernels_named(isa);
+    check_masked(rows, masks, num_bits);
+    if (g.shape(0) != rows.shape(0) || out.shape(0) != g.shape(1) || out.shape(1) != num_bits) {
+        throw std::invalid_argument("g or out of the wrong shape");
+    }
+    nb::gil_scoped_release release;
+    auto words = [&](std::size_t begin, std::size_t end) {
+        std::vector<float> scratch(word_bits * g.shape(1));
+        kernels.masked_gradient(rows.data(), masks.data(), rows.shape(0), num_bits, g.data(),
+                                g.shape(1), begin, end, scratch.data(), out.data());
+    };
+    run_in_pieces(rows.shape(1), 1, words);
+}
+
+void keep_masked(Matrix<const float> x, Matrix<const word> masks, Matrix<float> out,
+                 const std::string& isa) {
+    const Kernels& kernels = kernels_named(isa);
+    if (masks.shape(0) != x.shape(0) || masks.shape(1) != words_per_row(x.shape(1)) ||
+        out.shape(0) != x.shape(0) || out.shape(1) != x.shape(1)) {
+        throw std::invalid_argument("masks or out of the wrong shape");
+    }
+    nb::gil_scoped_release release;
+    auto some = [&](std::size_t begin, std::size_t end) {
+        kernels.keep_masked(x.data(), masks.data(), begin, end, x.shape(1), out.data());
+    };
+    run_in_pieces(x.shape(0), grain_of(500 * x.shape(1)), some);
 }
 
 // The arrays and numbers of one step, by name. Arrays are checked for size here, since a wrong one
@@ -338,6 +413,15 @@ NB_MODULE(_native, m) {
         .def("run", &BoundProgram::run, nb::arg("num_steps"), nb::arg("out").none())
         .def("run_rows", &BoundProgram::run_rows, nb::arg("begin"), nb::arg("end"),
              nb::arg("values"));
+    m.attr("keep_bits") = keep_bits;
+    m.def("draw_masks", &draw_masks, nb::arg("seed"), nb::arg("keep"), nb::arg("among"),
+          nb::arg("masks"), nb::arg("isa"));
+    m.def("masked_rows", &masked_rows, nb::arg("rows"), nb::arg("masks"), nb::arg("panels"),
+          nb::arg("num_bits"), nb::arg("out"), nb::arg("isa"));
+    m.def("masked_gradient", &masked_gradient, nb::arg("rows"), nb::arg("masks"),
+          nb::arg("num_bits"), nb::arg("g"), nb::arg("out"), nb::arg("isa"));
+    m.def("keep_masked", &keep_masked, nb::arg("x"), nb::arg("masks"), nb::arg("out"),
+          nb::arg("isa"));
     m.def("xnor", &xnor, nb::arg("a"), nb::arg("panels"), nb::arg("num_bits"), nb::arg("out"),
           nb::arg("begin"), nb::arg("end"), nb::arg("isa"));
 }

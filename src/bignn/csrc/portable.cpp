@@ -8,6 +8,13 @@ namespace {
 #include "plain.h"
 #include "rows.h"
 
+using floats = float __attribute__((vector_size(16)));
+constexpr std::size_t lanes = 4;
+inline floats broadcast(float x) { return floats{x, x, x, x}; }
+inline floats multiply_add(floats a, floats b, floats c) { return a * b + c; }
+
+#include "training.h"
+
 void pack_rows(const float* x, std::size_t num_rows, std::size_t num_bits, word* words) {
     for (std::size_t i = 0; i < num_rows; ++i) {
         for (std::size_t k = 0; k < num_bits; k += word_bits) {
@@ -26,6 +33,8 @@ void pack_rows(const float* x, std::size_t num_rows, std::size_t num_bits, word*
 
 const Kernels portable_kernels = {"portable",    pack_rows,         xnor_rows,
                                   records_of_bits, records_of_sparse, layer_rows,
-                                  scratch_bytes, product_bytes,     make_product};
+                                  scratch_bytes, product_bytes,     make_product,
+                                  draw_masks,    masked_rows,       masked_gradient,
+                                  keep_masked};
 
 }  // namespace bignn

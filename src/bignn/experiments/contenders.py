@@ -15,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bignn.binarize import binarize_weight
 from bignn.experiments.problems import Problem
 from bignn.kernels.layers import DenseBits, SparseBits
 from bignn.nn.sparse import csr_tensor
@@ -215,7 +214,7 @@ class Simulated(Contender):
         self.signs, self.alphas, self.biases = [], [], []
         with torch.no_grad():
             for conv in problem.model.layers:
-                signs, alpha = binarize_weight(conv.lin.weight)
+                signs, alpha = conv.lin.binary_weight()
                 self.signs.append(signs.t().contiguous())
                 self.alphas.append(alpha[:, 0].clone())
                 assert conv.bias is not None

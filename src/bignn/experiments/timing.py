@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 # Thread pools keep spinning for a while after their last job, and caches hold the last contender's
-# data. So each contender is called for this long in a row, and the first half is not counted.
+# data. So each contender is called for this long in a row, at least twice, and the first half is
+# not counted; only calls so long that none of this shows are made once.
 _BURST_SECONDS = 0.02
 _BURST_CALLS = 200
+_LONG_CALL = 2.0
 
 
 class Seconds(NamedTuple):
@@ -51,10 +53,12 @@ def measure(
 
 
 def _burst(call: Callable[[], object]) -> list[float]:
-    """Seconds of each call in the second half of a burst; of the only one if it is that slow."""
+    """Seconds of each call in the second half of a burst; of the only one if it is that long."""
     taken: list[float] = []
     begin = time.perf_counter()
-    while not taken or (time.perf_counter() - begin < _BURST_SECONDS and len(taken) < _BURST_CALLS):
+    while len(taken) < _BURST_CALLS and (
+        time.perf_counter() - begin < (_BURST_SECONDS if len(taken) > 1 else _LONG_CALL)
+    ):
         before = time.perf_counter()
         call()
         taken.append(time.perf_counter() - before)

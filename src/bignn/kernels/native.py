@@ -118,6 +118,40 @@ def program(steps: list[dict[str, Any]], isa: str) -> Any:
     return _native.Program(steps, isa)
 
 
+def draw_masks(seed: int, keep: int, among: Words, masks: Words, isa: str) -> None:
+    """See :func:`bignn.kernels.masked.draw_masks`."""
+    assert _native is not None
+    _native.draw_masks(seed, keep, among, masks, isa)
+
+
+def masked_matmul(
+    rows: Words, masks: Words, b: Words, num_bits: int, isa: str
+) -> NDArray[np.float32]:
+    """See :func:`bignn.kernels.masked.masked_matmul`."""
+    assert _native is not None
+    out = np.empty((len(rows), len(b)), dtype=np.float32)
+    _native.masked_rows(rows, masks, panels(b, np.arange(len(b))), num_bits, out, isa)
+    return out
+
+
+def masked_gradient(
+    rows: Words, masks: Words, num_bits: int, g: NDArray[np.float32], isa: str
+) -> NDArray[np.float32]:
+    """See :func:`bignn.kernels.masked.masked_gradient`."""
+    assert _native is not None
+    out = np.empty((g.shape[1], num_bits), dtype=np.float32)
+    _native.masked_gradient(rows, masks, num_bits, g, out, isa)
+    return out
+
+
+def keep_masked(x: NDArray[np.float32], masks: Words, isa: str) -> NDArray[np.float32]:
+    """See :func:`bignn.kernels.masked.keep_masked`."""
+    assert _native is not None
+    out = np.empty_like(x)
+    _native.keep_masked(x, masks, out, isa)
+    return out
+
+
 def set_num_threads(count: int) -> None:
     """See :func:`bignn.set_num_threads`."""
     if _native is not None:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
 import torch
 from torch import Tensor
 
 from bignn import ops
+from bignn.binarize import sign
 from bignn.nn.dropout import dropout
 from bignn.nn.sparse import SparseMatrix, csr_tensor
+
+T = TypeVar("T")
 
 
 class BinaryRows:
     """``H̃_i = β_i F_i``: the signs F of a feature matrix and their row scales β.
 
-    A model's input does not change from epoch to epoch. Binarized once, training multiplies with
-    the signs, and evaluation with the packed words, made when first asked for.
+    A model's input does not change from epoch to epoch: it is binarized once, and what products
+    need of it is made when first asked for.
 
     Attributes:
         signs: ±1 as floats [N, d].
@@ -25,7 +31,16 @@ class BinaryRows:
     def __init__(self, signs: Tensor, beta: Tensor) -> None:
         self.signs = signs
         self.beta = beta
-        self._words: Tensor | None = None
+        self._made: dict[str, Any] = {}
+
+    def _once(self, name: str, make: Callable[[], T]) -> T:
+        if torch.compiler.is_compiling():
+            return make()
+        if name not in self._made:
+            # Inference mode would taint what is kept for training.
+            with torch.inference_mode(False), torch.no_grad():
+                self._made[name] = make()
+        return cast(T, self._made[name])
 
     @property
     def shape(self) -> torch.Size:
@@ -35,9 +50,42 @@ class BinaryRows:
     @property
     def words(self) -> Tensor:
         """The signs as packed rows (CPU only)."""
-        if self._words is None:
-            self._words = ops.pack_rows(self.signs)
-        return self._words
+        words: Tensor = self._once("words", lambda: ops.pack_rows(self.signs.detach()))
+        return words
+
+    @property
+    def everywhere(self) -> Tensor:
+        """Packed rows of 1 wherever there is an entry."""
+
+        def make() -> Tensor:
+            row: Tensor = ops.pack_rows(self.signs.new_ones(1, self.shape[1]))
+            return row.expand(self.words.shape).contiguous()
+
+        return self._once("everywhere", make)
+
+    @property
+    def usual(self) -> Tensor:
+        """The sign that most rows have, per column [1, d]."""
+        return self._once("usual", lambda: sign(self.signs.sum(dim=0, keepdim=True)))
+
+    @property
+    def deviating(self) -> Tensor:
+        """Packed rows of 1 where a sign is not its column's usual one."""
+        made: Tensor = self._once("deviating", lambda: self.words ^ ops.pack_rows(self.usual))
+        return made
+
+    @property
+    def deviations(self) -> SparseFeatures | None:
+        """``signs - usual``, if that has few entries: fewer than one in 64, where adding up
+        entries costs less than counting the bits of words.
+        """
+
+        def make() -> SparseFeatures | None:
+            difference = self.signs.detach() - self.usual
+            count = int(difference.count_nonzero())
+            return SparseFeatures(difference) if 64 * count < difference.numel() else None
+
+        return self._once("deviations", make)
 
 
 class SparseFeatures:

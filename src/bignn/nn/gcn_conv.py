@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from bignn.binarize import BinarizeMode, SteRule
 from bignn.nn.adjacency import aggregate
+from bignn.nn.binary_product import DropMode
 from bignn.nn.linear import Features, Linear
 from bignn.nn.sparse import SparseMatrix
 
@@ -27,6 +28,8 @@ class GCNConv(nn.Module):
         binarize: ``"none"``, ``"features"``, ``"weights"`` or ``"both"``.
         ste: gradient rule for features, see :func:`bignn.binarize.binarize_features`.
         dropout: probability of dropping an entry of the (binarized) input while training.
+        drop: which entries of a binary input may be dropped, see :class:`bignn.nn.Linear`.
+        balance: binary columns of W have as many +1 as -1, see :class:`bignn.nn.Linear`.
 
     Shapes: x [N, d_in], edge_index [2, E] (or a sparse CSR adjacency with targets as rows, or an
     Â made by :func:`bignn.nn.normalized_adjacency`), edge_weight [E] -> [N, d_out].
@@ -42,10 +45,19 @@ class GCNConv(nn.Module):
         binarize: BinarizeMode = "none",
         ste: SteRule = "input",
         dropout: float = 0.0,
+        drop: DropMode = "all",
+        balance: bool = False,
     ) -> None:
         super().__init__()
         self.lin = Linear(
-            in_channels, out_channels, bias=False, binarize=binarize, ste=ste, dropout=dropout
+            in_channels,
+            out_channels,
+            bias=False,
+            binarize=binarize,
+            ste=ste,
+            dropout=dropout,
+            drop=drop,
+            balance=balance,
         )
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
         self.reset_parameters()

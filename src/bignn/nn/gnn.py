@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from bignn.binarize import Binarization, BinarizeMode, SteRule
 from bignn.errors import wrong
+from bignn.nn.binary_product import DropMode
 from bignn.nn.gcn_conv import GCNConv
 from bignn.nn.input_norm import InputNorm
 from bignn.nn.sparse import SparseMatrix
@@ -36,6 +37,10 @@ class GCN(nn.Module):
         out_channels: number of classes; None for ``hidden_channels``.
         dropout: probability of dropping an entry of a layer's input, after binarization.
         input_dropout: the same for the first layer; None for ``dropout``.
+        drop: which entries of a binary input may be dropped: ``"all"``, or ``"present"``, those
+            that are not what most nodes have (:func:`bignn.nn.binary_product.binary_product`).
+        balance: columns of the first layer's binary weights have as many +1 as -1 throughout
+            training (:class:`bignn.nn.Linear`).
         norm: ``"batch"`` puts batch normalisation (no affine part) between layers: before the sign
             in binary nets, before the ReLU in float ones.
         normalize_rows: scale each row of x to absolute sum 1 first.
@@ -56,6 +61,8 @@ class GCN(nn.Module):
         *,
         dropout: float = 0.4,
         input_dropout: float | None = None,
+        drop: DropMode = "all",
+        balance: bool = False,
         norm: NormMode = "none",
         normalize_rows: bool = True,
         binarize: BinarizeMode = "none",
@@ -80,6 +87,8 @@ class GCN(nn.Module):
             "out_channels": out_channels,
             "dropout": dropout,
             "input_dropout": input_dropout,
+            "drop": drop,
+            "balance": balance,
             "norm": norm,
             "normalize_rows": normalize_rows,
             "binarize": binarize,
@@ -100,6 +109,8 @@ class GCN(nn.Module):
                 binarize=binarize,
                 ste=ste,
                 dropout=input_dropout if layer == 0 else dropout,
+                drop=drop if layer == 0 else "all",
+                balance=balance and layer == 0,
             )
             for layer in range(num_layers)
         )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bignn import ops
 from bignn.binarize import (
     Binarization,
     BinarizeMode,
@@ -15,6 +16,7 @@ from bignn.binarize import (
     binarize_weight,
 )
 from bignn.errors import wrong
+from bignn.nn.binary_product import DropMode, binary_product
 from bignn.nn.dropout import dropout
 from bignn.nn.features import BinaryRows, SparseFeatures
 
@@ -43,6 +45,10 @@ class Linear(nn.Module):
         binarize: ``"none"``, ``"features"``, ``"weights"`` or ``"both"``.
         ste: gradient rule for features, see :func:`bignn.binarize.binarize_features`.
         dropout: probability of dropping an input entry while training.
+        drop: which entries of binary features may be dropped, see
+            :func:`bignn.nn.binary_product.binary_product`.
+        balance: binarize ``W - median(W)``, per column, instead of W: a column then has as many +1
+            as -1 not only at the start but always, and what all nodes lack adds up to nothing.
 
     Shapes: [N, d_in] (or a form of ``nn.features``) -> [N, d_out]; ``weight`` is [d_out, d_in].
 
@@ -57,8 +63,12 @@ class Linear(nn.Module):
         binarize: BinarizeMode = "none",
         ste: SteRule = "input",
         dropout: float = 0.0,
+        drop: DropMode = "all",
+        balance: bool = False,
     ) -> None:
         super().__init__()
+        if drop not in get_args(DropMode):
+            raise wrong("drop", f"one of {list(get_args(DropMode))}", repr(drop))
         for name, size in (("in_channels", in_channels), ("out_channels", out_channels)):
             if size < 1:
                 raise wrong(name, "at least 1", size)
@@ -68,6 +78,8 @@ class Linear(nn.Module):
         self.out_channels = out_channels
         self.binarization = Binarization.of(binarize, ste)
         self.dropout = dropout
+        self.drop = drop
+        self.balance = balance and in_channels > 2
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels))
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
         self.reset_parameters()
@@ -77,7 +89,7 @@ class Linear(nn.Module):
         nn.init.xavier_uniform_(self.weight)
         if self.binarization.weights and self.in_channels > 2:
             with torch.no_grad():
-                self.weight.sub_(_median(self.weight))
+                self.weight.sub_(median(self.weight))
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
@@ -88,36 +100,27 @@ class Linear(nn.Module):
         weight: Tensor = self.weight
         alpha = None
         if self.binarization.weights:
-            weight, alpha = binarize_weight(weight)
-        beta = None
+            weight, alpha = self.binary_weight()
+        if self.binarization.features and isinstance(x, Tensor):
+            x = BinaryRows(*binarize_features(x, self.binarization.ste))
         if isinstance(x, SparseFeatures):
             out = x.matmul(weight.t(), self.dropout, training=self.training)
+        elif isinstance(x, BinaryRows):
+            p = self.dropout if self.training else 0.0
+            is_binary = self.binarization.weights
+            out = binary_product(x, weight, p, drop=self.drop, is_binary=is_binary)
         else:
-            if self.binarization.features and isinstance(x, Tensor):
-                x = BinaryRows(*binarize_features(x, self.binarization.ste))
-            if isinstance(x, BinaryRows):
-                beta = x.beta
-            out = self._product(x, weight)
-        if beta is not None:
-            out = out * beta
+            out = functional.linear(dropout(x, self.dropout, training=self.training), weight)
         if alpha is not None:
             out = out * alpha.t()
         return out if self.bias is None else out + self.bias
 
-    def _product(self, x: Tensor | BinaryRows, weight: Tensor) -> Tensor:
-        if not isinstance(x, BinaryRows):
-            return functional.linear(dropout(x, self.dropout, training=self.training), weight)
-        if self._can_use_bits(x):
-            dots: Tensor = ops.xnor_matmul(x.words, ops.pack_rows(weight), self.in_channels)
-            return dots.to(weight.dtype)
-        return functional.linear(dropout(x.signs, self.dropout, training=self.training), weight)
-
-    def _can_use_bits(self, x: BinaryRows) -> bool:
-        """Where there is nothing to learn or drop, and a packed kernel, the result is the same."""
-        learns = torch.is_grad_enabled() and (x.signs.requires_grad or self.weight.requires_grad)
-        drops = self.training and self.dropout > 0
-        on_cpu = x.signs.device.type == "cpu"
-        return self.binarization.weights and on_cpu and not learns and not drops
+    def binary_weight(self) -> tuple[Tensor, Tensor]:
+        """The signs B [d_out, d_in] and scales α [d_out, 1] that the layer multiplies with."""
+        weight: Tensor = self.weight
+        if self.balance:
+            weight = weight - median(weight.detach())
+        return binarize_weight(weight)
 
     def extra_repr(self) -> str:
         """What ``print(model)`` shows."""
@@ -125,7 +128,7 @@ class Linear(nn.Module):
         return f"{self.in_channels}, {self.out_channels}, binary={'+'.join(kinds) or 'none'}"
 
 
-def _median(rows: Tensor) -> Tensor:
+def median(rows: Tensor) -> Tensor:
     """The median of each row [N, 1]; halfway between the middle two where there are two."""
     ordered = rows.sort(dim=1).values
     size = rows.shape[1]

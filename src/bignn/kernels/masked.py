@@ -1,0 +1,95 @@
+"""Products of binary matrices some of whose entries are dropped, and their gradients.
+
+Training on bits: what dropout keeps is a mask of bits, a product with it counts bits under the
+mask, and the gradient adds floats by sign. Each function takes a backend as in
+:mod:`bignn.kernels`; masks and products are the same on all of them, gradients up to the order of
+float additions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bignn import bits
+from bignn.bits import Words
+from bignn.errors import wrong
+from bignn.kernels import checked_backend, native
+
+#: Probabilities are multiples of 1 / KEEP_SCALE.
+KEEP_SCALE = 1 << 12
+
+Floats = NDArray[np.float32]
+
+
+def keep_out_of(p: float) -> int:
+    """How many of :data:`KEEP_SCALE` entries are kept when a share p is dropped."""
+    if not 0 <= p < 1:
+        raise wrong("p", "in [0, 1)", p)
+    return max(1, round((1 - p) * KEEP_SCALE))
+
+
+def draw_masks(seed: int, keep: int, among: Words, *, backend: str | None = None) -> Words:
+    """The bits of ``among`` [N, w], each kept with probability ``keep / KEEP_SCALE``."""
+    chosen = checked_backend(backend)
+    masks = np.empty_like(among)
+    if chosen != "reference":
+        native.draw_masks(seed, keep, among, masks, chosen)
+        return masks
+    digits = KEEP_SCALE.bit_length() - 1
+    numbers = np.arange(among.size, dtype=np.uint64) * np.uint64(digits)
+    kept = np.zeros(among.size, dtype=np.uint64)
+    lowest = (keep & -keep).bit_length() - 1
+    for digit in range(lowest, digits):
+        draw = _random_words(seed, numbers + np.uint64(digit))
+        kept = kept | draw if keep >> digit & 1 else kept & draw
+    if keep == KEEP_SCALE:
+        kept[:] = ~np.uint64(0)
+    return kept.reshape(among.shape) & among
+
+
+def masked_matmul(
+    rows: Words, masks: Words, b: Words, num_bits: int, *, backend: str | None = None
+) -> Floats:
+    """``out[i, j]``: the sum over the k kept in row i of ``F_ik B_jk``, as floats [N, M]."""
+    chosen = checked_backend(backend)
+    if chosen != "reference":
+        return native.masked_matmul(rows, masks, b, num_bits, chosen)
+    kept = np.bitwise_count(masks).sum(axis=1, dtype=np.int32)[:, None]
+    out = np.empty((len(rows), len(b)), dtype=np.float32)
+    for j, column in enumerate(b):
+        differing = np.bitwise_count(masks & (rows ^ column)).sum(axis=1, dtype=np.int32)
+        out[:, j] = kept[:, 0] - 2 * differing
+    return out
+
+
+def masked_gradient(
+    rows: Words, masks: Words, num_bits: int, g: Floats, *, backend: str | None = None
+) -> Floats:
+    """``out[j, k]``: the sum over the rows i that keep k of ``g_ij F_ik`` [M, num_bits]."""
+    chosen = checked_backend(backend)
+    if chosen != "reference":
+        return native.masked_gradient(rows, masks, num_bits, g, chosen)
+    signs = np.where(_as_bools(masks, num_bits), bits.unpack(rows, num_bits), 0)
+    return np.asarray(g.T @ signs.astype(np.float32))
+
+
+def keep_masked(x: Floats, masks: Words, *, backend: str | None = None) -> Floats:
+    """X [N, K] where it is kept, 0 elsewhere."""
+    chosen = checked_backend(backend)
+    if chosen != "reference":
+        return native.keep_masked(x, masks, chosen)
+    return np.where(_as_bools(masks, x.shape[1]), x, np.float32(0))
+
+
+def _as_bools(masks: Words, num_bits: int) -> NDArray[np.bool_]:
+    return np.asarray(bits.unpack(masks, num_bits) > 0)
+
+
+def _random_words(seed: int, numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """SplitMix64 of each number."""
+    with np.errstate(over="ignore"):
+        z = np.uint64(seed) + (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))

@@ -1,0 +1,65 @@
+"""``dropout(F) Wᵀ`` for binary features F, in the form that is cheapest where it runs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from bignn import ops
+from bignn.kernels.masked import KEEP_SCALE, keep_out_of
+from bignn.nn.dropout import dropout
+from bignn.nn.features import BinaryRows
+
+#: ``"all"``: every entry may be dropped, as in the paper. ``"present"``: only entries that differ
+#: from their column's usual sign (the words that a document has), see :func:`binary_product`.
+DropMode = Literal["all", "present"]
+
+
+def binary_product(
+    x: BinaryRows, weight: Tensor, p: float, *, drop: DropMode, is_binary: bool
+) -> Tensor:
+    r"""``dropout(F) Wᵀ`` times β, for signs F, a share p of them dropped, and W [d_out, d_in].
+
+    With D the entries that are kept, each with probability ``1 - p``:
+
+    - ``drop="all"``: ``(D ⊙ F / (1 - p)) Wᵀ``;
+    - ``drop="present"``: ``(F₀ + D ⊙ (F - F₀) / (1 - p)) Wᵀ``, where F₀ repeats each column's
+      usual sign in every row. Of bag-of-words features this drops words, and leaves alone the
+      thousands of words that a document does not have.
+
+    The three forms give the same result (integers, for binary weights, times ``1 / (1 - p)``):
+    by counting bits under a mask of bits (CPU, binary weights; probabilities are rounded to a
+    multiple of 2**-12), by the few entries that deviate from F₀, and by a float product.
+
+    Args:
+        x: F [N, d_in] and β.
+        weight: W, its signs if they are binary.
+        p: 0 when not training.
+        drop: which entries may be dropped.
+        is_binary: whether the weights are ±1.
+
+    """
+    learns = torch.is_grad_enabled() and (x.signs.requires_grad or weight.requires_grad)
+    on_cpu = weight.device.type == "cpu"
+    if is_binary and on_cpu and not learns and p == 0:
+        dots: Tensor = ops.xnor_matmul(x.words, ops.pack_rows(weight), weight.shape[1])
+        return dots.to(weight.dtype) * x.beta
+    in_part = drop == "present"
+    if in_part and (few := x.deviations) is not None:
+        return (few.matmul(weight.t(), p, training=True) + x.usual @ weight.t()) * x.beta
+    if is_binary and on_cpu and weight.dtype == torch.float32 and not torch.compiler.is_compiling():
+        keep = keep_out_of(p)
+        masks = ops.draw_masks(x.deviating if in_part else x.everywhere, keep)
+        kept: Tensor = ops.masked_linear(x.signs, x.words, masks, weight)
+        scale = KEEP_SCALE / keep
+        if in_part:
+            return (kept * (2 * scale) + x.usual @ weight.t()) * x.beta
+        return kept * (x.beta * scale)
+    if in_part:
+        signs = x.usual + dropout(x.signs - x.usual, p, training=True)
+    else:
+        signs = dropout(x.signs, p, training=True)
+    return functional.linear(signs, weight) * x.beta
