@@ -19,12 +19,13 @@ from torch.nn import functional
 from torch_geometric.nn import GCNConv
 
 import bignn
+from bignn.batches import full_batch, reachable
 from bignn.binarize import binarize_features, binarize_weight
 from bignn.experiments.timing import measure
 from bignn.graph import EMBEDDED, Graph
 from bignn.nn import GCN, normalized_adjacency
 from bignn.recipes import recipe
-from bignn.train import _Run, full_batch, reachable
+from bignn.train import _Run
 
 DROPOUT = 0.4
 EPOCHS = 10

@@ -28,6 +28,8 @@ REPORT_KEYS = [
     "epochs",
     "seconds_per_run",
     "checkpoint",
+    "distilled",
+    "teacher_test_acc_mean",
 ]
 
 

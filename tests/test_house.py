@@ -31,11 +31,13 @@ FLOORS = {
     "packing": 4,
     "checkpoint": 4,
     "recipes": 4,
-    "train": 5,
-    "experiments": 6,
-    "doctor": 6,
-    "cli": 7,
-    "__main__": 8,
+    "batches": 4,
+    "distill": 5,
+    "train": 6,
+    "experiments": 7,
+    "doctor": 7,
+    "cli": 8,
+    "__main__": 9,
 }
 WITHOUT_TORCH = [
     *["errors", "files", "bits", "kernels", "graph", "threads", "runtime"],

@@ -12,12 +12,13 @@ from conftest import make_arrays
 
 import bignn
 from bignn import checkpoint, train
+from bignn.batches import Batch, full_batch, reachable
 from bignn.binarize import BinarizeMode
 from bignn.errors import FileError, InputError
 from bignn.graph import Graph, from_arrays
 from bignn.nn import GCN
 from bignn.recipes import RECIPES, Settings, recipe, settings_for
-from bignn.train import Batch, fit, full_batch, reachable
+from bignn.train import fit
 
 QUICK = Settings(lr=0.01, epochs=60, patience=60)
 

@@ -99,12 +99,22 @@ def _add_train(commands: Any) -> None:
     add("--weight-decay", type=float, help="L2 penalty (default: the model's recipe)")
     add("--beta1", type=float, help="Adam's first moment (default: the model's recipe)")
     add("--last-layer-lr", type=float, help="factor on the last layer's rate (default: the recipe)")
-    add("--hidden", type=int, help="hidden neurons per layer (default: 64)")
+    add("--hidden", type=int, help="hidden neurons per layer (default: the recipe)")
     add("--layers", type=int, help="number of convolutions (default: 2)")
     add("--dropout", type=float, help="dropout of every layer's input (default: the recipe)")
     add("--input-dropout", type=float, help="dropout of the first layer's input (default: dropout)")
-    add("--norm", choices=["none", "batch"], help="normalisation between layers (default: none)")
+    add("--drop", choices=["all", "present"], help="features to drop from (default: the recipe)")
+    add("--balance", action=argparse.BooleanOptionalAction, default=None,
+        help="as many +1 as -1 in the first layer's columns (default: the recipe)")  # fmt: skip
+    add("--norm", choices=["none", "batch"], help="normalisation between layers (default: recipe)")
+    add("--normalize-rows", action=argparse.BooleanOptionalAction, default=None,
+        help="scale each node's features to sum 1 (default: the recipe)")  # fmt: skip
     add("--ste", choices=["input", "gradient"], help="gradient mask of features (default: input)")
+    add("--distill", action="store_true", help="learn from the float GCN, trained first or reused")
+    add("--teachers", type=int, default=1, metavar="N", help="average of N teachers (default: 1)")
+    add("--teacher", nargs="+", metavar="CHECKPOINT", help="learn from these instead")
+    add("--distill-mix", type=float, help="the teacher's share of the loss (default: 0.9)")
+    add("--temperature", type=float, help="of distillation (default: 1)")
     add("--device", default="cpu", choices=["cpu", "cuda"], help="where to train (default: cpu)")
     add("--out", metavar="DIR", help="folder of checkpoints (default: runs/DATASET-MODEL)")
     add("--resume", action="store_true", help="go on from the checkpoints in --out")
@@ -112,8 +122,9 @@ def _add_train(commands: Any) -> None:
 
 
 _RECIPE_FLAGS = (
-    *("hidden", "layers", "dropout", "input_dropout", "norm", "ste"),
-    *("lr", "weight_decay", "beta1", "last_layer_lr", "epochs", "patience"),
+    *("hidden", "layers", "dropout", "input_dropout", "drop", "balance", "norm"),
+    *("normalize_rows", "ste", "lr", "weight_decay", "beta1", "last_layer_lr", "epochs"),
+    *("patience", "distill_mix", "temperature"),
 )
 
 
@@ -121,7 +132,8 @@ def _train(options: argparse.Namespace) -> Report:
     from bignn.experiments.seeds import mean_and_std, train_seeds
     from bignn.recipes import recipe
 
-    chosen = recipe(options.model, **{name: getattr(options, name) for name in _RECIPE_FLAGS})
+    changes = {name: getattr(options, name) for name in _RECIPE_FLAGS}
+    recipe(options.model, **changes)  # refuses wrong values before the graph is read
     if options.seeds is not None and options.seeds < 1:
         raise wrong("seeds", "at least 1", options.seeds)
     if options.seed is not None and not 0 <= options.seed < 2**63:
@@ -129,16 +141,20 @@ def _train(options: argparse.Namespace) -> Report:
     seeds = range(options.seeds) if options.seeds is not None else [options.seed or 0]
     graph = bignn.load(options.dataset)
     label = Path(options.dataset).stem
-    out = options.out or str(Path("runs") / f"{label}-{options.model}")
+    distill = options.distill or options.teacher is not None
+    kind = f"{options.model}-distilled" if distill else options.model
+    out = Path(options.out or Path("runs") / f"{label}-{kind}")
+    common = {"device": options.device, "save_every": options.save_every}
+    taught_by, teachers = _teachers(options, graph, seeds, out, common) if distill else (None, None)
     trained = train_seeds(
-        chosen,
+        recipe(options.model, graph=graph, distill=distill, **changes),
         graph,
         seeds,
         out,
-        device=options.device,
         resume=options.resume,
-        save_every=options.save_every,
-        label=f"{options.model} on {label}",
+        label=f"{kind} on {label}",
+        teachers=teachers,
+        **common,
     )
     mean, std = mean_and_std(trained.test_acc)
     count = len(trained.results)
@@ -153,8 +169,33 @@ def _train(options: argparse.Namespace) -> Report:
         "epochs": [result.epochs for result in trained.results],
         "seconds_per_run": sum(result.seconds for result in trained.results) / count,
         "checkpoint": str(trained.checkpoints[trained.best]),
+        "distilled": distill,
+        "teacher_test_acc_mean": taught_by,
     }
     return report, _describe_train
+
+
+def _teachers(
+    options: argparse.Namespace, graph: bignn.Graph, seeds: Sequence[int], out: Path, common: Any
+) -> tuple[float | None, Callable[[int], Any]]:
+    """The mean test accuracy of the teachers, if it is known, and the teachers of a seed."""
+    from bignn.checkpoint import load_model
+    from bignn.experiments.seeds import mean_and_std, train_teachers
+    from bignn.recipes import teacher_recipe
+
+    if options.teacher is not None:
+        models = [load_model(path) for path in options.teacher]
+        return None, lambda seed: models
+    trained, teachers = train_teachers(
+        teacher_recipe(graph, epochs=options.epochs, patience=options.patience),
+        graph,
+        seeds,
+        options.teachers,
+        out / "teacher",
+        label=f"teacher on {graph.name}",
+        **common,
+    )
+    return mean_and_std(trained.test_acc)[0], teachers
 
 
 def _describe_train(report: dict[str, Any]) -> str:
@@ -162,8 +203,9 @@ def _describe_train(report: dict[str, Any]) -> str:
     if report["test_acc_mean"] is not None:
         test = f"test accuracy {report['test_acc_mean']:.1f} ± {report['test_acc_std']:.1f} %"
     count = len(report["seeds"])
+    kind = f"{report['model']}, distilled," if report["distilled"] else report["model"]
     return (
-        f"{report['model']} on {report['dataset']}: {test}, "
+        f"{kind} on {report['dataset']}: {test}, "
         f"validation {report['val_acc_mean']:.1f} % "
         f"({count} seed{'s' if count > 1 else ''}, {report['seconds_per_run']:.1f} s each)\n"
         f"checkpoint {report['checkpoint']}"

@@ -14,7 +14,7 @@ from torch import nn
 from bignn.binarize import BinarizeMode, SteRule
 from bignn.errors import InputError, wrong
 from bignn.graph import Graph
-from bignn.nn import GCN, NormMode
+from bignn.nn import GCN, DropMode, NormMode
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class Settings:
         last_layer_lr: factor on the learning rate of the last weight matrix.
         epochs: at most so many.
         patience: stop after so many epochs without a lower validation loss.
+        distill_mix: with a teacher, its share of the loss (the labels have the rest).
+        temperature: with a teacher, what both sides' logits are divided by.
 
     """
 
@@ -37,6 +39,8 @@ class Settings:
     last_layer_lr: float = 1.0
     epochs: int = 1000
     patience: int = 100
+    distill_mix: float = 0.9
+    temperature: float = 1.0
 
     def __post_init__(self) -> None:
         for name, least in (("epochs", 1), ("patience", 1)):
@@ -50,6 +54,10 @@ class Settings:
             raise wrong("beta1", "in [0, 1)", self.beta1)
         if not (math.isfinite(self.last_layer_lr) and self.last_layer_lr > 0):
             raise wrong("last_layer_lr", "a positive number", self.last_layer_lr)
+        if not 0 <= self.distill_mix <= 1:
+            raise wrong("distill_mix", "in [0, 1]", self.distill_mix)
+        if not (math.isfinite(self.temperature) and self.temperature > 0):
+            raise wrong("temperature", "a positive number", self.temperature)
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,10 @@ class Recipe:
     layers: int = 2
     dropout: float = 0.4
     input_dropout: float | None = None
+    drop: DropMode = "all"
+    balance: bool = False
     norm: NormMode = "none"
+    normalize_rows: bool = True
     ste: SteRule = "input"
 
     def build(self, graph: Graph) -> GCN:
@@ -78,12 +89,16 @@ class Recipe:
             graph.num_classes,
             dropout=self.dropout,
             input_dropout=self.input_dropout,
+            drop=self.drop,
+            balance=self.balance,
             norm=self.norm,
+            normalize_rows=self.normalize_rows,
             binarize=self.binarize,
             ste=self.ste,
         )
 
 
+#: Where few nodes have labels, as in the citation graphs.
 RECIPES = {
     "gcn": Recipe("none", Settings(lr=0.01, weight_decay=1e-3), dropout=0.8),
     "bi-gcn-f": Recipe("features", Settings(lr=0.001, weight_decay=0.0)),
@@ -91,28 +106,70 @@ RECIPES = {
     "bi-gcn": Recipe("both", Settings(lr=0.001, weight_decay=0.0, beta1=0.5, last_layer_lr=0.3)),
 }
 
+#: The same with a teacher, whose opinion of every node makes up for the labels.
+STUDENTS = {
+    "gcn": Recipe("none", Settings(lr=0.01, weight_decay=5e-4), dropout=0.5),
+    "bi-gcn-f": Recipe("features", Settings(), dropout=0.2, input_dropout=0.8, drop="present"),
+    "bi-gcn-w": Recipe("weights", Settings(), dropout=0.4, balance=True),
+    "bi-gcn": Recipe(
+        "both", Settings(), dropout=0.2, input_dropout=0.8, drop="present", balance=True
+    ),
+}
 
-def recipe(model: str, **changes: Any) -> Recipe:
+#: Where a tenth of the nodes or more have labels, with or without a teacher.
+MANY_LABELS = {
+    "gcn": Recipe("none", Settings(lr=0.01), hidden=128, dropout=0.2, normalize_rows=False),
+    "bi-gcn-f": Recipe("features", Settings(), 128, dropout=0.2, drop="present", norm="batch"),
+    "bi-gcn-w": Recipe("weights", Settings(), 128, dropout=0.2, balance=True, norm="batch"),
+    "bi-gcn": Recipe(
+        "both", Settings(), 128, dropout=0.2, drop="present", balance=True, norm="batch"
+    ),
+}
+
+_MANY = 0.1
+
+
+def recipe(
+    model: str, *, graph: Graph | None = None, distill: bool = False, **changes: Any
+) -> Recipe:
     """The recipe of a model name, with some of its values changed.
 
     Args:
         model: a key of :data:`RECIPES`.
+        graph: what it is for: graphs with many labels ask for another recipe than those with few.
+        distill: for training with a teacher.
         changes: any field of :class:`Recipe` or :class:`Settings`; None keeps the recipe's own.
 
     """
     if model not in RECIPES:
         raise wrong("model", f"one of {list(RECIPES)}", repr(model))
-    base = RECIPES[model]
+    base = _table(graph, distill)[model]
     given = {name: value for name, value in changes.items() if value is not None}
     of_settings = {field.name for field in fields(Settings)}
     settings = {name: given.pop(name) for name in list(given) if name in of_settings}
     return replace(base, settings=replace(base.settings, **settings), **given)
 
 
-def settings_for(model: nn.Module) -> Settings:
+def teacher_recipe(graph: Graph | None = None, **changes: Any) -> Recipe:
+    """The float GCN to learn from: not the one that is best itself, but the one whose students are
+    (docs/results.md).
+    """
+    return recipe("gcn", graph=graph, distill=True, **changes)
+
+
+def _table(graph: Graph | None, distill: bool) -> dict[str, Recipe]:
+    labelled = 0 if graph is None or graph.train_idx is None else len(graph.train_idx)
+    if graph is not None and labelled and labelled >= _MANY * graph.num_nodes:
+        return MANY_LABELS
+    return STUDENTS if distill else RECIPES
+
+
+def settings_for(
+    model: nn.Module, graph: Graph | None = None, *, distill: bool = False
+) -> Settings:
     """The settings of the recipe whose model is of this kind, or the plain defaults."""
     if isinstance(model, GCN):
-        for known in RECIPES.values():
+        for known in _table(graph, distill).values():
             if known.binarize == model.config["binarize"]:
                 return known.settings
     return Settings()

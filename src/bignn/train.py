@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,11 +18,12 @@ from torch.nn import functional
 from tqdm import tqdm
 
 from bignn import checkpoint
+from bignn.batches import Batch, full_batch, reachable
+from bignn.distill import Teacher, as_teachers, digest, distillation_loss, soft_targets
 from bignn.errors import FileError, InputError, wrong
 from bignn.files import prepare, remove_leftovers
 from bignn.graph import Graph
-from bignn.nn import GCN, SparseMatrix, normalized_adjacency
-from bignn.nn.adjacency import receptive_field
+from bignn.nn import GCN
 from bignn.pyg import from_pyg
 from bignn.recipes import Settings, settings_for
 
@@ -39,63 +40,13 @@ class FitResult:
     seconds: float
 
 
-@dataclass(frozen=True)
-class Batch:
-    """A piece of a graph as tensors; the loss is taken on ``loss_nodes``."""
-
-    x: Tensor
-    edge_index: Tensor | SparseMatrix
-    edge_weight: Tensor | None
-    y: Tensor
-    loss_nodes: Tensor
-
-    def logits(self, model: nn.Module) -> Tensor:
-        """The model's output on this piece."""
-        weight = () if self.edge_weight is None else (self.edge_weight,)
-        out: Tensor = model(self.x, self.edge_index, *weight)
-        return out
-
-
-def reachable(batch: Batch, model: nn.Module) -> Batch:
-    """The part of a whole graph that can influence the outputs at ``loss_nodes``.
-
-    Aggregation is local, so a model of L layers needs the nodes within L steps and Â among them
-    (with the degrees of the whole graph); outputs and gradients are those of the whole graph. Few
-    labels make it small: 2,798 of PubMed's 19,717 nodes. Where a model's reach is not known, or
-    batch statistics tie all nodes together, the batch stays whole.
-    """
-    num_hops = model.num_hops if isinstance(model, GCN) else None
-    if num_hops is None or isinstance(batch.edge_index, SparseMatrix):
-        return batch
-    adjacency = normalized_adjacency(batch.edge_index, batch.edge_weight, len(batch.x))
-    nodes = receptive_field(adjacency, batch.loss_nodes, num_hops)
-    loss_nodes = torch.searchsorted(nodes, batch.loss_nodes)
-    return Batch(batch.x[nodes], adjacency.among(nodes), None, batch.y[nodes], loss_nodes)
-
-
-def full_batch(graph: Graph, device: torch.device) -> Batch:
-    """The whole graph as one batch."""
-    if graph.y is None or graph.train_idx is None or graph.val_idx is None:
-        absent = [k for k in ("y", "train_idx", "val_idx") if getattr(graph, k) is None]
-        raise InputError(
-            f"{graph.name}: training needs {absent}; 'bignn convert --split 60,20,20' makes a split"
-        )
-    weight = graph.edge_weight
-    return Batch(
-        torch.from_numpy(graph.dense_x()).to(device),
-        torch.from_numpy(graph.edge_index).to(device),
-        None if weight is None else torch.from_numpy(weight).to(device),
-        torch.from_numpy(graph.y).to(device),
-        torch.from_numpy(graph.train_idx).to(device),
-    )
-
-
 def fit(
     model: nn.Module,
     graph: Any,
     settings: Settings | None = None,
     *,
     seed: int = 0,
+    teacher: Teacher | None = None,
     device: str | None = None,
     batches: Iterable[Batch] | None = None,
     checkpoint_path: str | os.PathLike[str] | None = None,
@@ -110,6 +61,8 @@ def fit(
         graph: a :class:`bignn.Graph` or a PyG ``Data`` with labels and a train and val split.
         settings: by default those that served this kind of model best (``bignn.recipes``).
         seed: of dropout (and sampling); the model's initial weights are the caller's.
+        teacher: a trained model to learn from, on every node, labelled or not; or several, whose
+            probabilities are averaged. ``settings.distill_mix`` is their share of the loss.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...; None is where the model is.
         batches: iterated anew every epoch (a list or a loader, not a generator; resuming is exact
             if they draw from torch's generator); by default the whole graph in one batch, less what
@@ -135,19 +88,20 @@ def fit(
         raise wrong("batches", "iterable again and again, as a list or a loader", "an iterator")
     where = find_device(device, model)
     if settings is None:
-        settings = settings_for(model)
+        settings = settings_for(model, graph, distill=teacher is not None)
     whole = full_batch(graph, where)
     model.to(where)
+    teachers = [] if teacher is None else as_teachers(teacher)
     if checkpoint_path is not None:
         prepare(checkpoint_path)
         remove_leftovers(checkpoint_path)
     with _own_generator(seed, where):
-        run = _Run(model, graph, whole, settings, seed)
+        run = _Run(model, graph, whole, settings, seed, teachers)
         if resume and checkpoint_path is not None and Path(checkpoint_path).exists():
             run.restore(checkpoint_path)
         if not run.finished:
             run.train(
-                [reachable(whole, model)] if batches is None else batches,
+                [reachable(run.whole, model)] if batches is None else batches,
                 checkpoint_path,
                 save_every,
                 progress,
@@ -175,15 +129,27 @@ class _Run:
     _PROGRESS = ("epoch", "best_epoch", "best_loss", "best_acc", "seconds", "finished")
 
     def __init__(
-        self, model: nn.Module, graph: Graph, whole: Batch, settings: Settings, seed: int
+        self,
+        model: nn.Module,
+        graph: Graph,
+        whole: Batch,
+        settings: Settings,
+        seed: int,
+        teachers: Sequence[nn.Module] = (),
     ) -> None:
-        self.model, self.graph, self.whole = model, graph, whole
+        self.model, self.graph = model, graph
         self.settings, self.seed = settings, seed
+        self.teachers = digest(teachers) if teachers else None
         if isinstance(model, GCN):
             model.fit_input(whole.x)
         nodes = torch.from_numpy(graph.val_idx).to(whole.x.device)
         self.validation = reachable(replace(whole, loss_nodes=nodes), model)
         _check_model(model, self.validation, graph.num_classes)
+        if teachers:
+            for teacher in teachers:
+                _check_model(teacher, whole, graph.num_classes, "teacher")
+            whole = replace(whole, targets=soft_targets(teachers, whole, settings.temperature))
+        self.whole = whole
         self.optimizer = _optimizer(model, settings)
         self.digest = graph.digest()
         self.epoch = 0
@@ -235,6 +201,12 @@ class _Run:
             logits = batch.logits(self.model)
             nodes = batch.loss_nodes
             loss = functional.cross_entropy(logits[nodes], batch.y[nodes])
+            if self.teachers is not None:
+                if batch.targets is None:
+                    raise wrong("batches", "with 'targets' when there is a teacher", "none")
+                mix, temperature = self.settings.distill_mix, self.settings.temperature
+                opinion = distillation_loss(logits, batch.targets, temperature)
+                loss = (1 - mix) * loss + mix * opinion
             loss.backward()
             self.optimizer.step()
         if not trained:
@@ -282,6 +254,7 @@ class _Run:
             "settings": asdict(self.settings),
             "seed": self.seed,
             "graph": self.digest,
+            **({} if self.teachers is None else {"teachers": self.teachers}),
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -337,7 +310,7 @@ class _Run:
 
 
 @torch.no_grad()
-def _check_model(model: nn.Module, batch: Batch, num_classes: int) -> None:
+def _check_model(model: nn.Module, batch: Batch, num_classes: int, argument: str = "model") -> None:
     """One evaluation, so that a model that does not fit the graph is told so in one line."""
     was_training = model.training
     try:
@@ -345,14 +318,14 @@ def _check_model(model: nn.Module, batch: Batch, num_classes: int) -> None:
     except TypeError as error:
         arguments = "x, edge_index" + ("" if batch.edge_weight is None else ", edge_weight")
         line = str(error).splitlines()[0]
-        raise wrong("model", f"called as model({arguments})", f"TypeError: {line}") from error
+        raise wrong(argument, f"called as model({arguments})", f"TypeError: {line}") from error
     finally:
         model.train(was_training)
     if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != len(batch.x):
         came = f"shape {list(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-        raise wrong("model", "one that returns a tensor of logits [nodes, classes]", came)
+        raise wrong(argument, "one that returns a tensor of logits [nodes, classes]", came)
     if out.shape[1] < num_classes:
-        raise wrong("model", f"one with an output per class ({num_classes})", out.shape[1])
+        raise wrong(argument, f"one with an output per class ({num_classes})", out.shape[1])
 
 
 def _optimizer(model: nn.Module, settings: Settings) -> torch.optim.Adam:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import nn
 
+from bignn.checkpoint import load_model
 from bignn.errors import wrong
 from bignn.graph import Graph
 from bignn.recipes import Recipe
@@ -55,12 +58,13 @@ def train_seeds(
     save_every: float = 10.0,
     progress: bool = True,
     label: str = "",
+    teachers: Callable[[int], Sequence[nn.Module]] | None = None,
 ) -> SeedResults:
     """Trains one model per seed; checkpoints are ``<out>/seed-<s>.safetensors``.
 
     A seed decides the initial weights and the dropout, so it gives the same result alone and among
     others. With ``resume``, finished seeds are read from their checkpoints and the one that was
-    interrupted goes on where it was.
+    interrupted goes on where it was. ``teachers(seed)`` are the models that a seed learns from.
     """
     if not seeds:
         raise wrong("seeds", "at least 1", 0)
@@ -75,6 +79,7 @@ def train_seeds(
             graph,
             recipe.settings,
             seed=seed,
+            teacher=None if teachers is None else teachers(seed),
             device=device,
             checkpoint_path=path,
             resume=resume,
@@ -91,3 +96,24 @@ def train_seeds(
         results.append(result)
         checkpoints.append(path)
     return SeedResults(list(seeds), results, checkpoints)
+
+
+def train_teachers(
+    recipe: Recipe,
+    graph: Graph,
+    seeds: Sequence[int],
+    count: int,
+    out: str | os.PathLike[str],
+    **options: Any,
+) -> tuple[SeedResults, Callable[[int], list[nn.Module]]]:
+    """Trains the float models that students learn from, or reads those that ``out`` has already.
+
+    The student of seed s has ``count`` teachers, those of seeds s, s + 1, ...; returns the results
+    of all teachers and what gives those of a seed. ``options`` are those of :func:`train_seeds`.
+    """
+    if count < 1:
+        raise wrong("teachers", "at least 1", count)
+    needed = sorted({seed + number for seed in seeds for number in range(count)})
+    trained = train_seeds(recipe, graph, needed, out, resume=True, **options)
+    paths = dict(zip(needed, trained.checkpoints, strict=True))
+    return trained, lambda seed: [load_model(paths[seed + number]) for number in range(count)]

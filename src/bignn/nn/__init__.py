@@ -1,6 +1,7 @@
 """Layers and models. May import torch, ``binarize`` and ``ops``."""
 
 from bignn.nn.adjacency import normalized_adjacency
+from bignn.nn.binary_product import DropMode
 from bignn.nn.features import BinaryRows, SparseFeatures
 from bignn.nn.gcn_conv import GCNConv
 from bignn.nn.gnn import GCN, NormMode
@@ -11,6 +12,7 @@ from bignn.nn.sparse import SparseMatrix
 __all__ = [
     "GCN",
     "BinaryRows",
+    "DropMode",
     "GCNConv",
     "InputNorm",
     "Linear",

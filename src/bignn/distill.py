@@ -1,0 +1,65 @@
+"""Learning from a teacher: a trained model's opinion of every node, labelled or not."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from bignn.batches import Batch
+from bignn.errors import wrong
+
+#: One model, or several whose probabilities are averaged.
+Teacher = nn.Module | Sequence[nn.Module]
+
+
+def as_teachers(teacher: Teacher) -> list[nn.Module]:
+    """The models, checked."""
+    teachers = [teacher] if isinstance(teacher, nn.Module) else list(teacher)
+    if not teachers:
+        raise wrong("teacher", "at least one model", "none")
+    for model in teachers:
+        if not isinstance(model, nn.Module):
+            raise wrong("teacher", "a trained torch.nn.Module, or several", type(model).__name__)
+    return teachers
+
+
+@torch.no_grad()
+def soft_targets(teachers: Sequence[nn.Module], batch: Batch, temperature: float) -> Tensor:
+    """What the teachers think of each node: probabilities [N, classes], averaged."""
+    total: Tensor | None = None
+    for model in teachers:
+        was_training = model.training
+        device = next((p.device for p in model.parameters()), batch.x.device)
+        try:
+            logits = batch.logits(model.eval().to(batch.x.device))
+        finally:
+            model.to(device).train(was_training)
+        if not bool(torch.isfinite(logits).all()):
+            raise wrong("teacher", "a model whose logits are finite", "NaN or infinite logits")
+        probabilities = functional.softmax(logits / temperature, dim=-1)
+        total = probabilities if total is None else total + probabilities
+    assert total is not None
+    return total / len(teachers)
+
+
+def distillation_loss(logits: Tensor, targets: Tensor, temperature: float) -> Tensor:
+    """``T² KL(teacher ‖ student)`` per node, both at temperature T (Hinton et al. 2015)."""
+    if logits.shape != targets.shape:
+        got = f"{list(logits.shape)} against {list(targets.shape)}"
+        raise wrong("teacher", "as many classes as the model has outputs", got)
+    students = functional.log_softmax(logits / temperature, dim=-1)
+    return functional.kl_div(students, targets, reduction="batchmean") * temperature**2
+
+
+def digest(teachers: Sequence[nn.Module]) -> str:
+    """Tells teachers apart by their weights."""
+    whole = hashlib.sha256()
+    for model in teachers:
+        for name, value in sorted(model.state_dict().items()):
+            whole.update(name.encode())
+            whole.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return whole.hexdigest()[:16]
