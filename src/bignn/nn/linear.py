@@ -130,6 +130,7 @@ class Linear(nn.Module):
 
 def median(rows: Tensor) -> Tensor:
     """The median of each row [N, 1]; halfway between the middle two where there are two."""
-    ordered = rows.sort(dim=1).values
-    size = rows.shape[1]
-    return (ordered[:, (size - 1) // 2] + ordered[:, size // 2]).div(2).unsqueeze(1)
+    lower = rows.median(dim=1, keepdim=True).values  # the lower of two
+    if rows.shape[1] % 2 == 1:
+        return lower
+    return (lower - (-rows).median(dim=1, keepdim=True).values) / 2
