@@ -7,6 +7,8 @@ then, float features are made in memory at their own size.
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import json
 import os
 import subprocess
@@ -53,6 +55,10 @@ def _measure(problem: Problem, contender: str, folder: Path) -> float:
     warm.load()
     warm.run()
     del warm
+    # What was freed must not be there to be used again: it would count for nothing.
+    gc.collect()
+    if hasattr(ctypes.CDLL(None), "malloc_trim"):
+        ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from here
     before = _status("VmRSS")
     chosen.load()
