@@ -103,7 +103,7 @@ class _SignOfWeight(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor) -> Tensor:
-        ctx.save_for_backward(weight)  # a parameter: keeping it costs nothing
+        ctx.save_for_backward(weight)
         return sign(weight)
 
     @staticmethod

@@ -142,6 +142,10 @@ def _train(options: argparse.Namespace) -> Report:
     graph = bignn.load(options.dataset)
     label = Path(options.dataset).stem
     distill = options.distill or options.teacher is not None
+    only_with_it = (options.teachers != 1, options.distill_mix, options.temperature)
+    if not distill and any(option not in (None, False) for option in only_with_it):
+        got = "neither, but --teachers, --distill-mix or --temperature"
+        raise wrong("distill", "given (or --teacher)", got)
     kind = f"{options.model}-distilled" if distill else options.model
     out = Path(options.out or Path("runs") / f"{label}-{kind}")
     common = {"device": options.device, "save_every": options.save_every}
@@ -186,12 +190,14 @@ def _teachers(
     if options.teacher is not None:
         models = [load_model(path) for path in options.teacher]
         return None, lambda seed: models
+    changes = {"epochs": options.epochs, "patience": options.patience}
+    changed = "".join(f"-{name}-{value}" for name, value in changes.items() if value is not None)
     trained, teachers = train_teachers(
-        teacher_recipe(graph, epochs=options.epochs, patience=options.patience),
+        teacher_recipe(graph, **changes),
         graph,
         seeds,
         options.teachers,
-        out / "teacher",
+        out / f"teacher{changed}",
         label=f"teacher on {graph.name}",
         **common,
     )

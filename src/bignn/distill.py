@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -27,17 +28,28 @@ def as_teachers(teacher: Teacher) -> list[nn.Module]:
     return teachers
 
 
+@contextmanager
+def moved(model: nn.Module, device: torch.device) -> Iterator[None]:
+    """A model on another device for a while."""
+    before = next((p.device for p in model.parameters()), device)
+    model.to(device)
+    try:
+        yield
+    finally:
+        model.to(before)
+
+
 @torch.no_grad()
 def soft_targets(teachers: Sequence[nn.Module], batch: Batch, temperature: float) -> Tensor:
     """What the teachers think of each node: probabilities [N, classes], averaged."""
     total: Tensor | None = None
     for model in teachers:
         was_training = model.training
-        device = next((p.device for p in model.parameters()), batch.x.device)
         try:
-            logits = batch.logits(model.eval().to(batch.x.device))
+            with moved(model, batch.x.device):
+                logits = batch.logits(model.eval())
         finally:
-            model.to(device).train(was_training)
+            model.train(was_training)
         if not bool(torch.isfinite(logits).all()):
             raise wrong("teacher", "a model whose logits are finite", "NaN or infinite logits")
         probabilities = functional.softmax(logits / temperature, dim=-1)
@@ -60,6 +72,9 @@ def digest(teachers: Sequence[nn.Module]) -> str:
     whole = hashlib.sha256()
     for model in teachers:
         for name, value in sorted(model.state_dict().items()):
-            whole.update(name.encode())
-            whole.update(value.detach().cpu().contiguous().numpy().tobytes())
+            whole.update(f"{name} {value.dtype} {list(value.shape)}".encode())
+            # As bytes: NumPy does not know every dtype.
+            octets = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            whole.update(octets.numpy().tobytes())
+        whole.update(repr(getattr(model, "config", type(model).__name__)).encode())
     return whole.hexdigest()[:16]

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from bignn import checkpoint
 from bignn.batches import Batch, full_batch, reachable
-from bignn.distill import Teacher, as_teachers, digest, distillation_loss, soft_targets
+from bignn.distill import Teacher, as_teachers, digest, distillation_loss, moved, soft_targets
 from bignn.errors import FileError, InputError, wrong
 from bignn.files import prepare, remove_leftovers
 from bignn.graph import Graph
@@ -147,7 +147,8 @@ class _Run:
         _check_model(model, self.validation, graph.num_classes)
         if teachers:
             for teacher in teachers:
-                _check_model(teacher, whole, graph.num_classes, "teacher")
+                with moved(teacher, whole.x.device):
+                    _check_model(teacher, whole, graph.num_classes, "teacher")
             whole = replace(whole, targets=soft_targets(teachers, whole, settings.temperature))
         self.whole = whole
         self.optimizer = _optimizer(model, settings)
@@ -254,7 +255,7 @@ class _Run:
             "settings": asdict(self.settings),
             "seed": self.seed,
             "graph": self.digest,
-            **({} if self.teachers is None else {"teachers": self.teachers}),
+            "teachers": self.teachers,
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -87,15 +87,18 @@ def test_gradients_do_not_depend_on_threads() -> None:
     masks = masked.draw_masks(5, 3000, everywhere(300, 900))
     before = native.num_threads()
     found = []
-    for threads in (1, 2, 4):
-        native.set_num_threads(threads)
-        found.append(masked.masked_gradient(bits.pack(f), masks, 900, g))
-    native.set_num_threads(before)
+    try:
+        for threads in (1, 2, 4):
+            native.set_num_threads(threads)
+            found.append(masked.masked_gradient(bits.pack(f), masks, 900, g))
+    finally:
+        native.set_num_threads(before)
     assert np.array_equal(found[0], found[1])
     assert np.array_equal(found[0], found[2])
 
 
 def test_shares_that_make_no_sense() -> None:
+    assert native.keep_bits() in (None, masked.KEEP_SCALE.bit_length() - 1)
     for p in (-0.1, 1.0, float("nan")):
         with pytest.raises(InputError, match=r"'p' must be in \[0, 1\)"):
             masked.keep_out_of(p)

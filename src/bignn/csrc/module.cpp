@@ -129,7 +129,8 @@ void masked_rows(Matrix<const word> rows, Matrix<const word> masks, Matrix<const
                  std::size_t num_bits, Matrix<float> out, const std::string& isa) {
     const Kernels& kernels = kernels_named(isa);
     check_masked(rows, masks, num_bits);
-    if (panels.shape(1) != 2 * rows.shape(1) || panels.shape(0) < out.shape(1) ||
+    const std::size_t padded = (out.shape(1) + panel_width - 1) / panel_width * panel_width;
+    if (panels.shape(1) != 2 * rows.shape(1) || panels.shape(0) < padded ||
         out.shape(0) != rows.shape(0)) {
         throw std::invalid_argument("panels or out of the wrong shape");
     }
@@ -342,7 +343,9 @@ class BoundProgram {
     // outputs]: (number of the step whose records overflowed or -1, seconds per step)
     nb::tuple run(std::size_t num_steps, nb::handle out) {
         const std::vector<Step>& steps = program_.steps();
-        if (num_steps > steps.size()) throw std::invalid_argument("no such step");
+        if (steps.empty() || num_steps > steps.size()) {
+            throw std::invalid_argument("no such step");
+        }
         float* values = nullptr;
         std::int64_t* classes = nullptr;
         if (num_steps == steps.size()) {

@@ -269,7 +269,7 @@ def describe(report: dict[str, Any]) -> str:
         lines += [_network_line(row) for row in networks]
         lines += [
             "",
-            "fastest call of each against the fastest of ours, as on a machine without neighbours:",
+            "fastest burst of each against the fastest of ours, nearer to an idle machine:",
             *(f"  {row['shape']:<15}{_fastest(row)}" for row in networks),
             "",
             "best float: the fastest of PyG (edge_index, cached), PyG (CSR), torch by hand (CSR,",

@@ -108,12 +108,13 @@ def train_teachers(
 ) -> tuple[SeedResults, Callable[[int], list[nn.Module]]]:
     """Trains the float models that students learn from, or reads those that ``out`` has already.
 
-    The student of seed s has ``count`` teachers, those of seeds s, s + 1, ...; returns the results
-    of all teachers and what gives those of a seed. ``options`` are those of :func:`train_seeds`.
+    The student of seed s has ``count`` teachers of its own, of seeds s count, s count + 1, ...;
+    returns the results of all teachers and what gives those of a seed. ``options`` are those of
+    :func:`train_seeds`.
     """
     if count < 1:
         raise wrong("teachers", "at least 1", count)
-    needed = sorted({seed + number for seed in seeds for number in range(count)})
+    needed = [seed * count + number for seed in seeds for number in range(count)]
     trained = train_seeds(recipe, graph, needed, out, resume=True, **options)
     paths = dict(zip(needed, trained.checkpoints, strict=True))
-    return trained, lambda seed: [load_model(paths[seed + number]) for number in range(count)]
+    return trained, lambda seed: [load_model(paths[seed * count + k]) for k in range(count)]

@@ -118,6 +118,11 @@ def program(steps: list[dict[str, Any]], isa: str) -> Any:
     return _native.Program(steps, isa)
 
 
+def keep_bits() -> int | None:
+    """Binary digits of the probabilities that :func:`draw_masks` takes."""
+    return None if _native is None else int(_native.keep_bits)
+
+
 def draw_masks(seed: int, keep: int, among: Words, masks: Words, isa: str) -> None:
     """See :func:`bignn.kernels.masked.draw_masks`."""
     assert _native is not None

@@ -32,7 +32,9 @@ def binary_product(
 
     The three forms give the same result (integers, for binary weights, times ``1 / (1 - p)``):
     by counting bits under a mask of bits (CPU, binary weights; probabilities are rounded to a
-    multiple of 2**-12), by the few entries that deviate from F₀, and by a float product.
+    multiple of 2**-12), by the few entries that deviate from F₀, and by a float product, which is
+    also what a compiled model, half precision, and features that want a gradient themselves get
+    with ``drop="present"``.
 
     Args:
         x: F [N, d_in] and β.
@@ -47,18 +49,24 @@ def binary_product(
     if is_binary and on_cpu and not learns and p == 0:
         dots: Tensor = ops.xnor_matmul(x.words, ops.pack_rows(weight), weight.shape[1])
         return dots.to(weight.dtype) * x.beta
-    in_part = drop == "present"
-    if in_part and (few := x.deviations) is not None:
-        return (few.matmul(weight.t(), p, training=True) + x.usual @ weight.t()) * x.beta
-    if is_binary and on_cpu and weight.dtype == torch.float32 and not torch.compiler.is_compiling():
+    # What depends on other than all entries knows the features as a constant only.
+    compiling = torch.compiler.is_compiling()
+    in_part = drop == "present" and p > 0 and not x.signs.requires_grad
+    exact = weight.dtype in (torch.float32, torch.float64) and not compiling
+    if drop == "present" and exact and not x.signs.requires_grad and x.deviations is not None:
+        few = x.deviations.matmul(weight.t(), p, training=True)
+        return (few + x.usual @ weight.t()) * x.beta
+    in_bits = is_binary and on_cpu and weight.dtype == torch.float32 and not compiling
+    if in_bits and (in_part or drop == "all" or p == 0):
         keep = keep_out_of(p)
-        masks = ops.draw_masks(x.deviating if in_part else x.everywhere, keep)
+        among = x.deviating if in_part else x.everywhere
+        masks = among if keep == KEEP_SCALE else ops.draw_masks(among, keep)
         kept: Tensor = ops.masked_linear(x.signs, x.words, masks, weight)
         scale = KEEP_SCALE / keep
         if in_part:
             return (kept * (2 * scale) + x.usual @ weight.t()) * x.beta
         return kept * (x.beta * scale)
-    if in_part:
+    if drop == "present" and p > 0:
         signs = x.usual + dropout(x.signs - x.usual, p, training=True)
     else:
         signs = dropout(x.signs, p, training=True)

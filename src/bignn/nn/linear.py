@@ -130,7 +130,11 @@ class Linear(nn.Module):
 
 def median(rows: Tensor) -> Tensor:
     """The median of each row [N, 1]; halfway between the middle two where there are two."""
+    size = rows.shape[1]
+    if rows.device.type != "cpu":  # elsewhere torch's median is not deterministic
+        ordered = rows.sort(dim=1).values
+        return (ordered[:, (size - 1) // 2] + ordered[:, size // 2]).div(2).unsqueeze(1)
     lower = rows.median(dim=1, keepdim=True).values  # the lower of two
-    if rows.shape[1] % 2 == 1:
+    if size % 2 == 1:
         return lower
     return (lower - (-rows).median(dim=1, keepdim=True).values) / 2
