@@ -62,7 +62,10 @@ def test_loss_is_the_divergence_from_the_teacher() -> None:
     p = functional.softmax(logits / 3, dim=-1)
     expected = 9 * (targets * (targets / p).log()).sum() / 2
     assert torch.allclose(distillation_loss(logits, targets, 3.0), expected, atol=1e-6)
-    with pytest.raises(InputError, match="'teacher' must be as many classes as the model has"):
+    with pytest.raises(
+        InputError,
+        match="'teacher' must be a model with 4 outputs, as the student has, got one with 3",
+    ):
         distillation_loss(torch.randn(2, 4), targets, 1.0)
 
 
@@ -106,6 +109,10 @@ def test_resuming_knows_its_teacher(graph: Graph, tmp_path: Path) -> None:
     [
         ([], "'teacher' must be at least one model"),
         ("gcn", "'teacher' must be a trained torch.nn.Module, or several"),
+        (5, "'teacher' must be a trained torch.nn.Module, or several"),
+        (nn.Linear, "'teacher' must be a trained torch.nn.Module, or several"),
+        (nn.Linear(3, 2), "'teacher' must be a model that takes this graph"),
+        (bignn.nn.GCN(99, 4, 2, 2), "'teacher' must be a model that takes this graph"),
         (Constant(torch.zeros(3, 2)), "'teacher' must be one that returns a tensor of logits"),
     ],
 )
@@ -163,8 +170,14 @@ def test_the_command_trains_the_teacher_first_and_reuses_it(
     again = json.loads(capsys.readouterr().out)
     assert again["test_acc"] == report["test_acc"]
     assert times == {path: path.stat().st_mtime_ns for path in (out / "teacher-epochs-5").iterdir()}
+    damaged = out / "teacher-epochs-5" / "seed-1.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    assert main([*command, "--teachers", "2"]) == 0
+    captured = capsys.readouterr()
+    assert "teacher 1 is trained anew" in captured.err
+    assert json.loads(captured.out)["test_acc"] == report["test_acc"]
     given = [str(out / "teacher-epochs-5" / "seed-0.safetensors"), str(out / "seed-1.safetensors")]
-    assert main([*command, "--teacher", *given]) == 0
+    assert main([*command, "--teacher", given[0], "--teacher", given[1]]) == 0
     assert json.loads(capsys.readouterr().out)["teacher_test_acc_mean"] is None
     assert main([*command[:2], "--distill", "--teachers", "0", "--json"]) == 1
     assert "'teachers' must be at least 1" in capsys.readouterr().err

@@ -112,7 +112,7 @@ def _add_train(commands: Any) -> None:
     add("--ste", choices=["input", "gradient"], help="gradient mask of features (default: input)")
     add("--distill", action="store_true", help="learn from the float GCN, trained first or reused")
     add("--teachers", type=int, default=1, metavar="N", help="average of N teachers (default: 1)")
-    add("--teacher", nargs="+", metavar="CHECKPOINT", help="learn from these instead")
+    add("--teacher", action="append", metavar="CHECKPOINT", help="learn from it; may be repeated")
     add("--distill-mix", type=float, help="the teacher's share of the loss (default: 0.9)")
     add("--temperature", type=float, help="of distillation (default: 1)")
     add("--device", default="cpu", choices=["cpu", "cuda"], help="where to train (default: cpu)")
@@ -188,6 +188,8 @@ def _teachers(
     from bignn.recipes import teacher_recipe
 
     if options.teacher is not None:
+        if options.teachers != 1:
+            raise wrong("teachers", "left out when --teacher names them", options.teachers)
         models = [load_model(path) for path in options.teacher]
         return None, lambda seed: models
     changes = {"epochs": options.epochs, "patience": options.patience}
@@ -210,11 +212,14 @@ def _describe_train(report: dict[str, Any]) -> str:
         test = f"test accuracy {report['test_acc_mean']:.1f} ± {report['test_acc_std']:.1f} %"
     count = len(report["seeds"])
     kind = f"{report['model']}, distilled," if report["distilled"] else report["model"]
+    teacher = ""
+    if report["teacher_test_acc_mean"] is not None:
+        teacher = f"teacher's test accuracy {report['teacher_test_acc_mean']:.1f} %\n"
     return (
         f"{kind} on {report['dataset']}: {test}, "
         f"validation {report['val_acc_mean']:.1f} % "
         f"({count} seed{'s' if count > 1 else ''}, {report['seconds_per_run']:.1f} s each)\n"
-        f"checkpoint {report['checkpoint']}"
+        f"{teacher}checkpoint {report['checkpoint']}"
     )
 
 

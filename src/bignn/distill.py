@@ -19,7 +19,8 @@ Teacher = nn.Module | Sequence[nn.Module]
 
 def as_teachers(teacher: Teacher) -> list[nn.Module]:
     """The models, checked."""
-    teachers = [teacher] if isinstance(teacher, nn.Module) else list(teacher)
+    several = isinstance(teacher, Sequence) and not isinstance(teacher, str)
+    teachers = list(teacher) if several else [teacher]
     if not teachers:
         raise wrong("teacher", "at least one model", "none")
     for model in teachers:
@@ -61,8 +62,8 @@ def soft_targets(teachers: Sequence[nn.Module], batch: Batch, temperature: float
 def distillation_loss(logits: Tensor, targets: Tensor, temperature: float) -> Tensor:
     """``T² KL(teacher ‖ student)`` per node, both at temperature T (Hinton et al. 2015)."""
     if logits.shape != targets.shape:
-        got = f"{list(logits.shape)} against {list(targets.shape)}"
-        raise wrong("teacher", "as many classes as the model has outputs", got)
+        got = f"one with {targets.shape[-1]}"
+        raise wrong("teacher", f"a model with {logits.shape[-1]} outputs, as the student has", got)
     students = functional.log_softmax(logits / temperature, dim=-1)
     return functional.kl_div(students, targets, reduction="batchmean") * temperature**2
 

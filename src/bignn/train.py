@@ -148,7 +148,7 @@ class _Run:
         if teachers:
             for teacher in teachers:
                 with moved(teacher, whole.x.device):
-                    _check_model(teacher, whole, graph.num_classes, "teacher")
+                    _check_teacher(teacher, whole, graph.num_classes)
             whole = replace(whole, targets=soft_targets(teachers, whole, settings.temperature))
         self.whole = whole
         self.optimizer = _optimizer(model, settings)
@@ -327,6 +327,16 @@ def _check_model(model: nn.Module, batch: Batch, num_classes: int, argument: str
         raise wrong(argument, "one that returns a tensor of logits [nodes, classes]", came)
     if out.shape[1] < num_classes:
         raise wrong(argument, f"one with an output per class ({num_classes})", out.shape[1])
+
+
+def _check_teacher(teacher: nn.Module, whole: Batch, num_classes: int) -> None:
+    try:
+        _check_model(teacher, whole, num_classes, "teacher")
+    except (InputError, RuntimeError) as error:
+        if str(error).startswith("'teacher'"):
+            raise
+        line = str(error).splitlines()[0]
+        raise wrong("teacher", "a model that takes this graph", f"the error: {line}") from error
 
 
 def _optimizer(model: nn.Module, settings: Settings) -> torch.optim.Adam:

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from bignn.checkpoint import load_model
-from bignn.errors import wrong
+from bignn.errors import FileError, wrong
 from bignn.graph import Graph
 from bignn.recipes import Recipe
 from bignn.train import FitResult, fit
@@ -115,6 +115,22 @@ def train_teachers(
     if count < 1:
         raise wrong("teachers", "at least 1", count)
     needed = [seed * count + number for seed in seeds for number in range(count)]
-    trained = train_seeds(recipe, graph, needed, out, resume=True, **options)
+    runs = [_teacher(recipe, graph, seed, out, options) for seed in needed]
+    trained = SeedResults(
+        needed,
+        [result for run in runs for result in run.results],
+        [path for run in runs for path in run.checkpoints],
+    )
     paths = dict(zip(needed, trained.checkpoints, strict=True))
     return trained, lambda seed: [load_model(paths[seed * count + k]) for k in range(count)]
+
+
+def _teacher(
+    recipe: Recipe, graph: Graph, seed: int, out: str | os.PathLike[str], options: dict[str, Any]
+) -> SeedResults:
+    """A teacher from its checkpoint, or anew where that is another's, damaged or not there."""
+    try:
+        return train_seeds(recipe, graph, [seed], out, resume=True, **options)
+    except FileError as error:
+        print(f"bignn: teacher {seed} is trained anew ({error})", file=sys.stderr)
+        return train_seeds(recipe, graph, [seed], out, **options)
