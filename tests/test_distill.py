@@ -111,7 +111,7 @@ def test_resuming_knows_its_teacher(graph: Graph, tmp_path: Path) -> None:
         ("gcn", "'teacher' must be a trained torch.nn.Module, or several"),
         (5, "'teacher' must be a trained torch.nn.Module, or several"),
         (nn.Linear, "'teacher' must be a trained torch.nn.Module, or several"),
-        (nn.Linear(3, 2), "'teacher' must be a model that takes this graph"),
+        (nn.Linear(3, 2), "'teacher' must be called as"),
         (bignn.nn.GCN(99, 4, 2, 2), "'teacher' must be a model that takes this graph"),
         (Constant(torch.zeros(3, 2)), "'teacher' must be one that returns a tensor of logits"),
     ],

@@ -91,7 +91,7 @@ def describe(report: dict[str, Any]) -> str:
     lines = [
         f"{report['num_nodes']} nodes in {1e3 * report['seconds']:.2f} ms"
         + (f", plan {report['plan']}" if report["plan"] else "")
-        + ("" if accuracy is None else f", test accuracy {accuracy:.1f} %")
+        + ("" if accuracy is None else f", test accuracy {accuracy:.1f} % (test nodes among them)")
     ]
     if "explanation" in report:
         lines.append(report["explanation"])

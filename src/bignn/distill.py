@@ -19,8 +19,9 @@ Teacher = nn.Module | Sequence[nn.Module]
 
 def as_teachers(teacher: Teacher) -> list[nn.Module]:
     """The models, checked."""
-    several = isinstance(teacher, Sequence) and not isinstance(teacher, str)
-    teachers = list(teacher) if several else [teacher]
+    if isinstance(teacher, nn.Module):
+        return [teacher]
+    teachers: list[nn.Module] = list(teacher) if isinstance(teacher, list | tuple) else [teacher]  # type: ignore[list-item]
     if not teachers:
         raise wrong("teacher", "at least one model", "none")
     for model in teachers:
