@@ -18,7 +18,7 @@ from conftest import make_graph, make_packed_model
 from numpy.typing import NDArray
 
 import bignn
-from bignn import FileError, PackedGraph, PackedModel, kernels, pack_graph
+from bignn import FileError, InputError, PackedGraph, PackedModel, kernels, pack_graph
 from bignn.kernels.layers import DenseBits, SparseBits
 from bignn.runtime import tensors
 
@@ -87,6 +87,10 @@ def works(
             pairs = [(predictor, opened) for predictor in (model, float_model)]
         for predictor, graph in pairs:
             if predictor.input_digest != graph.input_digest:
+                continue
+            if predictor.num_features != graph.num_features:  # whole, but not the model's
+                with pytest.raises(InputError, match="'graph' must be one with"):
+                    predictor.predict(graph)
                 continue
             assert predictor.predict(graph).shape == (graph.num_nodes,)
             logits = predictor.predict(graph, output="logits")
