@@ -1,0 +1,264 @@
+// Way T's gather: sums of records, in AVX-512.
+// Text of avx512.cpp, in whose namespace it stands.
+
+// Weights are split into digits (three of 8 bits against byte records, two of 10 against 16-bit
+// ones), whose sums are kept apart and put together at the end of the row:
+//     sum_e q_e v_e = s0 + 2^b s1 + 2^2b s2.
+// |s| <= chunk * 4 * 255 * 128 < 2^31 for bytes; 16-bit records are flushed every 64 neighbours,
+// 64 * 1023 * 32768 < 2^31.
+
+constexpr std::size_t flush16 = 64;
+
+template <int bits>
+inline __m512i together(__m256i s0, __m256i s1, __m256i s2) {
+    const __m512i high = _mm512_add_epi64(_mm512_slli_epi64(_mm512_cvtepi32_epi64(s2), bits),
+                                          _mm512_cvtepi32_epi64(s1));
+    return _mm512_add_epi64(_mm512_slli_epi64(high, bits), _mm512_cvtepi32_epi64(s0));
+}
+
+// Where sums of 16 columns go. To floats, when all fits in 32 bits:
+struct NarrowSums {
+    const std::int32_t* center;
+    float* sums;
+    std::int32_t total;
+
+    template <int bits>
+    inline void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
+        const __m512i high = _mm512_add_epi32(_mm512_slli_epi32(s2, bits), s1);
+        const __m512i sum = _mm512_add_epi32(_mm512_slli_epi32(high, bits), s0);
+        const __m512i centered = _mm512_mullo_epi32(_mm512_loadu_si512(center + c),
+                                                    _mm512_set1_epi32(total));
+        const __m512i twice = _mm512_add_epi32(centered, _mm512_slli_epi32(sum, 1));
+        _mm512_storeu_ps(sums + c, _mm512_cvtepi32_ps(twice));
+    }
+};
+
+inline void store_wide(const std::int32_t* center, std::int64_t total, __m512i sum,
+                                    float* sums) {
+    const __m512i centers =
+        _mm512_cvtepi32_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(center)));
+    const __m512i centered = _mm512_mullo_epi64(centers, _mm512_set1_epi64(total));
+    _mm256_storeu_ps(sums, _mm512_cvtepi64_ps(
+                               _mm512_add_epi64(centered, _mm512_slli_epi64(sum, 1))));
+}
+
+// To floats in general:
+struct WideSums {
+    const std::int32_t* center;
+    float* sums;
+    std::int64_t total;
+
+    template <int bits>
+    inline void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
+        store_wide(center + c, total,
+                   together<bits>(_mm512_castsi512_si256(s0), _mm512_castsi512_si256(s1),
+                                  _mm512_castsi512_si256(s2)),
+                   sums + c);
+        store_wide(center + c + 8, total,
+                   together<bits>(_mm512_extracti64x4_epi64(s0, 1),
+                                  _mm512_extracti64x4_epi64(s1, 1),
+                                  _mm512_extracti64x4_epi64(s2, 1)),
+                   sums + c + 8);
+    }
+};
+
+// Onto what earlier chunks of a long row summed up:
+struct MoreSums {
+    std::int64_t* acc;
+
+    template <int bits>
+    inline void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
+        const __m512i low =
+            together<bits>(_mm512_castsi512_si256(s0), _mm512_castsi512_si256(s1),
+                           _mm512_castsi512_si256(s2));
+        const __m512i high = together<bits>(_mm512_extracti64x4_epi64(s0, 1),
+                                            _mm512_extracti64x4_epi64(s1, 1),
+                                            _mm512_extracti64x4_epi64(s2, 1));
+        _mm512_storeu_si512(acc + c, _mm512_add_epi64(_mm512_loadu_si512(acc + c), low));
+        _mm512_storeu_si512(acc + c + 8, _mm512_add_epi64(_mm512_loadu_si512(acc + c + 8), high));
+    }
+};
+
+// Asks for a line of a neighbour that comes later.
+inline void ask(const std::byte* const* rows, std::size_t e, std::size_t at) {
+    _mm_prefetch(reinterpret_cast<const char*>(rows[e + ahead] + at), _MM_HINT_T0);
+}
+
+inline void ask4(const std::byte* const* rows, std::size_t e, std::size_t at) {
+    ask(rows, e, at), ask(rows, e + 1, at), ask(rows, e + 2, at), ask(rows, e + 3, at);
+}
+
+inline __m512i digit(const std::uint32_t* digits) {
+    return _mm512_set1_epi32(static_cast<int>(*digits));
+}
+
+// Four neighbours' bytes of a column stand next to each other, a dword that vpdpbusd multiplies by
+// the four weights' digits. digits[4 g + d]: digit d of the weights of neighbours 4 g ... 4 g + 3.
+template <bool far, class Sums>
+inline void gather8(const std::byte* const* rows, const std::uint32_t* q,
+                                 std::size_t count, std::size_t stride, const Sums& sums) {
+    alignas(64) std::uint32_t digits[chunk];
+    const __m512i by_digit = _mm512_broadcast_i32x4(
+        _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    for (std::size_t e = 0; e < count; e += 16) {
+        _mm512_store_si512(digits + e, _mm512_shuffle_epi8(_mm512_loadu_si512(q + e), by_digit));
+    }
+    const __m512i zero = _mm512_setzero_si512();
+    if (stride == 16) {
+        const __m512i transpose = _mm512_add_epi8(
+            _mm512_broadcast_i32x4(_mm_setr_epi8(0, 16, 32, 48, 1, 17, 33, 49, 2, 18, 34, 50, 3,
+                                                 19, 35, 51)),
+            _mm512_set_epi32(0x0c0c0c0c, 0x0c0c0c0c, 0x0c0c0c0c, 0x0c0c0c0c, 0x08080808,
+                             0x08080808, 0x08080808, 0x08080808, 0x04040404, 0x04040404,
+                             0x04040404, 0x04040404, 0, 0, 0, 0));
+        __m512i s0 = zero, s1 = zero, s2 = zero;
+        for (std::size_t e = 0; e < count; e += 4) {
+            const auto load = [&](std::size_t n) {
+                return reinterpret_cast<const __m128i*>(rows[e + n]);
+            };
+            if (far) ask4(rows, e, 0);
+            __m512i four = _mm512_castsi128_si512(_mm_loadu_si128(load(0)));
+            four = _mm512_inserti32x4(four, _mm_loadu_si128(load(1)), 1);
+            four = _mm512_inserti32x4(four, _mm_loadu_si128(load(2)), 2);
+            four = _mm512_inserti32x4(four, _mm_loadu_si128(load(3)), 3);
+            const __m512i x = _mm512_permutexvar_epi8(transpose, four);
+            s0 = _mm512_dpbusd_epi32(s0, digit(digits + e), x);
+            s1 = _mm512_dpbusd_epi32(s1, digit(digits + e + 1), x);
+            s2 = _mm512_dpbusd_epi32(s2, digit(digits + e + 2), x);
+        }
+        sums.template take<8>(0, s0, s1, s2);
+        return;
+    }
+    for (std::size_t at = 0; at < stride; at += 64) {
+        __m512i a0 = zero, a1 = zero, a2 = zero, b0 = zero, b1 = zero, b2 = zero;
+        __m512i c0 = zero, c1 = zero, c2 = zero, d0 = zero, d1 = zero, d2 = zero;
+        for (std::size_t e = 0; e < count; e += 4) {
+            if (far) ask4(rows, e, at);
+            const __m512i r0 = _mm512_loadu_si512(rows[e] + at);
+            const __m512i r1 = _mm512_loadu_si512(rows[e + 1] + at);
+            const __m512i r2 = _mm512_loadu_si512(rows[e + 2] + at);
+            const __m512i r3 = _mm512_loadu_si512(rows[e + 3] + at);
+            const __m512i low01 = _mm512_unpacklo_epi8(r0, r1);
+            const __m512i high01 = _mm512_unpackhi_epi8(r0, r1);
+            const __m512i low23 = _mm512_unpacklo_epi8(r2, r3);
+            const __m512i high23 = _mm512_unpackhi_epi8(r2, r3);
+            const __m512i a = _mm512_unpacklo_epi16(low01, low23);
+            const __m512i b = _mm512_unpackhi_epi16(low01, low23);
+            const __m512i c = _mm512_unpacklo_epi16(high01, high23);
+            const __m512i d = _mm512_unpackhi_epi16(high01, high23);
+            const __m512i q0 = digit(digits + e);
+            const __m512i q1 = digit(digits + e + 1);
+            const __m512i q2 = digit(digits + e + 2);
+            a0 = _mm512_dpbusd_epi32(a0, q0, a);
+            b0 = _mm512_dpbusd_epi32(b0, q0, b);
+            c0 = _mm512_dpbusd_epi32(c0, q0, c);
+            d0 = _mm512_dpbusd_epi32(d0, q0, d);
+            a1 = _mm512_dpbusd_epi32(a1, q1, a);
+            b1 = _mm512_dpbusd_epi32(b1, q1, b);
+            c1 = _mm512_dpbusd_epi32(c1, q1, c);
+            d1 = _mm512_dpbusd_epi32(d1, q1, d);
+            a2 = _mm512_dpbusd_epi32(a2, q2, a);
+            b2 = _mm512_dpbusd_epi32(b2, q2, b);
+            c2 = _mm512_dpbusd_epi32(c2, q2, c);
+            d2 = _mm512_dpbusd_epi32(d2, q2, d);
+        }
+        sums.template take<8>(at, a0, a1, a2);
+        sums.template take<8>(at + 16, b0, b1, b2);
+        sums.template take<8>(at + 32, c0, c1, c2);
+        sums.template take<8>(at + 48, d0, d1, d2);
+    }
+}
+
+template <class Sums>
+inline void gather8(const Records& records, const std::byte* const* rows, const std::uint32_t* q,
+                    std::size_t count, const Sums& sums) {
+    if (records.far) {
+        gather8<true>(rows, q, count, records.stride, sums);
+    } else {
+        gather8<false>(rows, q, count, records.stride, sums);
+    }
+}
+
+// Two neighbours' 16-bit values of a column in a dword, for vpdpwssd.
+template <class Sums>
+inline void gather16(const std::byte* const* rows, const std::uint32_t* q,
+                                  std::size_t count, std::size_t stride, const Sums& sums) {
+    alignas(64) std::uint16_t low[flush16], high[flush16];
+    for (std::size_t e = 0; e < count; e += 16) {
+        const __m512i weights = _mm512_loadu_si512(q + e);
+        _mm256_store_si256(
+            reinterpret_cast<__m256i*>(low + e),
+            _mm512_cvtepi32_epi16(_mm512_and_si512(weights, _mm512_set1_epi32(1023))));
+        _mm256_store_si256(reinterpret_cast<__m256i*>(high + e),
+                           _mm512_cvtepi32_epi16(_mm512_srli_epi32(weights, 10)));
+    }
+    const auto pair = [](const std::uint16_t* digits) {
+        std::uint32_t both;
+        __builtin_memcpy(&both, digits, sizeof both);
+        return both;
+    };
+    const __m512i zero = _mm512_setzero_si512();
+    for (std::size_t at = 0; at < stride; at += 64) {
+        __m512i a0 = zero, a1 = zero, b0 = zero, b1 = zero;
+        for (std::size_t e = 0; e < count; e += 2) {
+            ask(rows, e, at), ask(rows, e + 1, at);
+            const __m512i r0 = _mm512_loadu_si512(rows[e] + at);
+            const __m512i r1 = _mm512_loadu_si512(rows[e + 1] + at);
+            const __m512i a = _mm512_unpacklo_epi16(r0, r1);
+            const __m512i b = _mm512_unpackhi_epi16(r0, r1);
+            const __m512i q0 = _mm512_set1_epi32(static_cast<int>(pair(low + e)));
+            const __m512i q1 = _mm512_set1_epi32(static_cast<int>(pair(high + e)));
+            a0 = _mm512_dpwssd_epi32(a0, q0, a);
+            b0 = _mm512_dpwssd_epi32(b0, q0, b);
+            a1 = _mm512_dpwssd_epi32(a1, q1, a);
+            b1 = _mm512_dpwssd_epi32(b1, q1, b);
+        }
+        sums.template take<10>(at / 2, a0, a1, zero);
+        sums.template take<10>(at / 2 + 16, b0, b1, zero);
+    }
+}
+
+inline void add_records(const Records& records, const std::byte* const* rows,
+                                     const std::uint32_t* q, std::size_t count,
+                                     std::int64_t* acc) {
+    const MoreSums more{acc};
+    if (records.width == 1) {
+        gather8(records, rows, q, count, more);
+    } else if (records.width == 2) {
+        for (std::size_t e = 0; e < count; e += flush16) {
+            gather16(rows + e, q + e, count - e < flush16 ? count - e : flush16, records.stride,
+                     more);
+        }
+    } else {
+        plain::add_records(records, rows, q, count, acc);
+    }
+}
+
+inline void finish_records(const Records& records, std::size_t num_outputs,
+                                        std::uint32_t total, const std::int64_t* acc,
+                                        float* sums) {
+    for (std::size_t c = 0; c < num_outputs; c += 8) {
+        store_wide(records.center + c, total, _mm512_loadu_si512(acc + c), sums + c);
+    }
+}
+
+inline void sum_records(const Records& records, std::size_t num_outputs,
+                                     const std::byte* const* rows, const std::uint32_t* q,
+                                     std::size_t count, std::uint32_t total, std::int64_t* acc,
+                                     float* sums) {
+    if (records.width == 1) {
+        const auto bound = (static_cast<std::uint64_t>(records.max_center) + 256) * total;
+        if (bound < std::uint64_t{1} << 31) {
+            gather8(records, rows, q, count,
+                    NarrowSums{records.center, sums, static_cast<std::int32_t>(total)});
+        } else {
+            gather8(records, rows, q, count, WideSums{records.center, sums, total});
+        }
+    } else if (records.width == 2 && count <= flush16) {
+        gather16(rows, q, count, records.stride, WideSums{records.center, sums, total});
+    } else {
+        for (std::size_t p = 0; p < records.stride / records.width; ++p) acc[p] = 0;
+        add_records(records, rows, q, count, acc);
+        finish_records(records, num_outputs, total, acc, sums);
+    }
+}

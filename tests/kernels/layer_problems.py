@@ -1,0 +1,144 @@
+"""Layers to try packed kernels on, and what the reference makes of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bignn import bits
+from bignn.kernels.layers import (
+    Chain,
+    DenseBits,
+    Edges,
+    Features,
+    Floats,
+    Layer,
+    Output,
+    SparseBits,
+    Way,
+    Weights,
+)
+
+WIDTHS = [1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1433]
+OUTPUTS = [1, 7, 16, 17, 40, 64, 65, 256]
+KINDS: tuple[Output, ...] = ("classes", "values", "blocks")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Layers without their ways, and what they begin with."""
+
+    weights: list[Weights]
+    edges: list[Edges]
+    norms: list[Floats | None]
+    features: Features
+    source_factor: Floats
+
+    def run(self, ways: str, backend: str, output: Output = "values") -> NDArray[Any]:
+        layers = [
+            Layer(weights, edges, cast(Way, way), norm)
+            for weights, edges, way, norm in zip(
+                self.weights, self.edges, ways, self.norms, strict=True
+            )
+        ]
+        chain = Chain(layers, self.features, self.source_factor, output, backend)
+        if output != "blocks":
+            return chain.run()
+        blocks = dict(chain.run_in_blocks(5))
+        assert list(blocks) == list(range(0, self.edges[-1].num_rows, 5))
+        none = np.empty((0, self.weights[-1].num_outputs), dtype=np.float32)
+        return np.concatenate([none, *blocks.values()])
+
+    def expected(self, output: Output = "values") -> NDArray[Any]:
+        return self.run("T" * len(self.weights), "reference", output)
+
+
+def make_weights(rng: np.random.Generator, inputs: int, outputs: int) -> Weights:
+    return Weights(
+        bits.pack(rng.standard_normal((outputs, inputs))),
+        inputs,
+        (rng.standard_normal(outputs) / inputs).astype(np.float32),
+        (0.1 * rng.standard_normal(outputs)).astype(np.float32),
+    )
+
+
+def make_edges(
+    rng: np.random.Generator,
+    degrees: Sequence[int],
+    num_sources: int,
+    *,
+    weighted: bool = False,
+    long_ids: bool = False,
+) -> Edges:
+    offsets = np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)]).astype(np.int64)
+    ids = rng.integers(0, num_sources, int(offsets[-1]))
+    weights = rng.random(len(ids), dtype=np.float32)
+    weights[::7] = 0
+    return Edges(
+        offsets,
+        ids.astype(np.int64 if long_ids else np.int32),
+        weights if weighted else None,
+        rng.random(len(degrees), dtype=np.float32),
+        num_sources,
+    )
+
+
+def make_sparse(rng: np.random.Generator, num_rows: int, num_bits: int) -> SparseBits:
+    """Rows of zero to many deviations, in no particular order."""
+    counts = rng.integers(0, num_bits + 1, num_rows) // rng.integers(1, 9, num_rows)
+    rows = [rng.permutation(num_bits)[:count] for count in counts]
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    inputs = np.concatenate([np.empty(0), *rows]).astype(np.int32)
+    return SparseBits(offsets, inputs, bits.pack(rng.standard_normal(num_bits)))
+
+
+def make_problem(
+    seed: int,
+    sizes: Sequence[int],
+    degrees: Sequence[Sequence[int]],
+    num_sources: int,
+    *,
+    weighted: bool = False,
+    long_ids: bool = False,
+) -> Problem:
+    """``degrees[l]`` are layer l's; its rows are the sources of layer l + 1."""
+    rng = np.random.default_rng(seed)
+    sources = [num_sources, *map(len, degrees[:-1])]
+    return Problem(
+        [make_weights(rng, *size) for size in pairwise(sizes)],
+        [
+            make_edges(rng, rows, count, weighted=weighted, long_ids=long_ids)
+            for rows, count in zip(degrees, sources, strict=True)
+        ],
+        [
+            rng.random(len(rows), dtype=np.float32) if number % 2 == 0 else None
+            for number, rows in enumerate(degrees)
+        ],
+        make_sparse(rng, num_sources, sizes[0]),
+        rng.random(num_sources, dtype=np.float32),
+    )
+
+
+def one_layer(weights: Weights, edges: Edges, features: Features, factor: Floats) -> Problem:
+    return Problem([weights], [edges], [None], features, factor)
+
+
+def same(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def ones(count: int) -> Floats:
+    return np.ones(count, dtype=np.float32)
+
+
+def opposites(num_bits: int, outputs: int) -> tuple[Weights, DenseBits]:
+    """Columns all alike, and features that equal or oppose them: F · B is K or -K."""
+    rng = np.random.default_rng(num_bits)
+    alike = rng.standard_normal(num_bits)
+    weights = replace(
+        make_weights(rng, num_bits, outputs), words=bits.pack(np.tile(alike, (outputs, 1)))
+    )
+    return weights, DenseBits(bits.pack(np.stack([alike, -alike, alike, -alike])))
