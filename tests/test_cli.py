@@ -290,6 +290,7 @@ def test_predict_says_what_is_wrong(
         ([str(stored), toy], "is a packed graph; give a packed model first"),
         ([packed, toy, "--nodes", "0,60"], "'nodes' must be node ids in 0..59"),
         ([packed, toy, "--nodes", "a"], "'nodes' must be ids such as"),
+        ([packed, toy, "--nodes", ""], "'nodes' must be ids such as"),
         ([packed, toy, "--plan", "X"], "'plan' must be one of T, G, S"),
         ([packed, toy, "--out", "p.txt"], "'out' must be a file name ending in"),
         ([packed, toy, "--save-graph", packed], "'save-graph' must be another file than 'model'"),

@@ -181,5 +181,18 @@ def test_the_command_trains_the_teacher_first_and_reuses_it(
     assert json.loads(capsys.readouterr().out)["teacher_test_acc_mean"] is None
     assert main([*command[:2], "--distill", "--teachers", "0", "--json"]) == 1
     assert "'teachers' must be at least 1" in capsys.readouterr().err
+    nowhere = tmp_path / "nowhere"
+    for teacher, line in ((tmp_path, "is not a file"), (tmp_path / "no", "does not exist")):
+        assert main([*command[:2], "--teacher", str(teacher), "--out", str(nowhere)]) == 1
+        assert line in capsys.readouterr().err
+    strange = bignn.nn.GCN(99, 4, 2, 2)
+    with pytest.raises(InputError, match="'teacher' must be a model that takes this graph"):
+        fit(
+            model_for(Graph(**make_arrays(), name="toy")),
+            Graph(**make_arrays(), name="toy"),
+            teacher=strange,
+            checkpoint_path=nowhere / "s.safetensors",
+        )
+    assert not nowhere.exists()
     assert main([*command[:2], "--temperature", "2", "--json"]) == 1
     assert "'distill' must be given" in capsys.readouterr().err

@@ -46,7 +46,8 @@ def read(path: str | os.PathLike[str]) -> tuple[Parts, dict[str, Any]]:
     """The parts of a checkpoint and its JSON header."""
     file = Path(path)
     if not file.is_file():
-        raise FileError(f"'{file}' does not exist; give a checkpoint written by 'bignn train'")
+        problem = "is not a file" if file.exists() else "does not exist"
+        raise FileError(f"'{file}' {problem}; give a checkpoint written by 'bignn train'")
     try:
         with safe_open(file, framework="pt") as opened:
             about = dict(json.loads((opened.metadata() or {})["bignn"]))
@@ -59,7 +60,7 @@ def read(path: str | os.PathLike[str]) -> tuple[Parts, dict[str, Any]]:
     if about.get("format") != FORMAT or about.get("version") != VERSION:
         raise FileError(
             f"'{file}' has format {about.get('format')!r} version {about.get('version')!r}, "
-            f"expected {FORMAT!r} version {VERSION}"
+            f"expected {FORMAT!r} version {VERSION}; give a checkpoint written by 'bignn train'"
         )
     return parts, about
 

@@ -340,7 +340,7 @@ def _predict(options: argparse.Namespace) -> Report:
     nodes = None
     if options.nodes is not None:
         try:
-            nodes = [int(part) for part in options.nodes.split(",") if part.strip()]
+            nodes = [int(part) for part in options.nodes.split(",")]
         except ValueError:
             raise wrong("nodes", "ids such as 0,5,9", repr(options.nodes)) from None
     report = deploy.predict_file(

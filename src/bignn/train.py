@@ -92,11 +92,11 @@ def fit(
     whole = full_batch(graph, where)
     model.to(where)
     teachers = [] if teacher is None else as_teachers(teacher)
-    if checkpoint_path is not None:
-        prepare(checkpoint_path)
-        remove_leftovers(checkpoint_path)
     with _own_generator(seed, where):
         run = _Run(model, graph, whole, settings, seed, teachers)
+        if checkpoint_path is not None:  # not before all that can be refused was
+            prepare(checkpoint_path)
+            remove_leftovers(checkpoint_path)
         if resume and checkpoint_path is not None and Path(checkpoint_path).exists():
             run.restore(checkpoint_path)
         if not run.finished:
