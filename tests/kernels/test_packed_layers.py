@@ -49,6 +49,17 @@ def test_every_size_and_way_equals_the_reference(instruction_set: str, num_bits:
                     assert same(got, expected), case
 
 
+@pytest.mark.parametrize("num_bits", [1, 64, 65, 128, 129, 192, 512, 513, 577, 1433])
+def test_many_neighbours_equal_the_reference(instruction_set: str, num_bits: int) -> None:
+    # Around units of sixteen, blocks of 128 and chunks of 512 neighbours, then a row of a few.
+    degrees = [31, 32, 33, 47, 48, 49, 127, 128, 129, 160, 511, 512, 513, 700, 1040, 3]
+    for weighted in (False, True):
+        problem = make_problem(num_bits, [num_bits, 17], [degrees], 50, weighted=weighted)
+        expected = problem.expected()
+        for way in "TGS":
+            assert same(problem.run(way, instruction_set), expected), (way, weighted)
+
+
 @pytest.mark.parametrize("num_bits", [1, 64, 65, 257])
 def test_hidden_layers_of_every_size_equal_the_reference(
     instruction_set: str, num_bits: int

@@ -9,6 +9,8 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
+#include <type_traits>
+
 namespace bignn {
 namespace {
 
@@ -27,6 +29,19 @@ struct Number {
 
 inline __mmask16 first_lanes(std::size_t count) {
     return static_cast<__mmask16>(count >= 16 ? 0xffff : (1u << count) - 1);
+}
+
+// sum + four unsigned bytes times four signed ones, per 32 bits; and two signed 16-bit numbers times
+// two. As assembly, since GCC 12 copies every sum of a loop from register to register around these
+// intrinsics: 24 moves beside 24 instructions of work, a third of the time.
+inline __m512i dot_bytes(__m512i sum, __m512i bytes, __m512i factors) {
+    asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(bytes), "v"(factors));
+    return sum;
+}
+
+inline __m512i dot_shorts(__m512i sum, __m512i shorts, __m512i factors) {
+    asm("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(shorts), "v"(factors));
+    return sum;
 }
 
 void pack_rows(const float* x, std::size_t num_rows, std::size_t num_bits,

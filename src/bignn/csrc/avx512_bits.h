@@ -77,6 +77,182 @@ inline void add_words(const std::byte* const* rows, const std::uint32_t* q, std:
     store(12, s12), store(13, s13), store(14, s14), store(15, s15);
 }
 
+// --- Gather of many neighbours' bits -----------------------------------------------------------
+//
+// Sixteen neighbours at a time, by lookup. Four weights have 16 sums of subsets; four such groups
+// fill a 64-byte table per byte of the sums (three of them: 4 q < 2^19), and the sixteen bits of a
+// column are four places in it. vpermb looks up 16 columns, vpdpbusd adds up a column's four. That
+// and the transposition of the bits take a third of the instructions of the additions above.
+
+constexpr std::size_t unit = 16;        // neighbours
+constexpr std::size_t many = 32;        // from here on it pays
+constexpr std::size_t block_units = 8;  // whose places are made at once: 16 KB of a slab
+constexpr std::size_t slab_words = 8;   // of columns
+
+// Entry i of group g: the sum of the weights 4 g + m where bit m of i is set, at byte 4 i + g.
+inline void make_subset_sums(const std::uint32_t* q, std::byte* tables) {
+    const auto subsets = [&](std::size_t g) {
+        const auto weight = [&](std::size_t m) {
+            return _mm512_set1_epi32(static_cast<int>(q[4 * g + m]));
+        };
+        __m512i sum = _mm512_maskz_mov_epi32(0xaaaa, weight(0));
+        sum = _mm512_mask_add_epi32(sum, 0xcccc, sum, weight(1));
+        sum = _mm512_mask_add_epi32(sum, 0xf0f0, sum, weight(2));
+        return _mm512_mask_add_epi32(sum, 0xff00, sum, weight(3));
+    };
+    const __m512i t0 = subsets(0), t1 = subsets(1), t2 = subsets(2), t3 = subsets(3);
+    const __m512i even = _mm512_set1_epi32(0x00ff00ff), lower = _mm512_set1_epi32(0x0000ffff);
+    const auto select = [](__m512i mask, __m512i a, __m512i b) {
+        return _mm512_ternarylogic_epi32(mask, a, b, 0xca);
+    };
+    const __m512i low02 = select(lower, t0, _mm512_slli_epi32(t2, 16));
+    const __m512i low13 = select(lower, t1, _mm512_slli_epi32(t3, 16));
+    const __m512i high02 = select(lower, _mm512_srli_epi32(t0, 16), t2);
+    const __m512i high13 = select(lower, _mm512_srli_epi32(t1, 16), t3);
+    _mm512_store_si512(tables, select(even, low02, _mm512_slli_epi32(low13, 8)));
+    _mm512_store_si512(tables + 64, select(even, _mm512_srli_epi32(low02, 8), low13));
+    _mm512_store_si512(tables + 128, select(even, high02, _mm512_slli_epi32(high13, 8)));
+}
+
+// The bits of four neighbours, 16 bytes of each.
+template <bool whole>
+inline __m512i four_rows(const std::byte* const* rows, std::size_t offset) {
+    const auto load = [&](std::size_t n) {
+        const auto* from = reinterpret_cast<const __m128i*>(rows[n] + offset);
+        return whole ? _mm_loadu_si128(from) : _mm_loadl_epi64(from);
+    };
+    __m512i four = _mm512_castsi128_si512(load(0));
+    four = _mm512_inserti32x4(four, load(1), 1);
+    four = _mm512_inserti32x4(four, load(2), 2);
+    return _mm512_inserti32x4(four, load(3), 3);
+}
+
+// The places of 64 columns, from a byte per column and group: a dword per column, in an order that
+// natural_order below turns back.
+inline void store_places(__m512i g0, __m512i g1, __m512i g2, __m512i g3, std::byte* places) {
+    const __m512i low01 = _mm512_unpacklo_epi8(g0, g1), high01 = _mm512_unpackhi_epi8(g0, g1);
+    const __m512i low23 = _mm512_unpacklo_epi8(g2, g3), high23 = _mm512_unpackhi_epi8(g2, g3);
+    _mm512_store_si512(places, _mm512_unpacklo_epi16(low01, low23));
+    _mm512_store_si512(places + 64, _mm512_unpackhi_epi16(low01, low23));
+    _mm512_store_si512(places + 128, _mm512_unpacklo_epi16(high01, high23));
+    _mm512_store_si512(places + 192, _mm512_unpackhi_epi16(high01, high23));
+}
+
+// Two words (one, if not whole) of sixteen neighbours. A product in GF(2) of a matrix of 8 rows with
+// the unit vectors is its transpose: neighbour m of a group becomes bit m + 2 of each of 8 columns,
+// and the number of the group, the constant that is added, the lowest two.
+template <bool whole>
+inline void make_places(const std::byte* const* rows, std::size_t offset, std::byte* places) {
+    constexpr __mmask64 used = 0x3c3c3c3c3c3c3c3c;
+    // Byte r of quadword b: of neighbour 5 - r the byte b (the other half: b + 8).
+    alignas(64) static constexpr std::uint8_t bytes[64] = {
+        0, 0, 48, 32, 16, 0, 0, 0, 0, 0, 49, 33, 17, 1, 0, 0, 0, 0, 50, 34, 18, 2,
+        0, 0, 0, 0, 51, 35, 19, 3, 0, 0, 0, 0, 52, 36, 20, 4, 0, 0, 0, 0, 53, 37,
+        21, 5, 0, 0, 0, 0, 54, 38, 22, 6, 0, 0, 0, 0, 55, 39, 23, 7, 0, 0};
+    const __m512i order = _mm512_load_si512(bytes);
+    const __m512i units = _mm512_set1_epi64(static_cast<long long>(0x8040201008040201));
+    const __m512i r0 = four_rows<whole>(rows, offset), r1 = four_rows<whole>(rows + 4, offset);
+    const __m512i r2 = four_rows<whole>(rows + 8, offset), r3 = four_rows<whole>(rows + 12, offset);
+    const auto store = [&](__m512i from, std::byte* to) {
+        const auto rows_of = [&](__m512i four) {
+            return _mm512_maskz_permutexvar_epi8(used, from, four);
+        };
+        store_places(_mm512_gf2p8affine_epi64_epi8(units, rows_of(r0), 0),
+                     _mm512_gf2p8affine_epi64_epi8(units, rows_of(r1), 1),
+                     _mm512_gf2p8affine_epi64_epi8(units, rows_of(r2), 2),
+                     _mm512_gf2p8affine_epi64_epi8(units, rows_of(r3), 3), to);
+    };
+    store(order, places);
+    if (whole) store(_mm512_add_epi8(order, _mm512_set1_epi8(8)), places + 256);
+}
+
+// Quarters of vectors a, b, c, d side by side: from store_places' order to columns' own.
+inline void natural_order(__m512i& a, __m512i& b, __m512i& c, __m512i& d) {
+    const __m512i ab_low = _mm512_shuffle_i32x4(a, b, 0x44);
+    const __m512i ab_high = _mm512_shuffle_i32x4(a, b, 0xee);
+    const __m512i cd_low = _mm512_shuffle_i32x4(c, d, 0x44);
+    const __m512i cd_high = _mm512_shuffle_i32x4(c, d, 0xee);
+    a = _mm512_shuffle_i32x4(ab_low, cd_low, 0x88);
+    b = _mm512_shuffle_i32x4(ab_low, cd_low, 0xdd);
+    c = _mm512_shuffle_i32x4(ab_high, cd_high, 0x88);
+    d = _mm512_shuffle_i32x4(ab_high, cd_high, 0xdd);
+}
+
+// u = start + 2 * (sums of weights where the bit is set), 64 columns; with no start, onto u.
+inline void look_up_sums(const std::byte* tables, const std::byte* places, std::size_t num_units,
+                         std::size_t places_stride, const __m512i* start, bool first,
+                         std::int32_t* u) {
+    const __m512i ones = _mm512_set1_epi8(1), zero = _mm512_setzero_si512();
+    __m512i a0 = zero, b0 = zero, c0 = zero, d0 = zero;
+    __m512i a1 = zero, b1 = zero, c1 = zero, d1 = zero;
+    __m512i a2 = zero, b2 = zero, c2 = zero, d2 = zero;
+    for (std::size_t n = 0; n < num_units; ++n) {
+        const __m512i a = _mm512_load_si512(places), b = _mm512_load_si512(places + 64);
+        const __m512i c = _mm512_load_si512(places + 128), d = _mm512_load_si512(places + 192);
+        const __m512i t0 = _mm512_load_si512(tables), t1 = _mm512_load_si512(tables + 64);
+        const __m512i t2 = _mm512_load_si512(tables + 128);
+        a0 = dot_bytes(a0, _mm512_permutexvar_epi8(a, t0), ones);
+        b0 = dot_bytes(b0, _mm512_permutexvar_epi8(b, t0), ones);
+        c0 = dot_bytes(c0, _mm512_permutexvar_epi8(c, t0), ones);
+        d0 = dot_bytes(d0, _mm512_permutexvar_epi8(d, t0), ones);
+        a1 = dot_bytes(a1, _mm512_permutexvar_epi8(a, t1), ones);
+        b1 = dot_bytes(b1, _mm512_permutexvar_epi8(b, t1), ones);
+        c1 = dot_bytes(c1, _mm512_permutexvar_epi8(c, t1), ones);
+        d1 = dot_bytes(d1, _mm512_permutexvar_epi8(d, t1), ones);
+        a2 = dot_bytes(a2, _mm512_permutexvar_epi8(a, t2), ones);
+        b2 = dot_bytes(b2, _mm512_permutexvar_epi8(b, t2), ones);
+        c2 = dot_bytes(c2, _mm512_permutexvar_epi8(c, t2), ones);
+        d2 = dot_bytes(d2, _mm512_permutexvar_epi8(d, t2), ones);
+        tables += 3 * 64;
+        places += places_stride;
+    }
+    const auto twice = [](__m512i s0, __m512i s1, __m512i s2) {
+        const __m512i high = _mm512_add_epi32(_mm512_slli_epi32(s2, 8), s1);
+        return _mm512_add_epi32(_mm512_slli_epi32(high, 9), _mm512_slli_epi32(s0, 1));
+    };
+    __m512i a = twice(a0, a1, a2), b = twice(b0, b1, b2);
+    __m512i c = twice(c0, c1, c2), d = twice(d0, d1, d2);
+    natural_order(a, b, c, d);
+    const auto store = [&](__m512i sum, std::int32_t* to) {
+        if (start) sum = _mm512_add_epi32(sum, *start);
+        if (!first) sum = _mm512_add_epi32(sum, _mm512_loadu_si512(to));
+        _mm512_storeu_si512(to, sum);
+    };
+    store(a, u), store(b, u + 16), store(c, u + 32), store(d, u + 48);
+}
+
+// Weights and places up to the next unit must be readable, the weights 0.
+inline void add_many(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
+                     std::size_t num_words, __m512i minus_total, bool first, std::int32_t* u) {
+    alignas(64) std::byte tables[block_units * 3 * 64];
+    alignas(64) std::byte places[block_units * slab_words * 256];
+    const std::size_t num_units = (count + unit - 1) / unit;
+    for (std::size_t n = 0; n < num_units; n += block_units) {
+        const std::size_t some = num_units - n < block_units ? num_units - n : block_units;
+        for (std::size_t m = 0; m < some; ++m) {
+            make_subset_sums(q + (n + m) * unit, tables + m * 3 * 64);
+        }
+        for (std::size_t w = 0; w < num_words; w += slab_words) {
+            const std::size_t words = num_words - w < slab_words ? num_words - w : slab_words;
+            const std::byte* const* from = rows + n * unit;
+            for (std::size_t e = 0; e < some * unit; ++e) ask(from, e, 8 * w);
+            const auto make = [&](auto whole, std::size_t v) {
+                for (std::size_t m = 0; m < some; ++m) {
+                    make_places<decltype(whole)::value>(from + m * unit, 8 * (w + v),
+                                                        places + (m * slab_words + v) * 256);
+                }
+            };
+            for (std::size_t v = 0; v + 2 <= words; v += 2) make(std::true_type{}, v);
+            if (words % 2) make(std::false_type{}, words - 1);
+            for (std::size_t v = 0; v < words; ++v) {
+                look_up_sums(tables, places + 256 * v, some, slab_words * 256,
+                             n == 0 ? &minus_total : nullptr, first && n == 0,
+                             u + 64 * (w + v));
+            }
+        }
+    }
+}
+
 inline void add_bits(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
                      std::uint32_t total, bool first, std::size_t num_inputs, std::int32_t* u) {
     const std::size_t num_words = words_per_row(num_inputs);
@@ -84,11 +260,15 @@ inline void add_bits(const std::byte* const* rows, const std::uint32_t* q, std::
     const auto add = [&](auto words, std::size_t w) {
         add_words<decltype(words)::value>(rows, q, count, 8 * w, minus_total, first, u + 64 * w);
     };
-    std::size_t w = 0;
-    for (; w + 4 <= num_words; w += 4) add(Number<4>{}, w);
-    if (num_words - w == 3) add(Number<3>{}, w);
-    if (num_words - w == 2) add(Number<2>{}, w);
-    if (num_words - w == 1) add(Number<1>{}, w);
+    if (count >= many) {
+        add_many(rows, q, count, num_words, minus_total, first, u);
+    } else {
+        std::size_t w = 0;
+        for (; w + 4 <= num_words; w += 4) add(Number<4>{}, w);
+        if (num_words - w == 3) add(Number<3>{}, w);
+        if (num_words - w == 2) add(Number<2>{}, w);
+        if (num_words - w == 1) add(Number<1>{}, w);
+    }
     // Inputs that do not exist, up to where the groups of five end, must be 0.
     for (std::size_t k = num_inputs; k < u_stride(num_inputs); ++k) u[k] = 0;
 }
@@ -226,10 +406,8 @@ inline __m512i signs_of(__m512i places) {
     return _mm512_gf2p8affine_epi64_epi8(places, spread, 1);
 }
 
-inline __m512i look_up(__m512i sum, __m512i places, __m512i signs,
-                                    const std::byte* table) {
-    return _mm512_dpbusd_epi32(
-        sum, _mm512_permutexvar_epi8(places, _mm512_loadu_si512(table)), signs);
+inline __m512i look_up(__m512i sum, __m512i places, __m512i signs, const std::byte* table) {
+    return dot_bytes(sum, _mm512_permutexvar_epi8(places, _mm512_loadu_si512(table)), signs);
 }
 
 // Where the planes of 16 products go: sum = p0 + 2^8 p1 + 2^16 (p2 + 2^8 p3).

@@ -122,9 +122,9 @@ inline void gather8(const std::byte* const* rows, const std::uint32_t* q,
             four = _mm512_inserti32x4(four, _mm_loadu_si128(load(2)), 2);
             four = _mm512_inserti32x4(four, _mm_loadu_si128(load(3)), 3);
             const __m512i x = _mm512_permutexvar_epi8(transpose, four);
-            s0 = _mm512_dpbusd_epi32(s0, digit(digits + e), x);
-            s1 = _mm512_dpbusd_epi32(s1, digit(digits + e + 1), x);
-            s2 = _mm512_dpbusd_epi32(s2, digit(digits + e + 2), x);
+            s0 = dot_bytes(s0, digit(digits + e), x);
+            s1 = dot_bytes(s1, digit(digits + e + 1), x);
+            s2 = dot_bytes(s2, digit(digits + e + 2), x);
         }
         sums.template take<8>(0, s0, s1, s2);
         return;
@@ -149,18 +149,18 @@ inline void gather8(const std::byte* const* rows, const std::uint32_t* q,
             const __m512i q0 = digit(digits + e);
             const __m512i q1 = digit(digits + e + 1);
             const __m512i q2 = digit(digits + e + 2);
-            a0 = _mm512_dpbusd_epi32(a0, q0, a);
-            b0 = _mm512_dpbusd_epi32(b0, q0, b);
-            c0 = _mm512_dpbusd_epi32(c0, q0, c);
-            d0 = _mm512_dpbusd_epi32(d0, q0, d);
-            a1 = _mm512_dpbusd_epi32(a1, q1, a);
-            b1 = _mm512_dpbusd_epi32(b1, q1, b);
-            c1 = _mm512_dpbusd_epi32(c1, q1, c);
-            d1 = _mm512_dpbusd_epi32(d1, q1, d);
-            a2 = _mm512_dpbusd_epi32(a2, q2, a);
-            b2 = _mm512_dpbusd_epi32(b2, q2, b);
-            c2 = _mm512_dpbusd_epi32(c2, q2, c);
-            d2 = _mm512_dpbusd_epi32(d2, q2, d);
+            a0 = dot_bytes(a0, q0, a);
+            b0 = dot_bytes(b0, q0, b);
+            c0 = dot_bytes(c0, q0, c);
+            d0 = dot_bytes(d0, q0, d);
+            a1 = dot_bytes(a1, q1, a);
+            b1 = dot_bytes(b1, q1, b);
+            c1 = dot_bytes(c1, q1, c);
+            d1 = dot_bytes(d1, q1, d);
+            a2 = dot_bytes(a2, q2, a);
+            b2 = dot_bytes(b2, q2, b);
+            c2 = dot_bytes(c2, q2, c);
+            d2 = dot_bytes(d2, q2, d);
         }
         sums.template take<8>(at, a0, a1, a2);
         sums.template take<8>(at + 16, b0, b1, b2);
@@ -208,10 +208,10 @@ inline void gather16(const std::byte* const* rows, const std::uint32_t* q,
             const __m512i b = _mm512_unpackhi_epi16(r0, r1);
             const __m512i q0 = _mm512_set1_epi32(static_cast<int>(pair(low + e)));
             const __m512i q1 = _mm512_set1_epi32(static_cast<int>(pair(high + e)));
-            a0 = _mm512_dpwssd_epi32(a0, q0, a);
-            b0 = _mm512_dpwssd_epi32(b0, q0, b);
-            a1 = _mm512_dpwssd_epi32(a1, q1, a);
-            b1 = _mm512_dpwssd_epi32(b1, q1, b);
+            a0 = dot_shorts(a0, q0, a);
+            b0 = dot_shorts(b0, q0, b);
+            a1 = dot_shorts(a1, q1, a);
+            b1 = dot_shorts(b1, q1, b);
         }
         sums.template take<10>(at / 2, a0, a1, zero);
         sums.template take<10>(at / 2 + 16, b0, b1, zero);
