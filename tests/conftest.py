@@ -79,14 +79,16 @@ def make_packed_model(sizes: list[int], seed: int = 0, *, batch_norm: bool = Fal
     def floats(size: int) -> NDArray[np.float32]:
         return rng.standard_normal(size).astype(np.float32)
 
-    def add(op: str, prefix: str = "", norm: str | None = None, **parameters: NDArray[Any]) -> None:
+    def add(op: str, prefix: str = "", **parameters: NDArray[Any] | str | int) -> None:
         number = len(operations)
-        step = {"op": op, "in": [f"v{number - 1}" if number else "x"], "out": f"v{number}"}
-        if norm is not None:
-            step["norm"] = norm
-        for key, values in parameters.items():
-            step[key] = f"{prefix}.{key}"
-            arrays[f"{prefix}.{key}"] = values
+        before = f"v{number - 1}" if number else "x"
+        step: dict[str, Any] = {"op": op, "in": [before], "out": f"v{number}"}
+        for key, value in parameters.items():
+            if isinstance(value, np.ndarray):
+                step[key] = f"{prefix}.{key}"
+                arrays[f"{prefix}.{key}"] = value
+            else:
+                step[key] = value
         operations.append(step)
 
     add("normalize_rows")
@@ -99,7 +101,7 @@ def make_packed_model(sizes: list[int], seed: int = 0, *, batch_norm: bool = Fal
         add("binarize")
         alpha = (0.5 + floats(outputs) ** 2) / np.float32(inputs**0.5)
         add("binary_linear", f"layers.{number}", words=words, alpha=alpha)
-        add("aggregate", norm="gcn")
+        add("aggregate", norm="gcn", edge_bits=20 if number == len(sizes) - 2 else 17)
         add("bias", f"layers.{number}", bias=floats(outputs) / 9)
         if batch_norm and number < len(sizes) - 2:
             mean, scale = floats(outputs) / 9, 1 + floats(outputs) ** 2

@@ -42,10 +42,11 @@ def pack(model: torch.nn.Module) -> PackedModel:
             writer.add("binary_linear", name, words=words, alpha=_array(alpha[:, 0]))
         else:
             writer.add("linear", name, weight=_array(conv.lin.weight))
-        writer.add("aggregate", norm="gcn")
+        is_last = number == len(model.layers) - 1
+        writer.add("aggregate", norm="gcn", edge_bits=20 if is_last else 17)
         if conv.bias is not None:
             writer.add("bias", name, bias=_array(conv.bias))
-        if number == len(model.layers) - 1:
+        if is_last:
             break
         between = model.norms[number]
         if isinstance(between, torch.nn.BatchNorm1d):
@@ -70,7 +71,7 @@ class _Writer:
         self.operations: list[dict[str, object]] = []
         self.arrays: dict[str, NDArray[np.generic]] = {}
 
-    def add(self, op: str, prefix: str = "", **parameters: NDArray[np.generic] | str) -> None:
+    def add(self, op: str, prefix: str = "", **parameters: NDArray[np.generic] | str | int) -> None:
         """Appends an operation; arrays are stored as ``<prefix>.<parameter>``."""
         number = len(self.operations)
         step: dict[str, object] = {
@@ -79,7 +80,7 @@ class _Writer:
             "out": f"v{number}",
         }
         for parameter, value in parameters.items():
-            if isinstance(value, str):
+            if isinstance(value, str | int):
                 step[parameter] = value
             else:
                 step[parameter] = f"{prefix}.{parameter}"

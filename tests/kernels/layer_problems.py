@@ -104,11 +104,15 @@ def make_problem(
     weighted: bool = False,
     long_ids: bool = False,
 ) -> Problem:
-    """``degrees[l]`` are layer l's; its rows are the sources of layer l + 1."""
+    """``degrees[l]`` are layer l's; its rows are the sources of layer l + 1.
+
+    As in real models, the last layer's neighbours are weighed with 20 bits, the others' with 17.
+    """
     rng = np.random.default_rng(seed)
     sources = [num_sources, *map(len, degrees[:-1])]
+    weights = [make_weights(rng, *size) for size in pairwise(sizes)]
     return Problem(
-        [make_weights(rng, *size) for size in pairwise(sizes)],
+        [*weights[:-1], replace(weights[-1], edge_bits=20)],
         [
             make_edges(rng, rows, count, weighted=weighted, long_ids=long_ids)
             for rows, count in zip(degrees, sources, strict=True)

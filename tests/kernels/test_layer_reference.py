@@ -41,9 +41,9 @@ def test_the_reference_equals_the_written_formula(weighted: bool) -> None:
             for e in entries
         }
         largest = max(x.values(), default=np.float32(0))
-        exponent = 16 - math.floor(math.log2(largest)) if largest else 0
+        exponent = 19 - math.floor(math.log2(largest)) if largest else 0
         # round() takes halves to even; the products by a power of two are exact.
-        q = {e: min(round(float(x[e]) * 2.0**exponent), 2**17 - 1) for e in entries}
+        q = {e: min(round(float(x[e]) * 2.0**exponent), 2**20 - 1) for e in entries}
         for c in range(6):
             dots = {
                 e: sum(

@@ -44,15 +44,26 @@ def test_degrees_around_tiles_chunks_and_batches(
         assert same(problem.run("G", instruction_set), expected)
 
 
-def test_the_rule_of_weight_bits_keeps_totals_below_2_to_31(instruction_set: str) -> None:
-    degrees = [16383, 16384, 16385, 3, 32767, 32768]
+@pytest.mark.parametrize(
+    ("edge_bits", "degrees", "expected_bits"),
+    [
+        (17, [16383, 16384, 16385, 3, 32767, 32768], [17, 16, 16, 17, 16, 15]),
+        (20, [2047, 2048, 2049, 3, 4095, 4096, 32767], [20, 19, 19, 20, 19, 18, 16]),
+    ],
+)
+def test_the_rule_of_edge_bits_keeps_totals_below_2_to_31(
+    instruction_set: str, edge_bits: int, degrees: list[int], expected_bits: list[int]
+) -> None:
     problem = make_problem(0, [70, 17], [degrees], 9)
     factor = np.full(9, 1.99, dtype=np.float32)
-    problem = replace(problem, source_factor=factor)
+    weights = [replace(problem.weights[0], edge_bits=edge_bits)]
+    problem = replace(problem, source_factor=factor, weights=weights)
     edges = problem.edges[0]
-    q, _ = reference.quantize(edges.offsets, edges.ids, None, factor, edges.target_factor)
+    q, _ = reference.quantize(
+        edges.offsets, edges.ids, None, factor, edges.target_factor, edge_bits
+    )
     largest = np.maximum.reduceat(q, edges.offsets[:-1])
-    assert [math.frexp(value)[1] for value in largest] == [17, 16, 16, 17, 16, 15]
+    assert [math.frexp(value)[1] for value in largest] == expected_bits
     totals = np.add.reduceat(q, edges.offsets[:-1])
     assert totals.max() < 2**31
     assert totals.max() > 0.98 * 2**31
@@ -79,7 +90,7 @@ def test_like_minded_neighbours_need_more_than_four_bytes(
     edges.ids[edges.offsets[4]] = 1
     factor = np.full(3, 1.99, dtype=np.float32)
     problem = one_layer(weights, edges, features, factor)
-    q, _ = reference.quantize(edges.offsets, edges.ids, None, factor, edges.target_factor)
+    q, _ = reference.quantize(edges.offsets, edges.ids, None, factor, edges.target_factor, 17)
     total = int(q[edges.offsets[1] : edges.offsets[2]].sum())
     # A group of five sums needs 33 bits from a degree of 3294 on.
     assert (10 * total >= 2**32) == (degree > 3293)
@@ -126,7 +137,7 @@ def test_sums_of_bits_at_the_ends_of_their_bytes(instruction_set: str, bits_of_r
             4,
         )
         factor = np.array([top, less, 0, 0], dtype=np.float32)
-        q, _ = reference.quantize(edges.offsets, edges.ids, None, factor, ones(1))
+        q, _ = reference.quantize(edges.offsets, edges.ids, None, factor, ones(1), 17)
         assert int(q[:-1].sum() - q[-1]) == largest
         problem = one_layer(weights, edges, features, factor)
         assert same(problem.run("G", instruction_set), problem.expected()), largest
@@ -155,12 +166,16 @@ def test_a_row_of_over_a_million_neighbours(instruction_set: str) -> None:
     assert same(problem.run("G", instruction_set), expected)
 
 
-def test_weights_round_to_even_and_never_past_their_bits(instruction_set: str) -> None:
+@pytest.mark.parametrize("edge_bits", [17, 20])
+def test_weights_round_to_even_and_never_past_their_bits(
+    instruction_set: str, edge_bits: int
+) -> None:
     just_below_2 = np.nextafter(np.float32(2), np.float32(0))
-    # With a largest of 1.x the unit is 2^-16: halves of it are ties.
-    x = np.array([just_below_2, 0.5, 2.5 / 2**16, 3.5 / 2**16, 0.5 / 2**16, 0], dtype=np.float32)
+    # With a largest of 1.x the unit is 2^-16 (2^-19): halves of it are ties.
+    unit = 2.0 ** (1 - edge_bits)
+    x = np.array([just_below_2, 0.5, 2.5 * unit, 3.5 * unit, 0.5 * unit, 0], dtype=np.float32)
     rng = np.random.default_rng(0)
-    weights = make_weights(rng, 65, 17)
+    weights = replace(make_weights(rng, 65, 17), edge_bits=edge_bits)
     for repeated in (1, 4, 100):  # rows of few neighbours and of many
         edges = Edges(
             np.arange(5, dtype=np.int64) * 6 * repeated,
@@ -169,9 +184,9 @@ def test_weights_round_to_even_and_never_past_their_bits(instruction_set: str) -
             ones(4),
             6,
         )
-        q, scale = reference.quantize(edges.offsets, edges.ids, None, x, ones(4))
-        assert q[:6].tolist() == [2**17 - 1, 2**15, 2, 4, 0, 0]
-        assert scale.tolist() == [2.0**-16] * 4
+        q, scale = reference.quantize(edges.offsets, edges.ids, None, x, ones(4), edge_bits)
+        assert q[:6].tolist() == [2**edge_bits - 1, 2 ** (edge_bits - 2), 2, 4, 0, 0]
+        assert scale.tolist() == [unit] * 4
         problem = one_layer(weights, edges, make_sparse(rng, 6, 65), x)
         for way in "TGS":
             assert same(problem.run(way, instruction_set), problem.expected()), (repeated, way)

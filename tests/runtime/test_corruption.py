@@ -37,9 +37,9 @@ def model() -> PackedModel:
 @pytest.fixture(scope="module")
 def float_model() -> PackedModel:
     weight = np.random.default_rng(0).standard_normal((3, 6)).astype(np.float32)
-    operations = [
+    operations: list[dict[str, Any]] = [
         {"op": "linear", "in": ["x"], "out": "a", "weight": "weight"},
-        {"op": "aggregate", "in": ["a"], "out": "b", "norm": "gcn"},
+        {"op": "aggregate", "in": ["a"], "out": "b", "norm": "gcn", "edge_bits": 20},
     ]
     return PackedModel(operations, {"weight": weight}, 6)
 

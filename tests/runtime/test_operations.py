@@ -64,10 +64,10 @@ def test_a_float_chain_is_understood() -> None:
     steps = numbered(
         [
             {"op": "linear", "weight": "w"},
-            {"op": "aggregate", "norm": "gcn"},
+            {"op": "aggregate", "norm": "gcn", "edge_bits": 17},
             {"op": "relu"},
             {"op": "binary_linear", "words": "v", "alpha": "a"},
-            {"op": "aggregate", "norm": "gcn"},
+            {"op": "aggregate", "norm": "gcn", "edge_bits": 17},
         ]
     )
     network = understand(steps, arrays, 7)
@@ -153,6 +153,14 @@ def test_unknown_aggregations_are_refused(model: PackedModel, norm: Any) -> None
     steps = copy.deepcopy(model.operations)
     steps[place(model, "aggregate")]["norm"] = norm
     refused(steps, model.arrays, 70, r"'norm' of 'aggregate' must be one of \['gcn'\]")
+
+
+@pytest.mark.parametrize("edge_bits", [16, 21, 0, -17, "17", None, True, [17], 17.5, 2**70])
+def test_unknown_edge_bits_are_refused(model: PackedModel, edge_bits: Any) -> None:
+    steps = copy.deepcopy(model.operations)
+    steps[place(model, "aggregate")]["edge_bits"] = edge_bits
+    message = r"'edge_bits' of 'aggregate' must be one of \[17, 20\]"
+    refused(steps, model.arrays, 70, message)
 
 
 def test_what_is_not_a_chain_is_refused(model: PackedModel) -> None:

@@ -32,10 +32,10 @@ def float_model() -> PackedModel:
     }
     steps: list[dict[str, Any]] = [
         {"op": "linear", "weight": "a.weight"},
-        {"op": "aggregate", "norm": "gcn"},
+        {"op": "aggregate", "norm": "gcn", "edge_bits": 17},
         {"op": "relu"},
         {"op": "linear", "weight": "b.weight"},
-        {"op": "aggregate", "norm": "gcn"},
+        {"op": "aggregate", "norm": "gcn", "edge_bits": 17},
     ]
     for number, step in enumerate(steps):
         step |= {"in": [f"v{number - 1}" if number else "x"], "out": f"v{number}"}

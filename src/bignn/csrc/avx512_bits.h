@@ -80,7 +80,7 @@ inline void add_words(const std::byte* const* rows, const std::uint32_t* q, std:
 // --- Gather of many neighbours' bits -----------------------------------------------------------
 //
 // Sixteen neighbours at a time, by lookup. Four weights have 16 sums of subsets; four such groups
-// fill a 64-byte table per byte of the sums (three of them: 4 q < 2^19), and the sixteen bits of a
+// fill a 64-byte table per byte of the sums (three of them: 4 q < 2^22), and the sixteen bits of a
 // column are four places in it. vpermb looks up 16 columns, vpdpbusd adds up a column's four. That
 // and the transposition of the bits take a third of the instructions of the additions above.
 

@@ -91,8 +91,9 @@ inline __m128i total_of_each(__m512i a, __m512i b, __m512i c, __m512i d) {
 
 // What RowWeights does, for four rows at once. `few` neighbours never cost a weight any bits.
 inline void weigh_tile(const float* x, const std::int64_t* offsets, const float* target_factor,
-                       std::uint32_t* q, std::uint32_t* totals, float* row_scale) {
-    static_assert(tile_rows == 4 && few == 16 && few < std::size_t{1} << (total_bits - weight_bits));
+                       int bits, std::uint32_t* q, std::uint32_t* totals, float* row_scale) {
+    static_assert(tile_rows == 4 && few == 16 &&
+                  few < std::size_t{1} << (total_bits - most_edge_bits));
     const auto row = [&](std::size_t r) {
         return _mm512_maskz_loadu_ps(
             first_lanes(static_cast<std::size_t>(offsets[r + 1] - offsets[r])),
@@ -101,10 +102,10 @@ inline void weigh_tile(const float* x, const std::int64_t* offsets, const float*
     const __m512 x0 = row(0), x1 = row(1), x2 = row(2), x3 = row(3);
     const __m128 most = largest_of_each(x0, x1, x2, x3);
     const __mmask8 any = _mm_cmp_ps_mask(most, _mm_set1_ps(smallest_weight), _CMP_GE_OQ);
-    // e = weight_bits - 1 - floor(log2(most)), and 2^e from its exponent field.
+    // e = bits - 1 - floor(log2(most)), and 2^e from its exponent field.
     const __m128i field = _mm_srli_epi32(_mm_castps_si128(most), 23);
     const __m128i e =
-        _mm_maskz_sub_epi32(any, _mm_set1_epi32(weight_bits - 1 + 127), field);
+        _mm_maskz_sub_epi32(any, _mm_set1_epi32(bits - 1 + 127), field);
     const __m128i bias = _mm_set1_epi32(127);
     const __m128 up = _mm_castsi128_ps(
         _mm_maskz_slli_epi32(any, _mm_add_epi32(bias, e), 23));
@@ -113,7 +114,7 @@ inline void weigh_tile(const float* x, const std::int64_t* offsets, const float*
     const auto weights = [&](__m512 values, __m128 power) {
         return _mm512_min_epu32(
             _mm512_cvtps_epi32(_mm512_mul_ps(values, _mm512_broadcastss_ps(power))),
-            _mm512_set1_epi32((1 << weight_bits) - 1));
+            _mm512_set1_epi32((1 << bits) - 1));
     };
     const __m512i q0 = weights(x0, up);
     const __m512i q1 = weights(x1, _mm_permute_ps(up, 0x55));

@@ -25,9 +25,10 @@ namespace bignn {
 
 constexpr std::size_t panel_width = 16;
 
-// q < 2^17: weights to a hundred-thousandth of the row's largest. Rows of 2^14 neighbours and more
-// give up a bit per doubling, so that sum_j q_ij < 2^31 always.
-constexpr int weight_bits = 17;
+// q < 2^edge_bits, which a layer says: 17, weights to a hundred-thousandth of the row's largest, or
+// up to 20. Rows of very many neighbours (2^14 at 17 bits) give up a bit per doubling, so that
+// sum_j q_ij < 2^31 always.
+constexpr int most_edge_bits = 20;
 constexpr int total_bits = 31;
 // Below this a row's weights are all taken as 0; 2^e then never leaves float's normal range.
 constexpr float smallest_weight = 0x1p-60f;
@@ -119,6 +120,7 @@ enum class Way { records, bits };
 struct Layer {
     Neighbours neighbours;
     Way way;
+    int edge_bits;
     std::size_t num_inputs, num_outputs;
     Records records;           // Way::records: transform (or sparse bits), then gather
     const word* words;         // Way::bits: gather, then transform

@@ -278,6 +278,11 @@ Step step_from(const Fields& fields) {
     from.weights = fields.array<const float>("weights", entries);
     from.source_factor = fields.required<const float>("source_factor", sources);
     from.target_factor = fields.required<const float>("target_factor", rows);
+    const std::size_t edge_bits = fields.number("edge_bits");
+    if (edge_bits < 1 || edge_bits > most_edge_bits) {
+        throw std::invalid_argument("field 'edge_bits' must be from 1 to 20");
+    }
+    layer.edge_bits = static_cast<int>(edge_bits);
     layer.scale = fields.required<const float>("scale", outputs);
     layer.shift = fields.required<const float>("shift", outputs);
     if (fields.has("width")) {

@@ -49,8 +49,7 @@ struct RowWeights {
     float two_to_e, scale;
     std::uint32_t limit;
 
-    RowWeights(float most, std::size_t count, float target_factor) {
-        int bits = weight_bits;
+    RowWeights(float most, std::size_t count, float target_factor, int bits) {
         while (bits > 1 && (count >> (total_bits - bits)) != 0) --bits;
         limit = (std::uint32_t{1} << bits) - 1;
         const bool any = most >= smallest_weight;
@@ -76,10 +75,10 @@ inline std::uint32_t quantize(const float* x, std::size_t count, float two_to_e,
 // The weights of tile_rows rows that follow each other in the list, of at most `few` entries each:
 // q [tile_rows, few], padded with 0, their totals, and what the rows' sums are to be multiplied by.
 inline void weigh_tile(const float* x, const std::int64_t* offsets, const float* target_factor,
-                       std::uint32_t* q, std::uint32_t* totals, float* row_scale) {
+                       int bits, std::uint32_t* q, std::uint32_t* totals, float* row_scale) {
     for (std::size_t r = 0; r < tile_rows; ++r) {
         const auto count = static_cast<std::size_t>(offsets[r + 1] - offsets[r]);
-        const RowWeights weights(largest(x, count), count, target_factor[r]);
+        const RowWeights weights(largest(x, count), count, target_factor[r], bits);
         for (std::size_t e = 0; e < few; ++e) q[r * few + e] = 0;
         totals[r] = quantize(x, count, weights.two_to_e, weights.limit, q + r * few);
         row_scale[r] = weights.scale;

@@ -87,8 +87,9 @@ class Batch {
 // One row: calls add(places, count, total, whether it is the first) for each chunk of it, with the
 // integer weights in scratch.q; returns what the sums are to be multiplied by.
 template <typename Id, class Add>
-inline float gather_row(const Neighbours& from, std::size_t i, Batch<Id>& entries,
-                        Scratch& scratch, Add add) {
+inline float gather_row(const Layer& layer, std::size_t i, Batch<Id>& entries, Scratch& scratch,
+                        Add add) {
+    const Neighbours& from = layer.neighbours;
     const auto begin = static_cast<std::size_t>(from.offsets[i]);
     const auto end = static_cast<std::size_t>(from.offsets[i + 1]);
     const auto stop = [&](std::size_t at) { return end - at < chunk ? end : at + chunk; };
@@ -98,7 +99,7 @@ inline float gather_row(const Neighbours& from, std::size_t i, Batch<Id>& entrie
         const float some = largest(entries.x(at), stop(at) - at);
         most = some > most ? some : most;
     }
-    const RowWeights weights(most, end - begin, from.target_factor[i]);
+    const RowWeights weights(most, end - begin, from.target_factor[i], layer.edge_bits);
     std::size_t at = begin;
     do {  // at least once: a row without neighbours is 0
         const std::size_t count = stop(at) - at;
@@ -115,11 +116,11 @@ inline float gather_row(const Neighbours& from, std::size_t i, Batch<Id>& entrie
 template <typename Id>
 inline float gather_records(const Layer& layer, std::size_t i, Batch<Id>& entries,
                             Scratch& scratch, float* sums) {
-    const Neighbours& from = layer.neighbours;
+    const std::int64_t* offsets = layer.neighbours.offsets;
     const Records& records = layer.records;
     const std::size_t width = layer.num_outputs;
-    if (static_cast<std::size_t>(from.offsets[i + 1] - from.offsets[i]) <= chunk) {
-        return gather_row(from, i, entries, scratch,
+    if (static_cast<std::size_t>(offsets[i + 1] - offsets[i]) <= chunk) {
+        return gather_row(layer, i, entries, scratch,
                           [&](const std::byte* const* rows, std::size_t count,
                               std::uint32_t total, bool) {
                               sum_records(records, width, rows, scratch.q, count, total,
@@ -129,7 +130,7 @@ inline float gather_records(const Layer& layer, std::size_t i, Batch<Id>& entrie
     for (std::size_t p = 0; p < records.stride / records.width; ++p) scratch.acc[p] = 0;
     std::uint32_t all = 0;
     const float scale = gather_row(
-        from, i, entries, scratch,
+        layer, i, entries, scratch,
         [&](const std::byte* const* rows, std::size_t count, std::uint32_t total, bool) {
             add_records(records, rows, scratch.q, count, scratch.acc);
             all += total;
@@ -142,7 +143,7 @@ inline float gather_records(const Layer& layer, std::size_t i, Batch<Id>& entrie
 template <typename Id>
 inline float gather_bits(const Layer& layer, std::size_t i, Batch<Id>& entries, Scratch& scratch,
                          std::int32_t* u) {
-    return gather_row(layer.neighbours, i, entries, scratch,
+    return gather_row(layer, i, entries, scratch,
                       [&](const std::byte* const* rows, std::size_t count, std::uint32_t total,
                           bool first) {
                           add_bits(rows, scratch.q, count, total, first, layer.num_inputs, u);
@@ -183,8 +184,8 @@ inline void gather_few(const Layer& layer, std::size_t first, Batch<Id>& entries
     const auto begin = static_cast<std::size_t>(offsets[0]);
     entries.cover(begin, static_cast<std::size_t>(offsets[tile_rows]));
     std::uint32_t totals[tile_rows];
-    weigh_tile(entries.x(begin), offsets, from.target_factor + first, scratch.q, totals,
-               row_scale);
+    weigh_tile(entries.x(begin), offsets, from.target_factor + first, layer.edge_bits,
+               scratch.q, totals, row_scale);
     for (std::size_t r = 0; r < tile_rows; ++r) {
         const auto at = static_cast<std::size_t>(offsets[r]);
         const auto count = static_cast<std::size_t>(offsets[r + 1]) - at;

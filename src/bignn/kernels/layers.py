@@ -118,6 +118,8 @@ class Weights:
     num_inputs: int
     scale: Floats
     shift: Floats
+    #: Bits of the integers that neighbours are weighed with, up to 20.
+    edge_bits: int = 17
     _prepared: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -246,6 +248,7 @@ class Chain:
                 "num_outputs": weights.num_outputs,
                 "num_rows": edges.num_rows,
                 "num_sources": edges.num_sources,
+                "edge_bits": weights.edge_bits,
                 "offsets": edges.offsets,
                 "long_ids" if edges.ids.dtype == np.int64 else "ids": edges.ids,
                 "source_factor": factor,
@@ -323,7 +326,13 @@ def _dense(features: Features) -> Words:
 def _reference_layer(weights: Weights, edges: Edges, words: Words, factor: Floats) -> Floats:
     dots = reference.xnor_matmul(words, weights.words, weights.num_inputs)
     sums, row_scale = reference.gather(
-        dots, edges.offsets, edges.ids, edges.weights, factor, edges.target_factor
+        dots,
+        edges.offsets,
+        edges.ids,
+        edges.weights,
+        factor,
+        edges.target_factor,
+        weights.edge_bits,
     )
     with np.errstate(over="ignore", invalid="ignore"):  # as in the native code
         return sums.astype(np.float32) * row_scale[:, None] * weights.scale + weights.shift

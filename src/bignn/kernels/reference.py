@@ -25,7 +25,6 @@ def xnor_matmul(a: Words, b: Words, num_bits: int) -> NDArray[np.int32]:
 
 
 # The constants of csrc/kernels.h.
-_WEIGHT_BITS = 17
 _TOTAL_BITS = 31
 _SMALLEST_WEIGHT = np.float32(2.0**-60)
 _LARGEST_WEIGHT = np.float32(1e30)
@@ -48,11 +47,12 @@ def quantize(
     weights: NDArray[np.float32] | None,
     source_factor: NDArray[np.float32],
     target_factor: NDArray[np.float32],
+    edge_bits: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Integer weights of all entries, and what a row's sum must be multiplied by.
 
-    ``q_ij = rint(w_ij t_j 2^e_i)`` with e_i such that the row's largest takes 17 bits, fewer in
-    rows of 2^14 entries and more, whose weights then still add up to less than 2^31.
+    ``q_ij = rint(w_ij t_j 2^e_i)`` with e_i such that the row's largest takes ``edge_bits`` bits,
+    fewer in rows of so many entries (2^14 at 17 bits) that they would add up to 2^31.
     """
     with np.errstate(over="ignore"):
         x = source_factor[ids] if weights is None else bounded(weights * source_factor[ids])
@@ -60,7 +60,7 @@ def quantize(
     row = np.repeat(np.arange(len(degree)), degree)
     largest = np.zeros(len(degree), dtype=np.float32)
     np.maximum.at(largest, row, x)
-    num_bits = np.full(len(degree), _WEIGHT_BITS)
+    num_bits = np.full(len(degree), edge_bits)
     while (many := (num_bits > 1) & (degree >> (_TOTAL_BITS - num_bits) != 0)).any():
         num_bits -= many
     counts = largest >= _SMALLEST_WEIGHT
@@ -78,9 +78,10 @@ def gather(
     weights: NDArray[np.float32] | None,
     source_factor: NDArray[np.float32],
     target_factor: NDArray[np.float32],
+    edge_bits: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """``Σ_j q_ij dots_j`` [rows, columns], exactly, and the factor of each row."""
-    q, scale = quantize(offsets, ids, weights, source_factor, target_factor)
+    q, scale = quantize(offsets, ids, weights, source_factor, target_factor, edge_bits)
     out = np.zeros((len(offsets) - 1, dots.shape[1]), dtype=np.int64)
     for i in range(len(out)):
         entries = slice(offsets[i], offsets[i + 1])

@@ -28,7 +28,7 @@ OPERATIONS: dict[str, tuple[tuple[str, ...], dict[str, tuple[Any, ...]]]] = {
     "binarize": ((), {}),
     "linear": (("weight",), {}),
     "binary_linear": (("words", "alpha"), {}),
-    "aggregate": ((), {"norm": ("gcn",)}),
+    "aggregate": ((), {"norm": ("gcn",), "edge_bits": (17, 20)}),
     "bias": (("bias",), {}),
     "batch_norm": (("mean", "scale"), {}),
     "relu": ((), {}),
@@ -58,6 +58,7 @@ class Convolution:
         alpha: scales of a binary weight, or None.
         bias: added after the aggregation.
         mean, scale: of the batch normalisation after it, or None.
+        edge_bits: of the integers that neighbours are weighed with where all is binary.
         relu: whether a ReLU follows.
         binarize: whether this convolution's *input* is binarized.
 
@@ -67,6 +68,7 @@ class Convolution:
     num_inputs: int
     alpha: Floats | None
     bias: Floats
+    edge_bits: int
     mean: Floats | None = None
     scale: Floats | None = None
     relu: bool = False
@@ -135,7 +137,7 @@ def _convolution(reader: _Reader, num_inputs: int, binarize: bool) -> Convolutio
         raise reader.unexpected()
     if len(weight) == 0:
         raise FileError("a layer has no outputs")
-    if reader.take("aggregate") is None:
+    if (aggregate := reader.take("aggregate")) is None:
         raise reader.unexpected()
     step = reader.take("bias")
     if step is None:
@@ -144,7 +146,8 @@ def _convolution(reader: _Reader, num_inputs: int, binarize: bool) -> Convolutio
         bias = reader.array(step, "bias", np.float32, (len(weight),))
     mean, scale = reader.take_pair("batch_norm", len(weight))
     relu = reader.take("relu") is not None
-    return Convolution(weight, num_inputs, alpha, bias, mean, scale, relu, binarize)
+    edge_bits = int(aggregate["edge_bits"])
+    return Convolution(weight, num_inputs, alpha, bias, edge_bits, mean, scale, relu, binarize)
 
 
 def _check_padding(words: Words, num_bits: int) -> None:

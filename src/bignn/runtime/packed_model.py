@@ -387,7 +387,7 @@ def _folded(layer: Convolution) -> Weights:
     if not all(np.isfinite(values).all() for values in folded):
         raise FileError("scales of a layer and its batch normalisation multiply out of range")
     words = np.ascontiguousarray(layer.weight, dtype=np.uint64)
-    return Weights(words, layer.num_inputs, *folded)
+    return Weights(words, layer.num_inputs, *folded, layer.edge_bits)
 
 
 def _node_ids(nodes: ArrayLike, num_nodes: int) -> NDArray[np.int64]:

@@ -79,7 +79,8 @@ _SPARSE = 0.02e-9  # per addition of a sparse bit's row, per column
 _ROW = 45e-9  # a row's weights and its end
 _COLUMN = 0.12e-9  # a column of a row's end
 _ADD_RECORD = 0.015e-9  # per column of a neighbour
-_ADD_BIT = 0.03e-9  # per bit of a neighbour
+_ADD_BIT = {True: 0.018e-9, False: 0.03e-9}  # per bit of a neighbour; of many or not
+_MANY = 32  # from here on sixteen neighbours are added at once
 # A cache line, by table size. The last cache is shared, and lines out of it cost up to four times
 # as much when others use it too: these are what a machine with neighbours shows.
 _LINE = ((1 << 20, 0.6e-9), (24 << 20, 7e-9), (1 << 62, 11e-9))
@@ -109,6 +110,7 @@ def plan_layers(
     """
     ways = _forced(forced, len(sizes), features)
     plan = Plan(threads=threads)
+    is_dense = has_lookup and num_entries >= _MANY * num_nodes
     for number, (inputs, outputs) in enumerate(sizes):
         seconds: dict[Way, float] = {}
         touched: dict[Way, int] = {}
@@ -119,7 +121,7 @@ def plan_layers(
         seconds["T"] = num_nodes * inputs * outputs * _XNOR + gather
         touched["T"] = num_nodes * (bits + record) + num_entries * record
         seconds["G"] = (
-            num_entries * (inputs * _ADD_BIT + _lines(bits, num_nodes))
+            num_entries * (inputs * _ADD_BIT[is_dense] + _lines(bits, num_nodes))
             + num_nodes * inputs * outputs * _LOOKUP[has_lookup]
             + row
         )
