@@ -52,8 +52,8 @@ def make_model(
     )
     with torch.no_grad():
         for conv in model.layers:
-            assert conv.bias is not None
-            conv.bias.normal_(std=0.1)
+            if conv.bias is not None:
+                conv.bias.normal_(std=0.1)
     x, edge_index, edge_weight = tensors(graph)
     model.fit_input(x)
     if graph.num_nodes > 1:
@@ -139,16 +139,16 @@ def test_what_is_binary_is_stored_as_bits() -> None:
     packed = bignn.pack(make_model(graph, "both", "batch"))
     assert [step["op"] for step in packed.operations] == [
         *["normalize_rows", "standardize"],
-        *["binarize", "binary_linear", "aggregate", "bias", "batch_norm"],
+        *["binarize", "binary_linear", "aggregate", "batch_norm"],
         *["binarize", "binary_linear", "aggregate", "bias"],
     ]
     assert packed.arrays["layers.0.words"].shape == (24, 1)
     assert packed.network.is_binary
-    # 24 and 5 outputs: a word of bits, a scale and a bias each, and 24 means and scales.
-    assert packed.nbytes == {"weights": (24 + 5) * (8 + 4 + 4) + 24 * 8, "input": 2 * 4 * 20}
+    # 24 and 5 outputs: a word of bits and a scale each, 24 means and scales, 5 biases.
+    assert packed.nbytes == {"weights": (24 + 5) * (8 + 4) + 24 * 8 + 5 * 4, "input": 2 * 4 * 20}
     floats = bignn.pack(make_model(graph, "none", "batch"))
     assert [step["op"] for step in floats.operations] == [
-        *["normalize_rows", "linear", "aggregate", "bias", "batch_norm", "relu"],
+        *["normalize_rows", "linear", "aggregate", "batch_norm", "relu"],
         *["linear", "aggregate", "bias"],
     ]
     assert not floats.network.is_binary

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bignn import kernels
 from bignn.errors import InputError, wrong
-from bignn.nn import GCN
+from bignn.nn import GCN, BatchNorm
 from bignn.runtime import PackedModel
 
 
@@ -49,7 +49,7 @@ def pack(model: torch.nn.Module) -> PackedModel:
         if is_last:
             break
         between = model.norms[number]
-        if isinstance(between, torch.nn.BatchNorm1d):
+        if isinstance(between, BatchNorm):
             assert between.running_mean is not None
             assert between.running_var is not None
             scale = (between.running_var.double() + between.eps).rsqrt()

@@ -23,7 +23,7 @@ from bignn.distill import Teacher, as_teachers, digest, distillation_loss, moved
 from bignn.errors import FileError, InputError, wrong
 from bignn.files import prepare, remove_leftovers
 from bignn.graph import Graph
-from bignn.nn import GCN
+from bignn.nn import GCN, exact_statistics
 from bignn.pyg import from_pyg
 from bignn.recipes import Settings, settings_for
 
@@ -215,7 +215,9 @@ class _Run:
         self.epoch += 1
 
     def _validate(self) -> None:
-        loss, accuracy = self._score(self.validation)
+        # A model with batch normalisation is validated on all nodes.
+        with exact_statistics(self.model):
+            loss, accuracy = self._score(self.validation)
         if not math.isfinite(loss):
             raise InputError(
                 f"{self.graph.name}: training diverged (validation loss {loss} in epoch "

@@ -1,6 +1,7 @@
 """Layers and models. May import torch, ``binarize`` and ``ops``."""
 
 from bignn.nn.adjacency import normalized_adjacency
+from bignn.nn.batch_norm import BatchNorm, exact_statistics
 from bignn.nn.binary_product import DropMode
 from bignn.nn.features import BinaryRows, SparseFeatures
 from bignn.nn.gcn_conv import GCNConv
@@ -11,6 +12,7 @@ from bignn.nn.sparse import SparseMatrix
 
 __all__ = [
     "GCN",
+    "BatchNorm",
     "BinaryRows",
     "DropMode",
     "GCNConv",
@@ -19,5 +21,6 @@ __all__ = [
     "NormMode",
     "SparseFeatures",
     "SparseMatrix",
+    "exact_statistics",
     "normalized_adjacency",
 ]

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from bignn.binarize import Binarization, BinarizeMode, SteRule
 from bignn.errors import wrong
+from bignn.nn.batch_norm import BatchNorm
 from bignn.nn.binary_product import DropMode
 from bignn.nn.gcn_conv import GCNConv
 from bignn.nn.input_norm import InputNorm
@@ -106,6 +107,9 @@ class GCN(nn.Module):
             GCNConv(
                 sizes[layer],
                 sizes[layer + 1],
+                # Batch normalisation takes a bias out again. Its gradient would be rounding noise,
+                # which Adam makes steps of full size from.
+                bias=norm == "none" or layer == num_layers - 1,
                 binarize=binarize,
                 ste=ste,
                 dropout=input_dropout if layer == 0 else dropout,
@@ -115,8 +119,7 @@ class GCN(nn.Module):
             for layer in range(num_layers)
         )
         self.norms = nn.ModuleList(
-            nn.BatchNorm1d(size, affine=False) if norm == "batch" else nn.Identity()
-            for size in sizes[1:-1]
+            BatchNorm(size) if norm == "batch" else nn.Identity() for size in sizes[1:-1]
         )
 
     @property
@@ -134,7 +137,7 @@ class GCN(nn.Module):
         for conv in self.layers:
             conv.reset_parameters()
         for norm in self.norms:
-            if isinstance(norm, nn.BatchNorm1d):
+            if isinstance(norm, BatchNorm):
                 norm.reset_parameters()
 
     def fit_input(self, x: Tensor) -> None:

@@ -1,0 +1,50 @@
+"""Batch normalisation whose statistics can be taken exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """``(h - mean) / std`` per column, no affine part; ``torch.nn.BatchNorm1d`` but for one thing.
+
+    Running averages trail behind the weights by some ten steps. A ReLU does not mind, a sign does:
+    where a column's mean moves by as much as its spread, most of its bits are wrong (musae-github:
+    86.7 % with exact statistics, 76.6 % with averages, same weights). So inside
+    :func:`exact_statistics` evaluation first takes mean and variance from what it is given.
+    """
+
+    def __init__(self, num_features: int) -> None:
+        super().__init__(num_features, affine=False)
+        self.takes_statistics = False
+
+    def forward(self, h: Tensor) -> Tensor:
+        """See the class. Shapes: [N, d] -> [N, d]."""
+        if self.takes_statistics and not self.training and len(h) > 1:
+            assert self.running_mean is not None
+            assert self.running_var is not None
+            with torch.no_grad():
+                variance, mean = torch.var_mean(h, dim=0)
+                self.running_mean.copy_(mean)
+                self.running_var.copy_(variance)
+        return super().forward(h)
+
+
+@contextmanager
+def exact_statistics(model: nn.Module) -> Iterator[None]:
+    """While inside, evaluating on a batch leaves its statistics in the model's norms.
+
+    For batches of all nodes, whose statistics are what every later evaluation should use.
+    """
+    norms = [module for module in model.modules() if isinstance(module, BatchNorm)]
+    for norm in norms:
+        norm.takes_statistics = True
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.takes_statistics = False
