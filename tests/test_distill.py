@@ -174,7 +174,7 @@ def test_the_command_trains_the_teacher_first_and_reuses_it(
     damaged.write_bytes(damaged.read_bytes()[:100])
     assert main([*command, "--teachers", "2"]) == 0
     captured = capsys.readouterr()
-    assert "teacher 1 is trained anew" in captured.err
+    assert "seed 1 is trained anew" in captured.err
     assert json.loads(captured.out)["test_acc"] == report["test_acc"]
     given = [str(out / "teacher-epochs-5" / "seed-0.safetensors"), str(out / "seed-1.safetensors")]
     assert main([*command, "--teacher", given[0], "--teacher", given[1]]) == 0

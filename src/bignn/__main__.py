@@ -4,4 +4,5 @@ import sys
 
 from bignn.cli import main
 
-sys.exit(main())
+if __name__ == "__main__":  # not in the processes that train seeds at the same time
+    sys.exit(main())

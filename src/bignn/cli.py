@@ -119,6 +119,8 @@ def _add_train(commands: Any) -> None:
     add("--out", metavar="DIR", help="folder of checkpoints (default: runs/DATASET-MODEL)")
     add("--resume", action="store_true", help="go on from the checkpoints in --out")
     add("--save-every", type=float, default=10.0, metavar="SECONDS", help="(default: 10)")
+    add("--jobs", type=int, default=1, metavar="J", help="seeds trained at the same time, by so "
+        "many processes that share the threads (default: 1)")  # fmt: skip
 
 
 _RECIPE_FLAGS = (
@@ -129,9 +131,11 @@ _RECIPE_FLAGS = (
 
 
 def _train(options: argparse.Namespace) -> Report:
+    from bignn.experiments.jobs import checked_jobs
     from bignn.experiments.seeds import mean_and_std, train_seeds
     from bignn.recipes import recipe
 
+    checked_jobs(options.jobs)
     changes = {name: getattr(options, name) for name in _RECIPE_FLAGS}
     recipe(options.model, **changes)  # refuses wrong values before the graph is read
     if options.seeds is not None and options.seeds < 1:
@@ -148,7 +152,7 @@ def _train(options: argparse.Namespace) -> Report:
         raise wrong("distill", "given (or --teacher)", got)
     kind = f"{options.model}-distilled" if distill else options.model
     out = Path(options.out or Path("runs") / f"{label}-{kind}")
-    common = {"device": options.device, "save_every": options.save_every}
+    common = {"device": options.device, "save_every": options.save_every, "jobs": options.jobs}
     taught_by, teachers = _teachers(options, graph, seeds, out, common) if distill else (None, None)
     trained = train_seeds(
         recipe(options.model, graph=graph, distill=distill, **changes),
@@ -181,17 +185,18 @@ def _train(options: argparse.Namespace) -> Report:
 
 def _teachers(
     options: argparse.Namespace, graph: bignn.Graph, seeds: Sequence[int], out: Path, common: Any
-) -> tuple[float | None, Callable[[int], Any]]:
-    """The mean test accuracy of the teachers, if it is known, and the teachers of a seed."""
+) -> tuple[float | None, Any]:
+    """The mean test accuracy of the teachers, if it is known, and the teachers."""
     from bignn.checkpoint import load_model
-    from bignn.experiments.seeds import mean_and_std, train_teachers
+    from bignn.experiments.seeds import Teachers, mean_and_std, train_teachers
     from bignn.recipes import teacher_recipe
 
     if options.teacher is not None:
         if options.teachers != 1:
             raise wrong("teachers", "left out when --teacher names them", options.teachers)
-        models = [load_model(path) for path in options.teacher]
-        return None, lambda seed: models
+        for path in options.teacher:  # refused before anything is trained
+            load_model(path)
+        return None, Teachers(of_all=options.teacher)
     changes = {"epochs": options.epochs, "patience": options.patience}
     changed = "".join(f"-{name}-{value}" for name, value in changes.items() if value is not None)
     trained, teachers = train_teachers(

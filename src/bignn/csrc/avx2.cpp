@@ -86,7 +86,6 @@ inline void count_differing(const word* row, const half* panel, std::size_t num_
 using floats = float __attribute__((vector_size(32)));
 constexpr std::size_t lanes = 8;
 inline floats broadcast(float x) { return floats(_mm256_set1_ps(x)); }
-inline floats multiply_add(floats a, floats b, floats c) { return a * b + c; }
 
 #include "training.h"
 

@@ -9,8 +9,6 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#include <type_traits>
-
 namespace bignn {
 namespace {
 
@@ -75,19 +73,8 @@ void pack_rows(const float* x, std::size_t num_rows, std::size_t num_bits,
 using floats = __m512;
 constexpr std::size_t lanes = 16;
 inline floats broadcast(float x) { return _mm512_set1_ps(x); }
-inline floats multiply_add(floats a, floats b, floats c) { return _mm512_fmadd_ps(a, b, c); }
 
-#define BIGNN_HAS_MASKED_BITS
-inline void to_floats(word bits, word mask, float* f) {
-    const __m512 plus = _mm512_set1_ps(1), minus = _mm512_set1_ps(-1);
-    for (std::size_t k = 0; k < word_bits; k += 16) {
-        const auto positive = static_cast<__mmask16>(bits >> k);
-        const auto kept = static_cast<__mmask16>(mask >> k);
-        const __m512 signs = _mm512_mask_blend_ps(positive, minus, plus);
-        _mm512_storeu_ps(f + k, _mm512_maskz_mov_ps(kept, signs));
-    }
-}
-
+#define BIGNN_HAS_MASKED_COUNTS
 inline void masked_counts(const word* row, const word* mask, const half* panel,
                           std::size_t num_words, std::int32_t* counts) {
     const auto* bits = reinterpret_cast<const half_of_word*>(row);

@@ -19,6 +19,8 @@
 // multiply-add: the files are built with -ffp-contract=off).
 #pragma once
 
+#include <type_traits>
+
 #include "bits.h"
 
 namespace bignn {
@@ -168,10 +170,11 @@ using MaskedRows = void (*)(const word* rows, const word* masks, const half* pan
                             std::size_t begin, std::size_t end, std::size_t num_columns,
                             std::size_t num_bits, float* out);
 // out[j][k] = sum over the rows i that keep k of g_ij F_ik, for the k of words [begin, end);
-// scratch holds 64 floats per column j.
+// sums is scratch of gradient_floats_per_word for each of these words.
+constexpr std::size_t gradient_floats_per_word = 64 * word_bits;
 using MaskedGradient = void (*)(const word* rows, const word* masks, std::size_t num_rows,
                                 std::size_t num_bits, const float* g, std::size_t num_columns,
-                                std::size_t begin, std::size_t end, float* scratch, float* out);
+                                std::size_t begin, std::size_t end, float* sums, float* out);
 // x where it is kept, 0 elsewhere, for rows [begin, end).
 using KeepMasked = void (*)(const float* x, const word* masks, std::size_t begin, std::size_t end,
                             std::size_t num_bits, float* out);

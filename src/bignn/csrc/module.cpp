@@ -151,11 +151,13 @@ void masked_gradient(Matrix<const word> rows, Matrix<const word> masks, std::siz
     }
     nb::gil_scoped_release release;
     auto words = [&](std::size_t begin, std::size_t end) {
-        std::vector<float> scratch(word_bits * g.shape(1));
+        std::vector<float> sums((end - begin) * gradient_floats_per_word);
         kernels.masked_gradient(rows.data(), masks.data(), rows.shape(0), num_bits, g.data(),
-                                g.shape(1), begin, end, scratch.data(), out.data());
+                                g.shape(1), begin, end, sums.data(), out.data());
     };
-    run_in_pieces(rows.shape(1), 1, words);
+    // A few words at a time, since every piece makes the tables of all rows.
+    const std::size_t pieces = 2 * static_cast<std::size_t>(num_threads());
+    run_in_pieces(rows.shape(1), std::clamp<std::size_t>(rows.shape(1) / pieces, 1, 16), words);
 }
 
 void keep_masked(Matrix<const float> x, Matrix<const word> masks, Matrix<float> out,

@@ -11,7 +11,6 @@ namespace {
 using floats = float __attribute__((vector_size(16)));
 constexpr std::size_t lanes = 4;
 inline floats broadcast(float x) { return floats{x, x, x, x}; }
-inline floats multiply_add(floats a, floats b, floats c) { return a * b + c; }
 
 #include "training.h"
 

@@ -4,8 +4,7 @@
 //
 //     floats, lanes               a vector of so many floats
 //     broadcast(x)                x in every lane
-//     multiply_add(a, b, c)       a b + c
-//     masked_counts, to_floats    if BIGNN_HAS_MASKED_BITS; see below for what they do
+//     masked_counts               if BIGNN_HAS_MASKED_COUNTS; see below for what it does
 
 // A bit of the result is 1 with probability keep / 2^keep_bits, independently of the others: the
 // digits of the probability, from the lowest that is not 0, or a random bit in (digit 1) or and it
@@ -40,15 +39,7 @@ inline void draw_masks(std::uint64_t seed, std::uint32_t keep, const word* among
     }
 }
 
-#ifndef BIGNN_HAS_MASKED_BITS
-// 64 bits as floats: 1 or -1, and 0 where the mask is 0.
-inline void to_floats(word bits, word mask, float* f) {
-    for (std::size_t k = 0; k < word_bits; ++k) {
-        const float sign = bits >> k & 1 ? 1.0f : -1.0f;
-        f[k] = mask >> k & 1 ? sign : 0.0f;
-    }
-}
-
+#ifndef BIGNN_HAS_MASKED_COUNTS
 // counts[c] = popcount(mask & (row ^ column c)) for the 16 columns of a panel.
 inline void masked_counts(const word* row, const word* mask, const half* panel,
                           std::size_t num_words, std::int32_t* counts) {
@@ -86,12 +77,14 @@ inline void masked_rows(const word* rows, const word* masks, const half* panels,
 
 // --- The gradient for B ------------------------------------------------------------------------
 //
-// out[j][k] = sum over the rows i that keep k of g_ij F_ik: a float product whose second factor is
-// made from bits as it goes, so that only some rows of it exist at a time, in the first cache.
-// (Looking up subset sums of four rows by their bits takes a quarter of the additions, and as much
-// time: its stores get in the way of its loads.)
+// out[j][k] = sum over the rows i that keep k of g_ij F_ik, which is 2 (the sum where F is +1) less
+// the sum of all that are kept. Sums over sets of rows are looked up: four rows of g have 16 sums
+// of subsets, eight such groups are 32 rows, whose tables fit the first cache, and the 32 bits of a
+// column k are eight places in them. The sums of a column stay in registers meanwhile: that is a
+// quarter of the additions of a float product, without its stores.
 
-constexpr std::size_t rows_at_once = 128;
+constexpr std::size_t block_rows = 32;
+constexpr std::size_t columns_at_once = 4 * lanes;  // of g
 
 inline floats load(const float* from) {
     floats values;
@@ -101,87 +94,118 @@ inline floats load(const float* from) {
 
 inline void store(float* to, floats values) { __builtin_memcpy(to, &values, sizeof values); }
 
-// Four vectors of one column j: its sums over the rows of g[row][j] f[row][k].
-struct ColumnSums {
-    floats v0, v1, v2, v3;
+// Four vectors that are added up.
+struct Sums {
+    floats v0 = broadcast(0), v1 = v0, v2 = v0, v3 = v0;
 
-    explicit ColumnSums(const float* acc)
-        : v0(load(acc)),
-          v1(load(acc + lanes)),
-          v2(load(acc + 2 * lanes)),
-          v3(load(acc + 3 * lanes)) {}
-
-    void add(float g, floats f0, floats f1, floats f2, floats f3) {
-        const floats weight = broadcast(g);
-        v0 = multiply_add(weight, f0, v0);
-        v1 = multiply_add(weight, f1, v1);
-        v2 = multiply_add(weight, f2, v2);
-        v3 = multiply_add(weight, f3, v3);
-    }
-
-    void put(float* acc) const {
-        store(acc, v0), store(acc + lanes, v1), store(acc + 2 * lanes, v2);
-        store(acc + 3 * lanes, v3);
+    void add(const float* from) {
+        v0 += load(from), v1 += load(from + lanes);
+        v2 += load(from + 2 * lanes), v3 += load(from + 3 * lanes);
     }
 };
 
-// acc[j][k] += sum over the rows of g[row][j] f[row][k], for four columns j or one, and 64 k.
-template <int columns>
-inline void add_products(const float* f, std::size_t num_rows, const float* g,
-                         std::size_t g_stride, float* acc) {
-    constexpr std::size_t b_at = (columns > 1) * word_bits, c_at = 2 * b_at, d_at = 3 * b_at;
-    for (std::size_t k = 0; k < word_bits; k += 4 * lanes) {
-        float* at = acc + k;
-        ColumnSums a(at), b(at + b_at), c(at + c_at), d(at + d_at);
-        for (std::size_t row = 0; row < num_rows; ++row) {
-            const float* from = f + row * word_bits + k;
-            const floats f0 = load(from), f1 = load(from + lanes), f2 = load(from + 2 * lanes),
-                         f3 = load(from + 3 * lanes);
-            const float* weights = g + row * g_stride;
-            a.add(weights[0], f0, f1, f2, f3);
-            if constexpr (columns > 1) {
-                b.add(weights[1], f0, f1, f2, f3);
-                c.add(weights[2], f0, f1, f2, f3);
-                d.add(weights[3], f0, f1, f2, f3);
+// tables[group][i]: the sum of the rows of g, out of four, whose bit in i is set.
+inline void make_tables(const float* g, std::size_t num_rows, std::size_t num_columns,
+                        std::size_t first_column, float* tables) {
+    const std::size_t some = num_columns - first_column;
+    const std::size_t width = some < columns_at_once ? some : columns_at_once;
+    for (std::size_t group = 0; group < block_rows / 4; ++group) {
+        float* table = tables + group * 16 * columns_at_once;
+        for (std::size_t c = 0; c < columns_at_once; ++c) table[c] = 0;
+        for (std::size_t m = 0; m < 4; ++m) {
+            float row[columns_at_once] = {};
+            if (4 * group + m < num_rows) {
+                const float* from = g + (4 * group + m) * num_columns + first_column;
+                for (std::size_t c = 0; c < width; ++c) row[c] = from[c];
             }
-        }
-        a.put(at);
-        if constexpr (columns > 1) {
-            b.put(at + b_at);
-            c.put(at + c_at);
-            d.put(at + d_at);
+            const std::size_t half_of_it = std::size_t{1} << m;
+            for (std::size_t i = 0; i < half_of_it; ++i) {
+                const float* before = table + i * columns_at_once;
+                float* after = table + (half_of_it + i) * columns_at_once;
+                for (std::size_t c = 0; c < columns_at_once; ++c) after[c] = before[c] + row[c];
+            }
         }
     }
 }
 
-inline void masked_gradient(const word* rows, const word* masks, std::size_t num_rows,
-                            std::size_t num_bits, const float* g, std::size_t num_columns,
-                            std::size_t begin, std::size_t end, float* scratch, float* out) {
-    const std::size_t num_words = words_per_row(num_bits);
-    alignas(64) float f[rows_at_once * word_bits];
-    for (std::size_t w = begin; w < end; ++w) {
-        for (std::size_t k = 0; k < num_columns * word_bits; ++k) scratch[k] = 0;
-        for (std::size_t first = 0; first < num_rows; first += rows_at_once) {
-            const std::size_t count =
-                num_rows - first < rows_at_once ? num_rows - first : rows_at_once;
-            for (std::size_t row = 0; row < count; ++row) {
-                const std::size_t at = (first + row) * num_words + w;
-                to_floats(rows[at], masks[at], f + row * word_bits);
-            }
-            const float* some = g + first * num_columns;
-            std::size_t j = 0;
-            for (; j + 4 <= num_columns; j += 4) {
-                add_products<4>(f, count, some + j, num_columns, scratch + j * word_bits);
-            }
-            for (; j < num_columns; ++j) {
-                add_products<1>(f, count, some + j, num_columns, scratch + j * word_bits);
+// Bit i of word k becomes bit k of word i, in both halves of 32 words.
+inline void transpose(word* words) {
+    const auto swap = [&](auto distance, word lower) {
+        constexpr std::size_t d = decltype(distance)::value;
+        for (std::size_t first = 0; first < block_rows; first += 2 * d) {
+            for (std::size_t k = first; k < first + d; ++k) {
+                const word differing = ((words[k] >> d) ^ words[k + d]) & lower;
+                words[k + d] ^= differing;
+                words[k] ^= differing << d;
             }
         }
-        const std::size_t k0 = w * word_bits;
-        const std::size_t valid = num_bits - k0 < word_bits ? num_bits - k0 : word_bits;
-        for (std::size_t j = 0; j < num_columns; ++j) {
-            for (std::size_t k = 0; k < valid; ++k) {
-                out[j * num_bits + k0 + k] = scratch[j * word_bits + k];
+    };
+    swap(std::integral_constant<std::size_t, 16>{}, 0x0000ffff0000ffff);
+    swap(std::integral_constant<std::size_t, 8>{}, 0x00ff00ff00ff00ff);
+    swap(std::integral_constant<std::size_t, 4>{}, 0x0f0f0f0f0f0f0f0f);
+    swap(std::integral_constant<std::size_t, 2>{}, 0x3333333333333333);
+    swap(std::integral_constant<std::size_t, 1>{}, 0x5555555555555555);
+}
+
+// acc += 2 * (sum of the positive rows) - (sum of the kept rows), bits of 32.
+inline void add_rows(const float* tables, std::uint32_t kept, std::uint32_t positive, float* acc) {
+    constexpr std::size_t groups = block_rows / 4;
+    const auto place = [&](std::uint32_t bits, std::size_t n) {
+        return tables + (16 * n + (bits >> 4 * n & 15)) * columns_at_once;
+    };
+    Sums all, some;
+    for (std::size_t n = 0; n < groups; ++n) all.add(place(kept, n));
+    if (__builtin_popcount(positive) > 4) {
+        for (std::size_t n = 0; n < groups; ++n) some.add(place(positive, n));
+    } else {  // bags of words: few groups have any
+        while (positive) {
+            const auto n = static_cast<std::size_t>(__builtin_ctz(positive)) / 4;
+            some.add(place(positive, n));
+            positive &= ~(std::uint32_t{15} << 4 * n);
+        }
+    }
+    const floats two = broadcast(2);
+    store(acc, load(acc) + (two * some.v0 - all.v0));
+    store(acc + lanes, load(acc + lanes) + (two * some.v1 - all.v1));
+    store(acc + 2 * lanes, load(acc + 2 * lanes) + (two * some.v2 - all.v2));
+    store(acc + 3 * lanes, load(acc + 3 * lanes) + (two * some.v3 - all.v3));
+}
+
+inline void masked_gradient(const word* rows, const word* masks, std::size_t num_rows,
+                            std::size_t num_bits, const float* g, std::size_t num_columns,
+                            std::size_t begin, std::size_t end, float* acc, float* out) {
+    const std::size_t num_words = words_per_row(num_bits);
+    alignas(64) float tables[block_rows / 4 * 16 * columns_at_once];
+    for (std::size_t column = 0; column < num_columns; column += columns_at_once) {
+        for (std::size_t k = 0; k < (end - begin) * word_bits * columns_at_once; ++k) acc[k] = 0;
+        for (std::size_t first = 0; first < num_rows; first += block_rows) {
+            const std::size_t count = num_rows - first < block_rows ? num_rows - first : block_rows;
+            make_tables(g + first * num_columns, count, num_columns, column, tables);
+            for (std::size_t w = begin; w < end; ++w) {
+                word kept[block_rows] = {}, positive[block_rows] = {};
+                for (std::size_t i = 0; i < count; ++i) {
+                    const std::size_t at = (first + i) * num_words + w;
+                    kept[i] = masks[at];
+                    positive[i] = masks[at] & rows[at];
+                }
+                transpose(kept);
+                transpose(positive);
+                float* to = acc + (w - begin) * word_bits * columns_at_once;
+                for (std::size_t k = 0; k < block_rows; ++k) {
+                    add_rows(tables, static_cast<std::uint32_t>(kept[k]),
+                             static_cast<std::uint32_t>(positive[k]), to + k * columns_at_once);
+                    add_rows(tables, static_cast<std::uint32_t>(kept[k] >> 32),
+                             static_cast<std::uint32_t>(positive[k] >> 32),
+                             to + (block_rows + k) * columns_at_once);
+                }
+            }
+        }
+        const std::size_t last = end * word_bits < num_bits ? end * word_bits : num_bits;
+        const std::size_t some = num_columns - column;
+        for (std::size_t c = 0; c < (some < columns_at_once ? some : columns_at_once); ++c) {
+            for (std::size_t k = begin * word_bits; k < last; ++k) {
+                out[(column + c) * num_bits + k] =
+                    acc[(k - begin * word_bits) * columns_at_once + c];
             }
         }
     }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import statistics
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import nn
 
 from bignn.checkpoint import load_model
 from bignn.errors import FileError, wrong
+from bignn.experiments.jobs import in_processes
 from bignn.graph import Graph
 from bignn.recipes import Recipe
 from bignn.train import FitResult, fit
@@ -47,6 +48,59 @@ def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | 
     return statistics.fmean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else 0.0
 
 
+@dataclass(frozen=True)
+class Teachers:
+    """The checkpoints of the models that students learn from: all seeds' or each seed's own."""
+
+    of_all: Sequence[str | os.PathLike[str]] = ()
+    of_seed: Mapping[int, Sequence[Path]] = field(default_factory=dict)
+
+    def __call__(self, seed: int) -> list[nn.Module]:
+        """The models, read anew."""
+        return [load_model(path) for path in self.of_seed.get(seed, self.of_all)]
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """What the runs of all seeds share."""
+
+    recipe: Recipe
+    graph: Graph
+    out: Path
+    options: dict[str, Any]
+    teachers: Teachers | None
+    #: Whether a checkpoint that is another run's, or damaged, is trained anew instead of refused.
+    anew: bool
+
+    def __call__(self, seed: int) -> FitResult:
+        """One run."""
+        try:
+            return self._fit(seed, self.options)
+        except FileError as error:
+            if not self.anew:
+                raise
+            print(f"bignn: seed {seed} is trained anew ({error})", file=sys.stderr)
+            return self._fit(seed, {**self.options, "resume": False})
+
+    def _fit(self, seed: int, options: dict[str, Any]) -> FitResult:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = self.recipe.build(self.graph)
+        return fit(
+            model,
+            self.graph,
+            self.recipe.settings,
+            seed=seed,
+            teacher=None if self.teachers is None else self.teachers(seed),
+            checkpoint_path=self.path(seed),
+            **options,
+        )
+
+    def path(self, seed: int) -> Path:
+        """Where its checkpoint is."""
+        return self.out / f"seed-{seed}.safetensors"
+
+
 def train_seeds(
     recipe: Recipe,
     graph: Graph,
@@ -55,47 +109,43 @@ def train_seeds(
     *,
     device: str = "cpu",
     resume: bool = False,
+    anew: bool = False,
     save_every: float = 10.0,
     progress: bool = True,
     label: str = "",
-    teachers: Callable[[int], Sequence[nn.Module]] | None = None,
+    teachers: Teachers | None = None,
+    jobs: int = 1,
 ) -> SeedResults:
     """Trains one model per seed; checkpoints are ``<out>/seed-<s>.safetensors``.
 
     A seed decides the initial weights and the dropout, so it gives the same result alone and among
-    others. With ``resume``, finished seeds are read from their checkpoints and the one that was
-    interrupted goes on where it was. ``teachers(seed)`` are the models that a seed learns from.
+    others, in one process and in several (up to rounding: some of torch's sums depend on the number
+    of threads, and ``jobs`` processes share them). With ``resume``, finished seeds are read from
+    their checkpoints and those that were interrupted go on where they were; with ``anew`` too, a
+    checkpoint that is damaged or another run's is replaced. ``teachers`` are the models that seeds
+    learn from.
     """
     if not seeds:
         raise wrong("seeds", "at least 1", 0)
-    results, checkpoints = [], []
-    for seed in seeds:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            model = recipe.build(graph)
-        path = Path(out) / f"seed-{seed}.safetensors"
-        result = fit(
-            model,
-            graph,
-            recipe.settings,
-            seed=seed,
-            teacher=None if teachers is None else teachers(seed),
-            device=device,
-            checkpoint_path=path,
-            resume=resume,
-            save_every=save_every,
-            progress=progress,
-        )
+    options = {
+        "device": device,
+        "resume": resume,
+        "save_every": save_every,
+        "progress": progress and jobs == 1,
+    }
+    runs = _Runs(recipe, graph, Path(out), options, teachers, anew)
+    results = []
+    for seed, result in zip(seeds, in_processes(runs, list(seeds), jobs), strict=True):
         if progress:
             test = "-" if result.test_acc is None else f"{result.test_acc:.1f}"
             print(
                 f"{label or graph.name} seed {seed}: test {test} val {result.val_acc:.1f} "
                 f"after {result.epochs} epochs, {result.seconds:.1f} s",
                 file=sys.stderr,
+                flush=True,
             )
         results.append(result)
-        checkpoints.append(path)
-    return SeedResults(list(seeds), results, checkpoints)
+    return SeedResults(list(seeds), results, [runs.path(seed) for seed in seeds])
 
 
 def train_teachers(
@@ -105,32 +155,18 @@ def train_teachers(
     count: int,
     out: str | os.PathLike[str],
     **options: Any,
-) -> tuple[SeedResults, Callable[[int], list[nn.Module]]]:
+) -> tuple[SeedResults, Teachers]:
     """Trains the float models that students learn from, or reads those that ``out`` has already.
 
     The student of seed s has ``count`` teachers of its own, of seeds s count, s count + 1, ...;
-    returns the results of all teachers and what gives those of a seed. ``options`` are those of
+    returns the results of all teachers and who teaches whom. ``options`` are those of
     :func:`train_seeds`.
     """
     if count < 1:
         raise wrong("teachers", "at least 1", count)
     needed = [seed * count + number for seed in seeds for number in range(count)]
-    runs = [_teacher(recipe, graph, seed, out, options) for seed in needed]
-    trained = SeedResults(
-        needed,
-        [result for run in runs for result in run.results],
-        [path for run in runs for path in run.checkpoints],
-    )
+    trained = train_seeds(recipe, graph, needed, out, resume=True, anew=True, **options)
     paths = dict(zip(needed, trained.checkpoints, strict=True))
-    return trained, lambda seed: [load_model(paths[seed * count + k]) for k in range(count)]
-
-
-def _teacher(
-    recipe: Recipe, graph: Graph, seed: int, out: str | os.PathLike[str], options: dict[str, Any]
-) -> SeedResults:
-    """A teacher from its checkpoint, or anew where that is another's, damaged or not there."""
-    try:
-        return train_seeds(recipe, graph, [seed], out, resume=True, **options)
-    except FileError as error:
-        print(f"bignn: teacher {seed} is trained anew ({error})", file=sys.stderr)
-        return train_seeds(recipe, graph, [seed], out, **options)
+    return trained, Teachers(
+        of_seed={seed: [paths[seed * count + k] for k in range(count)] for seed in seeds}
+    )
