@@ -1,12 +1,12 @@
 """Do packed predictions equal those of the trained torch model, on every node, for several seeds?
 
-Run: .venv/bin/python benchmarks/agreement.py [SEEDS]   (5 by default; trains, about 3 minutes)
+Run: .venv/bin/python benchmarks/agreement.py [--seeds 5] [--distill] [--jobs 1]   (trains, minutes)
 Also counts the hidden bits that differ from torch's float32 sums.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,18 +14,23 @@ import torch
 
 from bignn.checkpoint import load_model
 from bignn.experiments.bench import prefix
-from bignn.experiments.seeds import train_seeds
+from bignn.experiments.seeds import train_seeds, train_teachers
 from bignn.graph import EMBEDDED, load
 from bignn.packing import pack
-from bignn.recipes import recipe
+from bignn.recipes import recipe, teacher_recipe
 from bignn.runtime import pack_graph
 
 
-def compare(dataset: str, seeds: int, folder: Path) -> None:
+def compare(dataset: str, seeds: range, folder: Path, *, distill: bool, jobs: int) -> None:
     """Prints a line per seed."""
     graph = load(dataset)
     x, edges = torch.from_numpy(graph.dense_x()), torch.from_numpy(graph.edge_index)
-    trained = train_seeds(recipe("bi-gcn"), graph, range(seeds), folder / dataset)
+    teachers = None
+    if distill:
+        teacher = teacher_recipe(graph)
+        _, teachers = train_teachers(teacher, graph, seeds, 1, folder / "teachers", jobs=jobs)
+    chosen = recipe("bi-gcn", graph=graph, distill=distill)
+    trained = train_seeds(chosen, graph, seeds, folder, teachers=teachers, jobs=jobs)
     for seed, checkpoint in zip(trained.seeds, trained.checkpoints, strict=True):
         model = load_model(checkpoint)
         packed = pack(model)
@@ -43,6 +48,17 @@ def compare(dataset: str, seeds: int, folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--distill", action="store_true")
+    parser.add_argument("--jobs", type=int, default=1)
+    options = parser.parse_args()
     with TemporaryDirectory() as runs:
         for name in EMBEDDED:
-            compare(name, int(sys.argv[1]) if len(sys.argv) > 1 else 5, Path(runs))
+            compare(
+                name,
+                range(options.seeds),
+                Path(runs) / name,
+                distill=options.distill,
+                jobs=options.jobs,
+            )

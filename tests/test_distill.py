@@ -2,6 +2,7 @@
 
 import copy
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_arrays
+from safetensors.torch import load_file
 from torch import nn
 from torch.nn import functional
 
@@ -174,11 +176,22 @@ def test_the_command_trains_the_teacher_first_and_reuses_it(
     damaged.write_bytes(damaged.read_bytes()[:100])
     assert main([*command, "--teachers", "2"]) == 0
     captured = capsys.readouterr()
-    assert "seed 1 is trained anew" in captured.err
+    assert "teacher on toy seed 1 is trained anew" in captured.err
     assert json.loads(captured.out)["test_acc"] == report["test_acc"]
-    given = [str(out / "teacher-epochs-5" / "seed-0.safetensors"), str(out / "seed-1.safetensors")]
-    assert main([*command, "--teacher", given[0], "--teacher", given[1]]) == 0
-    assert json.loads(capsys.readouterr().out)["teacher_test_acc_mean"] is None
+    # A teacher that the run itself writes over teaches all seeds as it was.
+    own = str(out / "seed-0.safetensors")
+    kept = str(tmp_path / "kept.safetensors")
+    shutil.copy(own, kept)
+    given = ["--teacher", str(out / "teacher-epochs-5" / "seed-0.safetensors"), "--teacher"]
+    assert main([*command, *given, own]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["teacher_test_acc_mean"] is None
+    taught = [load_file(out / f"seed-{seed}.safetensors") for seed in range(2)]
+    assert main([*command, *given, kept]) == 0
+    for seed in range(2):
+        again = load_file(out / f"seed-{seed}.safetensors")
+        assert all(torch.equal(taught[seed][name], again[name]) for name in again)
+    capsys.readouterr()
     assert main([*command[:2], "--distill", "--teachers", "0", "--json"]) == 1
     assert "'teachers' must be at least 1" in capsys.readouterr().err
     nowhere = tmp_path / "nowhere"

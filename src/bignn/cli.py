@@ -194,9 +194,7 @@ def _teachers(
     if options.teacher is not None:
         if options.teachers != 1:
             raise wrong("teachers", "left out when --teacher names them", options.teachers)
-        for path in options.teacher:  # refused before anything is trained
-            load_model(path)
-        return None, Teachers(of_all=options.teacher)
+        return None, Teachers(of_all=[load_model(path) for path in options.teacher])
     changes = {"epochs": options.epochs, "patience": options.patience}
     changed = "".join(f"-{name}-{value}" for name, value in changes.items() if value is not None)
     trained, teachers = train_teachers(
@@ -205,7 +203,7 @@ def _teachers(
         seeds,
         options.teachers,
         out / f"teacher{changed}",
-        label=f"teacher on {graph.name}",
+        label=f"teacher on {Path(options.dataset).stem}",
         **common,
     )
     return mean_and_std(trained.test_acc)[0], teachers

@@ -3,6 +3,9 @@
 import json
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -46,7 +49,7 @@ def test_results_come_in_order_from_processes_that_share_the_threads() -> None:
     found = list(in_processes(describe, range(5), 2))
     assert [square for square, _, _ in found] == [0, 1, 4, 9, 16]
     assert os.getpid() not in {process for _, process, _ in found}
-    assert all(threads <= max(1, get_num_threads() // 2) for _, _, threads in found)
+    assert {threads for _, _, threads in found} == {max(1, get_num_threads() // 2)}
 
 
 def test_an_error_comes_through_as_it_is() -> None:
@@ -54,8 +57,44 @@ def test_an_error_comes_through_as_it_is() -> None:
         list(in_processes(refuse, range(4), 2))
 
 
+def wait(number: int) -> int:
+    time.sleep(60 * number)
+    return number
+
+
+def test_an_interrupt_ends_all_processes_at_once(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        f"sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
+        "from test_jobs import in_processes, wait\n"
+        "if __name__ == '__main__':\n"
+        "    for number in in_processes(wait, range(5), 2):\n"
+        "        print(number, flush=True)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"0\n"
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=30) != 0  # the tasks would have slept for a minute and more
+
+
+def test_an_error_does_not_wait_for_the_others() -> None:
+    begin = time.monotonic()
+    with pytest.raises(FileError, match="file 1"):
+        list(in_processes(refuse_or_wait, [1, 2, 3], 2))
+    assert time.monotonic() - begin < 45  # they would have slept for a minute
+
+
+def refuse_or_wait(number: int) -> int:
+    return refuse(number) if number == 1 else wait(number)
+
+
 def test_a_process_that_dies_ends_the_work_with_a_clear_line() -> None:
-    with pytest.raises(InputError, match=r"one of 2 processes died.*fewer --jobs"):
+    with pytest.raises(InputError, match=r"one of 2 processes died.*fewer 'jobs'.*__main__"):
         list(in_processes(die, range(4), 2))
 
 

@@ -29,9 +29,9 @@ inline __mmask16 first_lanes(std::size_t count) {
     return static_cast<__mmask16>(count >= 16 ? 0xffff : (1u << count) - 1);
 }
 
-// sum + four unsigned bytes times four signed ones, per 32 bits; and two signed 16-bit numbers times
-// two. As assembly, since GCC 12 copies every sum of a loop from register to register around these
-// intrinsics: 24 moves beside 24 instructions of work, a third of the time.
+// sum + four unsigned bytes times four signed ones, per 32 bits; and two signed 16-bit numbers
+// times two. As assembly, since GCC 12 copies every sum of a loop from register to register around
+// these intrinsics: 24 moves beside 24 instructions of work.
 inline __m512i dot_bytes(__m512i sum, __m512i bytes, __m512i factors) {
     asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(bytes), "v"(factors));
     return sum;

@@ -85,7 +85,8 @@ inline void add_words(const std::byte* const* rows, const std::uint32_t* q, std:
 // and the transposition of the bits take a third of the instructions of the additions above.
 
 constexpr std::size_t unit = 16;        // neighbours
-constexpr std::size_t many = 32;        // from here on it pays
+constexpr std::size_t many = 32;        // from here on it pays (runtime/planner.py knows it too)
+static_assert(most_edge_bits + 2 <= 24);
 constexpr std::size_t block_units = 8;  // whose places are made at once: 16 KB of a slab
 constexpr std::size_t slab_words = 8;   // of columns
 
@@ -138,9 +139,9 @@ inline void store_places(__m512i g0, __m512i g1, __m512i g2, __m512i g3, std::by
     _mm512_store_si512(places + 192, _mm512_unpackhi_epi16(high01, high23));
 }
 
-// Two words (one, if not whole) of sixteen neighbours. A product in GF(2) of a matrix of 8 rows with
-// the unit vectors is its transpose: neighbour m of a group becomes bit m + 2 of each of 8 columns,
-// and the number of the group, the constant that is added, the lowest two.
+// Two words (one, if not whole) of sixteen neighbours. A product in GF(2) of a matrix of 8 rows
+// with the unit vectors is its transpose: neighbour m of a group becomes bit m + 2 of each of 8
+// columns, and the number of the group, the constant that is added, the lowest two.
 template <bool whole>
 inline void make_places(const std::byte* const* rows, std::size_t offset, std::byte* places) {
     constexpr __mmask64 used = 0x3c3c3c3c3c3c3c3c;
@@ -152,7 +153,8 @@ inline void make_places(const std::byte* const* rows, std::size_t offset, std::b
     const __m512i order = _mm512_load_si512(bytes);
     const __m512i units = _mm512_set1_epi64(static_cast<long long>(0x8040201008040201));
     const __m512i r0 = four_rows<whole>(rows, offset), r1 = four_rows<whole>(rows + 4, offset);
-    const __m512i r2 = four_rows<whole>(rows + 8, offset), r3 = four_rows<whole>(rows + 12, offset);
+    const __m512i r2 = four_rows<whole>(rows + 8, offset);
+    const __m512i r3 = four_rows<whole>(rows + 12, offset);
     const auto store = [&](__m512i from, std::byte* to) {
         const auto rows_of = [&](__m512i four) {
             return _mm512_maskz_permutexvar_epi8(used, from, four);
@@ -221,7 +223,7 @@ inline void look_up_sums(const std::byte* tables, const std::byte* places, std::
     store(a, u), store(b, u + 16), store(c, u + 32), store(d, u + 48);
 }
 
-// Weights and places up to the next unit must be readable, the weights 0.
+// Pointers to rows and weights up to the next unit must be readable, these weights 0.
 inline void add_many(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
                      std::size_t num_words, __m512i minus_total, bool first, std::int32_t* u) {
     alignas(64) std::byte tables[block_units * 3 * 64];

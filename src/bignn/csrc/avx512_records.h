@@ -4,8 +4,9 @@
 // Weights are split into digits (three of 8 bits against byte records, two of 10 against 16-bit
 // ones), whose sums are kept apart and put together at the end of the row:
 //     sum_e q_e v_e = s0 + 2^b s1 + 2^2b s2.
-// (q < 2^20, most_edge_bits, is what the two of 10 hold.) |s| <= chunk * 4 * 255 * 128 < 2^31 for bytes; 16-bit records are flushed every 64 neighbours,
+// |s| <= chunk * 4 * 255 * 128 < 2^31 for bytes; 16-bit records are flushed every 64 neighbours,
 // 64 * 1023 * 32768 < 2^31.
+static_assert(most_edge_bits <= 20);
 
 constexpr std::size_t flush16 = 64;
 

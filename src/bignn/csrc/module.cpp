@@ -282,7 +282,7 @@ Step step_from(const Fields& fields) {
     from.target_factor = fields.required<const float>("target_factor", rows);
     const std::size_t edge_bits = fields.number("edge_bits");
     if (edge_bits < 1 || edge_bits > most_edge_bits) {
-        throw std::invalid_argument("field 'edge_bits' must be from 1 to 20");
+        throw std::invalid_argument("field 'edge_bits' is out of range");
     }
     layer.edge_bits = static_cast<int>(edge_bits);
     layer.scale = fields.required<const float>("scale", outputs);

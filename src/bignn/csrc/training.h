@@ -85,6 +85,7 @@ inline void masked_rows(const word* rows, const word* masks, const half* panels,
 
 constexpr std::size_t block_rows = 32;
 constexpr std::size_t columns_at_once = 4 * lanes;  // of g
+static_assert(columns_at_once * word_bits <= gradient_floats_per_word);
 
 inline floats load(const float* from) {
     floats values;

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 from bignn.errors import InputError, wrong
 from bignn.threads import get_num_threads, set_num_threads
@@ -31,27 +34,44 @@ def in_processes(task: Callable[[T], R], items: Sequence[T], jobs: int) -> Itera
         jobs,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_start,
-        initargs=(max(1, get_num_threads() // jobs),),
+        initargs=(task, max(1, get_num_threads() // jobs)),
     )
     try:
-        yield from pool.map(task, items)
+        yield from pool.map(_do, items)
     except BrokenProcessPool as error:
         raise InputError(
-            f"one of {jobs} processes died, perhaps for want of memory; try fewer --jobs "
-            "(with --resume what is finished is kept)"
+            f"one of {jobs} processes died: for want of memory (then take fewer 'jobs'), or "
+            "because the calling script has no 'if __name__ == \"__main__\":'"
         ) from error
+    except BaseException:
+        # An error or Ctrl-C: nobody waits for what the others are doing.
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
 def checked_jobs(jobs: int) -> int:
     """A number of processes, if it is one."""
-    if isinstance(jobs, bool) or not isinstance(jobs, int) or not 1 <= jobs <= 1024:
+    is_number = isinstance(jobs, int | np.integer) and not isinstance(jobs, bool)
+    if not is_number or not 1 <= jobs <= 1024:
         raise wrong("jobs", "a number from 1 to 1024", repr(jobs))
-    return jobs
+    return int(jobs)
 
 
-def _start(threads: int) -> None:
+_task: Callable[[Any], Any]
+
+
+def _start(task: Callable[[Any], Any], threads: int) -> None:
+    """Makes a process ready. The task comes once, since it may hold a whole graph."""
     import torch  # noqa: F401 - so that its threads are set as well
 
+    global _task
+    _task = task
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends at once, without a word
     set_num_threads(threads)
+
+
+def _do(item: Any) -> Any:
+    return _task(item)

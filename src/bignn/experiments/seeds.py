@@ -15,7 +15,7 @@ from torch import nn
 
 from bignn.checkpoint import load_model
 from bignn.errors import FileError, wrong
-from bignn.experiments.jobs import in_processes
+from bignn.experiments.jobs import checked_jobs, in_processes
 from bignn.graph import Graph
 from bignn.recipes import Recipe
 from bignn.train import FitResult, fit
@@ -50,14 +50,16 @@ def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | 
 
 @dataclass(frozen=True)
 class Teachers:
-    """The checkpoints of the models that students learn from: all seeds' or each seed's own."""
+    """Who students learn from: the same models for all seeds, or the checkpoints of each seed's."""
 
-    of_all: Sequence[str | os.PathLike[str]] = ()
+    of_all: Sequence[nn.Module] = ()
     of_seed: Mapping[int, Sequence[Path]] = field(default_factory=dict)
 
     def __call__(self, seed: int) -> list[nn.Module]:
-        """The models, read anew."""
-        return [load_model(path) for path in self.of_seed.get(seed, self.of_all)]
+        """The teachers of a seed."""
+        if seed in self.of_seed:
+            return [load_model(path) for path in self.of_seed[seed]]
+        return list(self.of_all)
 
 
 @dataclass(frozen=True)
@@ -71,15 +73,16 @@ class _Runs:
     teachers: Teachers | None
     #: Whether a checkpoint that is another run's, or damaged, is trained anew instead of refused.
     anew: bool
+    label: str
 
     def __call__(self, seed: int) -> FitResult:
         """One run."""
         try:
             return self._fit(seed, self.options)
         except FileError as error:
-            if not self.anew:
+            if not (self.anew and self.options["resume"]):
                 raise
-            print(f"bignn: seed {seed} is trained anew ({error})", file=sys.stderr)
+            print(f"{self.label} seed {seed} is trained anew ({error})", file=sys.stderr)
             return self._fit(seed, {**self.options, "resume": False})
 
     def _fit(self, seed: int, options: dict[str, Any]) -> FitResult:
@@ -131,15 +134,16 @@ def train_seeds(
         "device": device,
         "resume": resume,
         "save_every": save_every,
-        "progress": progress and jobs == 1,
+        "progress": progress and min(checked_jobs(jobs), len(seeds)) == 1,
     }
-    runs = _Runs(recipe, graph, Path(out), options, teachers, anew)
+    label = label or graph.name
+    runs = _Runs(recipe, graph, Path(out), options, teachers, anew, label)
     results = []
     for seed, result in zip(seeds, in_processes(runs, list(seeds), jobs), strict=True):
         if progress:
             test = "-" if result.test_acc is None else f"{result.test_acc:.1f}"
             print(
-                f"{label or graph.name} seed {seed}: test {test} val {result.val_acc:.1f} "
+                f"{label} seed {seed}: test {test} val {result.val_acc:.1f} "
                 f"after {result.epochs} epochs, {result.seconds:.1f} s",
                 file=sys.stderr,
                 flush=True,

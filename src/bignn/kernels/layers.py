@@ -118,7 +118,7 @@ class Weights:
     num_inputs: int
     scale: Floats
     shift: Floats
-    #: Bits of the integers that neighbours are weighed with, up to 20.
+    #: Bits of the integers that neighbours are weighed with; the native kernels take up to 20.
     edge_bits: int = 17
     _prepared: dict[Any, Any] = field(default_factory=dict, repr=False)
 

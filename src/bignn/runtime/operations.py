@@ -170,7 +170,7 @@ def _checked(operations: Any) -> Sequence[dict[str, Any]]:
         if set(step) != expected or not all(isinstance(step[name], str) for name in names):
             raise FileError(f"operation '{step['op']}' must have exactly {sorted(expected)}")
         for name, values in choices.items():
-            if step[name] not in values:
+            if type(step[name]) is not type(values[0]) or step[name] not in values:
                 raise FileError(f"'{name}' of '{step['op']}' must be one of {list(values)}")
         if step["in"] != [before] or not isinstance(step["out"], str):
             raise FileError("the operations are not a chain; a newer bignn may run them")

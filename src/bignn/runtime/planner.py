@@ -80,7 +80,7 @@ _ROW = 45e-9  # a row's weights and its end
 _COLUMN = 0.12e-9  # a column of a row's end
 _ADD_RECORD = 0.015e-9  # per column of a neighbour
 _ADD_BIT = {True: 0.018e-9, False: 0.03e-9}  # per bit of a neighbour; of many or not
-_MANY = 32  # from here on sixteen neighbours are added at once
+_MANY = 32  # from here on sixteen neighbours are added at once: `many` of csrc/avx512_bits.h
 # A cache line, by table size. The last cache is shared, and lines out of it cost up to four times
 # as much when others use it too: these are what a machine with neighbours shows.
 _LINE = ((1 << 20, 0.6e-9), (24 << 20, 7e-9), (1 << 62, 11e-9))
