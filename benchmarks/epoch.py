@@ -30,7 +30,7 @@ from bignn.experiments.timing import measure
 from bignn.graph import EMBEDDED, Graph
 from bignn.nn import GCN, SparseMatrix, normalized_adjacency
 from bignn.recipes import recipe
-from bignn.train import _Run
+from bignn.train import _own_threads, _Run
 
 DROPOUT = 0.4
 EPOCHS = 10
@@ -83,8 +83,9 @@ def ours(graph: Graph, model: GCN, *, on_all_nodes: bool) -> Callable[[], None]:
         run.validation = replace(whole, loss_nodes=torch.from_numpy(graph.val_idx))
 
     def epoch() -> None:
-        run._train_epoch(batches)
-        run._validate()
+        with _own_threads(graph):
+            run._train_epoch(batches)
+            run._validate()
 
     return epoch
 

@@ -343,3 +343,27 @@ def test_recipes() -> None:
         recipe("gin")
     assert settings_for(GCN(3, 3, 2, binarize="both")) == RECIPES["bi-gcn"].settings
     assert settings_for(torch.nn.Linear(1, 1)) == Settings()
+
+
+@pytest.mark.parametrize(("small", "expected"), [(10**6, 1), (1, 3)])
+def test_small_graphs_train_on_one_torch_thread(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, small: int, expected: int
+) -> None:
+    monkeypatch.setattr("bignn.train._SMALL", small)
+    seen = set()
+
+    class Watching(bignn.nn.GCN):
+        def forward(self, *inputs: Any) -> torch.Tensor:
+            seen.add(torch.get_num_threads())
+            out: torch.Tensor = super().forward(*inputs)
+            return out
+
+    model = Watching(graph.num_features, 4, 2, graph.num_classes)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        fit(model, graph, Settings(epochs=2), progress=False)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert seen == {expected}

@@ -92,7 +92,7 @@ def fit(
     whole = full_batch(graph, where)
     model.to(where)
     teachers = [] if teacher is None else as_teachers(teacher)
-    with _own_generator(seed, where):
+    with _own_generator(seed, where), _own_threads(graph):
         run = _Run(model, graph, whole, settings, seed, teachers)
         if checkpoint_path is not None:  # not before all that can be refused was
             prepare(checkpoint_path)
@@ -356,6 +356,26 @@ def _optimizer(model: nn.Module, settings: Settings) -> torch.optim.Adam:
 
 def _copy(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in state.items()}
+
+
+#: Graphs up to this size train on one of torch's threads (ours stay as they are).
+_SMALL = 4096
+
+
+@contextmanager
+def _own_threads(graph: Graph) -> Iterator[None]:
+    """One torch thread for the block if the graph is small.
+
+    Its operations are too short to be shared: a second thread gains nothing on Cora, and where
+    another process keeps a core busy, each of them waits for it (20x the time per epoch was seen).
+    """
+    before = torch.get_num_threads()
+    if graph.num_nodes <= _SMALL:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager
