@@ -101,6 +101,7 @@ def test_train_without_json_prints_for_people(
     ("arguments", "message"),
     [
         (["train", "nowhere"], "unknown dataset 'nowhere'"),
+        (["train", "."], "'.' is not a graph; give a .npz file"),
         (["train", "missing.npz"], "'missing.npz' does not exist"),
         (["train", "cora", "--model", "gin"], "'model' must be one of"),
         (["train", "cora", "--seeds", "0"], "'seeds' must be at least 1"),
@@ -312,5 +313,5 @@ def test_predict_says_what_is_wrong(
     assert not failed.exists()
     capsys.readouterr()
     assert main(["pack", toy, str(tmp_path / "x.bignn")]) == 1
-    assert "is not a bignn checkpoint" in capsys.readouterr().err
+    assert "is not a whole checkpoint" in capsys.readouterr().err
     assert not (tmp_path / "x.bignn").exists()

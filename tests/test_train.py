@@ -231,7 +231,7 @@ def test_damaged_checkpoints_get_one_clear_line(graph: Graph, tmp_path: Path) ->
     data = path.read_bytes()
     for broken in (b"", data[:100], data[:-1], b"x" * 500):
         path.write_bytes(broken)
-        with pytest.raises(FileError, match="is not a bignn checkpoint"):
+        with pytest.raises(FileError, match="is not a whole checkpoint"):
             bignn.load_model(path)
     with pytest.raises(FileError, match="does not exist"):
         bignn.load_model(tmp_path / "none")

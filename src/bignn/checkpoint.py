@@ -56,7 +56,9 @@ def read(path: str | os.PathLike[str]) -> tuple[Parts, dict[str, Any]]:
                 part, _, name = key.partition(".")
                 parts.setdefault(part, {})[name] = opened.get_tensor(key)
     except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
-        raise FileError(f"'{file}' is not a bignn checkpoint ({error})") from error
+        raise FileError(
+            f"'{file}' is not a whole checkpoint ({error}); give one written by 'bignn train'"
+        ) from error
     if about.get("format") != FORMAT or about.get("version") != VERSION:
         raise FileError(
             f"'{file}' has format {about.get('format')!r} version {about.get('version')!r}, "

@@ -23,8 +23,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         report, describe = options.run(options)
-    except (InputError, OSError, MemoryError) as error:
+    except (InputError, OSError) as error:
         return _fail(options, " ".join(str(error).split()) or type(error).__name__)
+    except MemoryError:
+        return _fail(options, _OUT_OF_MEMORY)
     except ImportError as error:
         if (line := missing_extra(f"'bignn {options.command}'", error)) is None:
             raise
@@ -32,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RuntimeError as error:
         if not _is_out_of_memory(error):
             raise
-        return _fail(options, f"out of memory: {str(error).splitlines()[0]}")
+        return _fail(options, _OUT_OF_MEMORY)
     except KeyboardInterrupt:
         hint = "; continue with --resume" if options.command == "train" else ""
         print(f"bignn {options.command}: interrupted{hint}", file=sys.stderr)
@@ -42,6 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever reads has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+_OUT_OF_MEMORY = (
+    "out of memory; take a smaller graph or model (--hidden, --layers), or a machine with more"
+)
 
 
 def _fail(options: argparse.Namespace, line: str) -> int:

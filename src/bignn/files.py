@@ -26,6 +26,9 @@ def prepare(path: str | os.PathLike[str]) -> None:
         raise FileError(f"cannot write '{target}': it is a folder; give a file name")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        place = f"'{target.parent}' is a file; give a folder"
+        raise FileError(f"cannot write '{target}': {place}") from error
     except OSError as error:
         raise FileError(f"cannot write '{target}': {error.strerror or error}") from error
     if not os.access(target.parent, os.W_OK):

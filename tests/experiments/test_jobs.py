@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,28 +59,53 @@ def test_an_error_comes_through_as_it_is() -> None:
 
 
 def wait(number: int) -> int:
-    time.sleep(60 * number)
+    print(os.getpid(), flush=True)
+    time.sleep(60 if number else 0)
     return number
 
 
-def test_an_interrupt_ends_all_processes_at_once(tmp_path: Path) -> None:
+@pytest.fixture
+def waiting(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process whose two workers sleep for a minute each; their ids are on its stdout."""
     script = tmp_path / "script.py"
+    folders = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
     script.write_text(
-        "import sys\n"
-        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        f"sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
+        f"import sys\nsys.path[:0] = {folders}\n"
         "from test_jobs import in_processes, wait\n"
         "if __name__ == '__main__':\n"
-        "    for number in in_processes(wait, range(5), 2):\n"
-        "        print(number, flush=True)\n"
+        "    list(in_processes(wait, range(5), 2))\n"
     )
     with subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, start_new_session=True
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
     ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"0\n"
-        os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(timeout=30) != 0  # the tasks would have slept for a minute and more
+        yield process
+
+
+def workers(process: "subprocess.Popen[bytes]") -> set[int]:
+    assert process.stdout is not None
+    return {int(process.stdout.readline()) for _ in range(3)}  # task 0 ends at once
+
+
+def test_an_interrupt_ends_all_processes_at_once(waiting: "subprocess.Popen[bytes]") -> None:
+    assert len(workers(waiting)) == 2
+    os.killpg(waiting.pid, signal.SIGINT)
+    assert waiting.wait(timeout=30) != 0  # the tasks would have slept for a minute and more
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_with_their_parent(
+    waiting: "subprocess.Popen[bytes]", number: signal.Signals
+) -> None:
+    asleep = workers(waiting)
+    waiting.send_signal(number)
+    waiting.wait(timeout=30)
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{worker}").exists() for worker in asleep):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def test_an_error_does_not_wait_for_the_others() -> None:

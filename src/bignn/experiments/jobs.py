@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -70,7 +72,16 @@ def _start(task: Callable[[Any], Any], threads: int) -> None:
     global _task
     _task = task
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends at once, without a word
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     set_num_threads(threads)
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed leaves nobody to tell the others, who would train on and on."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _do(item: Any) -> Any:

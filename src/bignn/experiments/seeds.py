@@ -82,7 +82,8 @@ class _Runs:
         except FileError as error:
             if not (self.anew and self.options["resume"]):
                 raise
-            print(f"{self.label} seed {seed} is trained anew ({error})", file=sys.stderr)
+            why = str(error).split(";")[0]  # what follows is advice for those who are stopped
+            print(f"{self.label} seed {seed} is trained anew: {why}", file=sys.stderr)
             return self._fit(seed, {**self.options, "resume": False})
 
     def _fit(self, seed: int, options: dict[str, Any]) -> FitResult:

@@ -39,6 +39,8 @@ def find(name_or_path: str | os.PathLike[str]) -> Path:
     folder = os.environ.get("BIGNN_DATA")
     if folder and (found := Path(folder) / f"{text}.npz").exists():
         return found
+    if Path(text).exists():
+        raise FileError(f"'{text}' is not a graph; give a .npz file ('bignn convert' makes one)")
     looked = f"'{folder}' ($BIGNN_DATA)" if folder else "$BIGNN_DATA (not set)"
     raise InputError(
         f"unknown dataset '{text}'; known are {list(EMBEDDED)}, the path of a .npz file, "

@@ -45,7 +45,8 @@ def read_npz(path: str | os.PathLike[str], known: frozenset[str]) -> dict[str, N
     # The last two are zipfile's words for unknown compression and for encrypted members.
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise FileError(
-            f"'{file}' is not a readable .npz file ({error}); it may be truncated: write it again"
+            f"'{file}' is not a readable .npz file ({error}); write it again if it is one, "
+            "or make one with 'bignn convert'"
         ) from error
     except OSError as error:
         raise FileError(f"cannot read '{file}': {error.strerror or error}") from error
