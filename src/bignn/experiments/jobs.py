@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, TypeVar
+from contextlib import contextmanager
+from typing import TypeVar
 
 import numpy as np
 
@@ -36,10 +37,12 @@ def in_processes(task: Callable[[T], R], items: Sequence[T], jobs: int) -> Itera
         jobs,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_start,
-        initargs=(task, max(1, get_num_threads() // jobs)),
+        initargs=(max(1, get_num_threads() // jobs),),
     )
     try:
-        yield from pool.map(_do, items)
+        with _deaf_children():
+            results = pool.map(task, items)
+        yield from results
     except BrokenProcessPool as error:
         raise InputError(
             f"one of {jobs} processes died: for want of memory (then take fewer 'jobs'), or "
@@ -62,16 +65,24 @@ def checked_jobs(jobs: int) -> int:
     return int(jobs)
 
 
-_task: Callable[[Any], Any]
+@contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Processes that are started inside do not hear Ctrl-C: the parent does, and ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
-def _start(task: Callable[[Any], Any], threads: int) -> None:
-    """Makes a process ready. The task comes once, since it may hold a whole graph."""
+def _start(threads: int) -> None:
     import torch  # noqa: F401 - so that its threads are set as well
+    from tqdm import tqdm
 
-    global _task
-    _task = task
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends at once, without a word
+    tqdm.set_lock(threading.RLock())  # its own would be left behind by a process that is ended
     threading.Thread(target=_end_with_parent, daemon=True).start()
     set_num_threads(threads)
 
@@ -82,7 +93,3 @@ def _end_with_parent() -> None:
     assert parent is not None
     parent.join()
     os._exit(1)
-
-
-def _do(item: Any) -> Any:
-    return _task(item)
