@@ -76,6 +76,16 @@ class Recipe:
     normalize_rows: bool = True
     ste: SteRule = "input"
 
+    def __post_init__(self) -> None:
+        # As the model does, but by the names of the flags, and before there is a graph.
+        for name in ("hidden", "layers"):
+            if getattr(self, name) < 1:
+                raise wrong(name, "at least 1", getattr(self, name))
+        for name in ("dropout", "input_dropout"):
+            p = getattr(self, name)
+            if p is not None and not 0 <= p < 1:
+                raise wrong(name, "in [0, 1)", p)
+
     def build(self, graph: Graph) -> GCN:
         """A freshly initialised model for this graph (draws from torch's generator)."""
         if graph.num_classes == 0:
