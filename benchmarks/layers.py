@@ -3,8 +3,8 @@
     python benchmarks/layers.py [--threads 1] [flickr arxiv ...]
 
 For each shape: the time of each layer, and the same when all neighbours are the same 64 nodes,
-whose rows are then in the first cache: what is left are the instructions. Then the time per row of one
-layer of way G at several sizes and degrees, whose differences are the costs of outputs (lookup
+whose rows are then in the first cache: what is left are the instructions. Then the time per row of
+one layer of way G at several sizes and degrees, whose differences are the costs of outputs (lookup
 product, end of the row), inputs (tables) and neighbours (bits). Medians.
 """
 
