@@ -64,6 +64,7 @@ void pack_rows(const float* x, std::size_t num_rows, std::size_t num_bits,
 #include "avx512_xnor.h"
 #include "avx512_weights.h"
 #include "avx512_records.h"
+#include "avx512_product.h"
 #include "avx512_bits.h"
 #include "avx512_ends.h"
 #include "rows.h"
