@@ -19,7 +19,7 @@ from bignn.experiments.jobs import in_processes
 from bignn.experiments.seeds import train_seeds
 from bignn.graph import Graph
 from bignn.recipes import recipe
-from bignn.threads import get_num_threads
+from bignn.threads import get_num_threads, set_num_threads
 
 
 def describe(number: int) -> tuple[int, int, int]:
@@ -47,10 +47,15 @@ def test_one_job_runs_here_one_item_after_the_other() -> None:
 
 
 def test_results_come_in_order_from_processes_that_share_the_threads() -> None:
-    found = list(in_processes(describe, range(5), 2))
+    before = get_num_threads()
+    set_num_threads(6)
+    try:
+        found = list(in_processes(describe, range(5), 2))
+    finally:
+        set_num_threads(before)
     assert [square for square, _, _ in found] == [0, 1, 4, 9, 16]
     assert os.getpid() not in {process for _, process, _ in found}
-    assert {threads for _, _, threads in found} == {max(1, get_num_threads() // 2)}
+    assert {threads for _, _, threads in found} == {3}
 
 
 def test_an_error_comes_through_as_it_is() -> None:
