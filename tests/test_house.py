@@ -32,6 +32,7 @@ FLOORS = {
     "checkpoint": 4,
     "recipes": 4,
     "batches": 4,
+    "loaders": 4,
     "distill": 5,
     "train": 6,
     "experiments": 7,

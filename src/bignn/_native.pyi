@@ -47,7 +47,6 @@ def xnor(
     end: int,
     isa: str,
 ) -> None: ...
-
 def sort_edges(
     rows: NDArray[Any],
     columns: NDArray[Any],
@@ -63,9 +62,7 @@ def sample_neighbours(
     fanouts: NDArray[Any],
     replace: bool,
     seed: int,
-) -> tuple[
-    NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], list[int], list[int]
-]: ...
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], list[int], list[int]]: ...
 def random_walks(
     offsets: NDArray[Any], ids: NDArray[Any], seed: int, walks: NDArray[Any]
 ) -> None: ...

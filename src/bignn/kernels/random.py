@@ -1,4 +1,4 @@
-"""Random words that are a hash of their number, as csrc/random.h has them: any order, any thread."""
+"""Random words that are a hash of their number, as csrc/random.h has them."""
 
 from __future__ import annotations
 

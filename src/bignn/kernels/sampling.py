@@ -226,7 +226,8 @@ class Choice:
         """``count`` items, independently, with replacement: int64 [count]."""
         words = random_words(_checked_seed(seed), np.arange(count))
         # Items of weight 0 repeat the sum before them, and the first sum above is another's.
-        return np.searchsorted(self._sums, fractions(words) * self._sums[-1], side="right")
+        items: Ints = np.searchsorted(self._sums, fractions(words) * self._sums[-1], side="right")
+        return items
 
 
 def checked_fanouts(name: str, fanouts: Sequence[int]) -> Ints:

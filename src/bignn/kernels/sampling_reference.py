@@ -38,8 +38,8 @@ def sample_neighbours(
         if not takes_all.all():
             keys = random_words(seed, frontier[~takes_all])[:, None]
             words = random_words(keys, np.arange(fanout))
-            drawn = _draws(words, size[~takes_all]) if replace else _subsets(
-                words, size[~takes_all]
+            drawn = (
+                _draws(words, size[~takes_all]) if replace else _subsets(words, size[~takes_all])
             )
             member[~takes_all[row]] = drawn.ravel()
         place = start[row] + member
