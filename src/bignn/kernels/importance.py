@@ -26,8 +26,7 @@ def column_norms(graph: Neighbours, weights: Floats) -> NDArray[np.float64]:
     values = weights[graph.numbered(np.arange(graph.num_edges))].astype(np.float64)
     sums = np.bincount(entry, values, minlength=len(places)).astype(np.float64)
     columns = places % max(graph.num_nodes, 1)
-    norms: NDArray[np.float64] = np.bincount(columns, sums**2, minlength=graph.num_nodes)
-    return norms
+    return np.bincount(columns, sums**2, minlength=graph.num_nodes).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)

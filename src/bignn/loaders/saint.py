@@ -2,8 +2,8 @@
 
 Called as PyG's ``GraphSAINT...Sampler``. A step draws nodes and takes all edges among them; with
 ``sample_coverage`` C, subgraphs are drawn beforehand until C N nodes have been met, and batches
-carry ``node_norm`` (1/λ_v, a weight of the loss) and ``edge_norm`` (1/α_uv, a weight of the sum over
-neighbours); :class:`bignn.kernels.importance.Coverage` has the formulas.
+carry ``node_norm`` (1/λ_v, a weight of the loss) and ``edge_norm`` (1/α_uv, a weight of the sum
+over neighbours); :class:`bignn.kernels.importance.Coverage` has the formulas.
 """
 
 from __future__ import annotations
