@@ -47,6 +47,32 @@ def xnor(
     end: int,
     isa: str,
 ) -> None: ...
+def sort_edges(
+    rows: NDArray[Any],
+    columns: NDArray[Any],
+    offsets: NDArray[Any],
+    ids: NDArray[Any],
+    numbers: NDArray[Any],
+) -> None: ...
+def sample_neighbours(
+    offsets: NDArray[Any],
+    ids: NDArray[Any],
+    numbers: NDArray[Any] | None,
+    seeds: NDArray[Any],
+    fanouts: NDArray[Any],
+    replace: bool,
+    seed: int,
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], list[int], list[int]]: ...
+def random_walks(
+    offsets: NDArray[Any], ids: NDArray[Any], seed: int, walks: NDArray[Any]
+) -> None: ...
+def edges_between(
+    offsets: NDArray[Any],
+    ids: NDArray[Any],
+    numbers: NDArray[Any] | None,
+    rows: NDArray[Any],
+    columns: NDArray[Any],
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]: ...
 
 class Program:
     def __init__(self, steps: list[dict[str, Any]], isa: str) -> None: ...

@@ -30,7 +30,7 @@ class Sampling:
         batch_size: nodes whose loss is taken (``"neighbor"``, ``"layer"``); walks begun, or nodes
             or edges drawn, per subgraph.
         fan_outs: neighbours per hop, nearest first, -1 for all (``"neighbor"``); nodes per layer,
-            the last first (``"layer"``).
+            first layer first (``"layer"``).
         walk_length: steps of a random walk.
         coverage: how often each node is drawn, on average, to estimate GraphSAINT's normalisation.
 
@@ -83,20 +83,22 @@ class SampledBatches:
     def _make_loader(self) -> Any:
         sampling, whole = self.sampling, self.whole
         assert isinstance(whole.edge_index, Tensor)
-        row, column, values = (part.cpu() for part in self.adjacency.entries())
         if sampling.kind == "neighbor":
-            data = Data(edge_index=whole.edge_index.cpu(), num_nodes=len(whole.y))
             return loaders.NeighborLoader(
-                data,
+                Data(edge_index=whole.edge_index.cpu(), num_nodes=len(whole.y)),
                 list(sampling.fan_outs),
                 batch_size=sampling.batch_size,
                 input_nodes=whole.loss_nodes.cpu(),
                 shuffle=True,
             )
-        # The entries of the weighted adjacency as edges: their numbers find the weights again.
-        data = Data(edge_index=torch.stack([column, row]), num_nodes=len(whole.y))
         if sampling.kind == "layer":
-            data.edge_weight = values
+            weight = None if whole.edge_weight is None else whole.edge_weight.cpu()
+            # Features are looked up afterwards, in a form of ours.
+            data = Data(
+                x=torch.empty(len(whole.y), 0),
+                edge_index=whole.edge_index.cpu(),
+                edge_weight=weight,
+            )
             return loaders.LayerLoader(
                 data,
                 list(sampling.fan_outs),
@@ -104,6 +106,9 @@ class SampledBatches:
                 input_nodes=whole.loss_nodes.cpu(),
                 shuffle=True,
             )
+        # The entries of the weighted adjacency as edges: their numbers find the weights again.
+        row, column, _ = (part.cpu() for part in self.adjacency.entries())
+        data = Data(edge_index=torch.stack([column, row]), num_nodes=len(whole.y))
         options: dict[str, Any] = {"sample_coverage": sampling.coverage}
         size, num_nodes = sampling.batch_size, len(whole.y)
         if sampling.kind == "walk":

@@ -12,6 +12,7 @@
 
 #include "dispatch.h"
 #include "program.h"
+#include "sampling_module.h"
 #include "threads.h"
 
 namespace nb = nanobind;
@@ -434,4 +435,5 @@ NB_MODULE(_native, m) {
           nb::arg("isa"));
     m.def("xnor", &xnor, nb::arg("a"), nb::arg("panels"), nb::arg("num_bits"), nb::arg("out"),
           nb::arg("begin"), nb::arg("end"), nb::arg("isa"));
+    bind_sampling(m);
 }

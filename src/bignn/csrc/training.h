@@ -6,17 +6,11 @@
 //     broadcast(x)                x in every lane
 //     masked_counts               if BIGNN_HAS_MASKED_COUNTS; see below for what it does
 
+#include "random.h"
+
 // A bit of the result is 1 with probability keep / 2^keep_bits, independently of the others: the
 // digits of the probability, from the lowest that is not 0, or a random bit in (digit 1) or and it
-// in (digit 0). Random words are a hash of their number (SplitMix64), so that any rows can be drawn
-// on any thread.
-inline std::uint64_t random_word(std::uint64_t seed, std::uint64_t number) {
-    std::uint64_t z = seed + (number + 1) * 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
+// in (digit 0).
 inline void draw_masks(std::uint64_t seed, std::uint32_t keep, const word* among,
                        std::size_t begin, std::size_t end, word* masks) {
     int lowest = 0;  // keep_bits when everything is kept

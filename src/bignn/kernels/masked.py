@@ -15,6 +15,7 @@ from bignn import bits
 from bignn.bits import Words
 from bignn.errors import wrong
 from bignn.kernels import checked_backend, native
+from bignn.kernels.random import random_words
 
 #: Probabilities are multiples of 1 / KEEP_SCALE.
 KEEP_SCALE = 1 << 12
@@ -41,7 +42,7 @@ def draw_masks(seed: int, keep: int, among: Words, *, backend: str | None = None
     kept = np.zeros(among.size, dtype=np.uint64)
     lowest = (keep & -keep).bit_length() - 1
     for digit in range(lowest, digits):
-        draw = _random_words(seed, numbers + np.uint64(digit))
+        draw = random_words(seed, numbers + np.uint64(digit))
         kept = kept | draw if keep >> digit & 1 else kept & draw
     if keep == KEEP_SCALE:
         kept[:] = ~np.uint64(0)
@@ -84,12 +85,3 @@ def keep_masked(x: Floats, masks: Words, *, backend: str | None = None) -> Float
 
 def _as_bools(masks: Words, num_bits: int) -> NDArray[np.bool_]:
     return np.asarray(bits.unpack(masks, num_bits) > 0)
-
-
-def _random_words(seed: int, numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """SplitMix64 of each number."""
-    with np.errstate(over="ignore"):
-        z = np.uint64(seed) + (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))

@@ -166,3 +166,37 @@ def set_num_threads(count: int) -> None:
 def num_threads() -> int:
     """Threads that packed layers run on."""
     return 1 if _native is None else int(_native.num_threads())
+
+
+def sort_edges(
+    rows: NDArray[np.int64], columns: NDArray[np.int64], num_nodes: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+    """See :meth:`bignn.kernels.sampling.Neighbours.from_edges`."""
+    assert _native is not None
+    offsets = np.empty(num_nodes + 1, dtype=np.int64)
+    ids = np.empty(len(rows), dtype=np.int32)
+    numbers = np.empty(len(rows), dtype=np.int64)
+    _native.sort_edges(rows, columns, offsets, ids, numbers)
+    return offsets, ids, numbers
+
+
+def sample_neighbours(
+    graph: Any, seeds: NDArray[np.int64], fanouts: NDArray[np.int64], replace: bool, seed: int
+) -> Any:
+    """See :func:`bignn.kernels.sampling.sample_neighbours`."""
+    assert _native is not None
+    return _native.sample_neighbours(
+        graph.offsets, graph.ids, graph.numbers, seeds, fanouts, replace, seed
+    )
+
+
+def random_walks(graph: Any, seed: int, walks: NDArray[np.int64]) -> None:
+    """See :func:`bignn.kernels.sampling.random_walks`; fills all but the first column."""
+    assert _native is not None
+    _native.random_walks(graph.offsets, graph.ids, seed, walks)
+
+
+def edges_between(graph: Any, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Any:
+    """See :func:`bignn.kernels.sampling.edges_between`."""
+    assert _native is not None
+    return _native.edges_between(graph.offsets, graph.ids, graph.numbers, rows, columns)

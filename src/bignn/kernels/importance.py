@@ -1,0 +1,127 @@
+"""Unbiased estimates from sampled parts of a graph: FastGCN's layers, GraphSAINT's subgraphs.
+
+On top of :mod:`bignn.kernels.sampling`; A's entry of an edge is ``weights[number of the edge]``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bignn.errors import wrong
+from bignn.kernels.sampling import Choice, Neighbours, edges_between
+from bignn.kernels.sampling_reference import Ints
+
+Floats = NDArray[np.float32]
+
+
+def column_norms(graph: Neighbours, weights: Floats) -> NDArray[np.float64]:
+    """``‖A(:,u)‖² = Σ_v A(v,u)²`` for every node u, float64 [N]; repeated edges add up first."""
+    _check_weights(graph, weights)
+    rows = np.repeat(np.arange(graph.num_nodes), graph.degrees)
+    keys = rows * graph.num_nodes + graph.ids
+    places, entry = np.unique(keys, return_inverse=True)
+    values = weights[graph.numbered(np.arange(graph.num_edges))].astype(np.float64)
+    sums = np.bincount(entry, values, minlength=len(places)).astype(np.float64)
+    columns = places % max(graph.num_nodes, 1)
+    return np.bincount(columns, sums**2, minlength=graph.num_nodes).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A sampled product: row i of ``A x`` is about the sum of ``weights[e] x[nodes[sources[e]]]``
+    over the edges e with ``targets[e] == i``.
+
+    Attributes:
+        nodes: int64, the sampled nodes that any target is a neighbour of, rising.
+        sources, targets: int64 [E'], places in ``nodes`` and among the targets.
+        weights: float32 [E'].
+
+    """
+
+    nodes: Ints
+    sources: Ints
+    targets: Ints
+    weights: Floats
+
+
+def sample_layer(
+    graph: Neighbours,
+    weights: Floats,
+    targets: Ints,
+    choice: Choice,
+    count: int,
+    *,
+    seed: int,
+    backend: str | None = None,
+) -> Layer:
+    r"""FastGCN's estimate of the rows ``targets`` of ``A x``, from ``count`` sampled nodes.
+
+    ``(A x)_v = Σ_u A(v,u) x_u ≈ 1/t Σ_{k=1..t} A(v,u_k) / q(u_k) x_{u_k}``, where the t nodes u_k
+    are drawn independently with probabilities q (of ``choice``), the same for all targets. Its
+    expectation is exact if q(u) > 0 wherever column u is not 0; ``q(u) ∝ ‖A(:,u)‖²``
+    (:func:`column_norms`) has the smallest variance. Equal draws are one edge, its weight
+    ``A(v,u) · times / (t q(u))``. Drawn nodes that no target needs are left out.
+    """
+    _check_weights(graph, weights)
+    if count < 1:
+        raise wrong("count", "1 or more", count)
+    nodes, times = np.unique(choice.draw(count, seed=seed), return_counts=True)
+    scale = times / (count * choice.probabilities[nodes])
+    edges = edges_between(graph, targets, nodes, backend=backend)
+    values = weights[edges.numbers] * scale[edges.sources]
+    used, sources = np.unique(edges.sources, return_inverse=True)
+    return Layer(nodes[used], sources, edges.targets, values.astype(np.float32))
+
+
+def edge_importance(sources: Ints, targets: Ints, num_nodes: int) -> NDArray[np.float64]:
+    """GraphSAINT's edge sampler: ``p_e ∝ 1 / deg(u) + 1 / deg(v)`` for e from u to v.
+
+    Of a directed graph, deg(u) counts the edges that leave u, deg(v) those that reach v.
+    """
+    leaving = np.bincount(sources, minlength=num_nodes)
+    reaching = np.bincount(targets, minlength=num_nodes)
+    return np.asarray(1 / leaving[sources] + 1 / reaching[targets])
+
+
+class Coverage:
+    """How often GraphSAINT's sampler takes each node and edge: the counts C_v and C_uv."""
+
+    def __init__(self, num_nodes: int, num_edges: int) -> None:
+        self.num_subgraphs = 0
+        self.nodes = np.zeros(num_nodes, dtype=np.int64)
+        self.edges = np.zeros(num_edges, dtype=np.int64)
+
+    def add(self, nodes: Ints, edges: Ints) -> None:
+        """Counts a sampled subgraph: its nodes and its edges' numbers, each once."""
+        self.num_subgraphs += 1
+        self.nodes[nodes] += 1
+        self.edges[edges] += 1
+
+    def node_norm(self) -> Floats:
+        """``1/λ_v = S / (C_v N)`` of S subgraphs, the weight of v's loss, float32 [N].
+
+        The sum over a subgraph of weighted losses is then, on average, the mean over all nodes. A
+        node that was not met counts as met 0.1 times, as in PyG.
+        """
+        counts = np.where(self.nodes > 0, self.nodes, 0.1)
+        return (self.num_subgraphs / counts / max(len(counts), 1)).astype(np.float32)
+
+    def edge_norm(self, targets: Ints) -> Floats:
+        """``1/α_uv = C_v / C_uv``, the weight of the edge from u to v in v's sum, float32 [E].
+
+        v is the edge's target, whose sum is then right on average given that v was sampled (PyG's
+        counts the source's; the same where both are met equally often). As in PyG, an edge that was
+        never met has 10^4, or 0.1 if its target was not either.
+        """
+        counts = self.nodes[targets]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            norm = np.minimum(counts / self.edges, 1e4)
+        return np.where(np.isnan(norm), 0.1, norm).astype(np.float32)
+
+
+def _check_weights(graph: Neighbours, weights: Floats) -> None:
+    if weights.shape != (graph.num_edges,):
+        raise wrong("weights", f"one per edge [{graph.num_edges}]", f"shape {weights.shape}")

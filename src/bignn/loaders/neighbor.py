@@ -1,0 +1,109 @@
+"""Neighbour sampling behind PyG's interfaces: a sampler for its ``NodeLoader``, and a loader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch_geometric.loader import NodeLoader
+from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
+
+from bignn.kernels.sampling import Neighbours, checked_fanouts, sample_neighbours
+from bignn.loaders.seeded import SeededLoader, Tagged, drawn_seed, seed_and_numbers, tagged
+from bignn.loaders.structure import checked_edges, checked_nodes
+
+
+class NeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG has no types
+    """Draws neighbours of nodes, neighbours of these, and so on, along the edges that reach them.
+
+    PyG's own ``NodeLoader(data, node_sampler=...)`` takes it. There the seeds come from the torch
+    generator of the process that samples, so batches depend on the number of workers, as PyG's do;
+    those of :class:`NeighborLoader` do not.
+
+    Args:
+        data: a PyG ``Data`` with an ``edge_index``.
+        num_neighbors: how many per hop, -1 for all.
+        replace: draw with replacement.
+
+    """
+
+    def __init__(self, data: Any, num_neighbors: Sequence[int], *, replace: bool = False) -> None:
+        edge_index, num_nodes = checked_edges(data)
+        self.num_neighbors = checked_fanouts("num_neighbors", num_neighbors).tolist()
+        self.replace = replace
+        sources, targets = edge_index.numpy()
+        self._graph = Neighbours.from_edges(targets, sources, num_nodes)
+
+    def sample_from_nodes(
+        self, index: NodeSamplerInput, *, seed: int | None = None
+    ) -> SamplerOutput:
+        """The sampled neighbourhood of ``index.node`` (unique ids), which come first in it."""
+        found = sample_neighbours(
+            self._graph,
+            index.node.numpy(),
+            self.num_neighbors,
+            seed=drawn_seed() if seed is None else seed,
+            replace=self.replace,
+        )
+        return SamplerOutput(
+            node=torch.from_numpy(found.nodes),
+            row=torch.from_numpy(found.edges.sources),
+            col=torch.from_numpy(found.edges.targets),
+            edge=torch.from_numpy(found.edges.numbers),
+            num_sampled_nodes=found.nodes_per_hop,
+            num_sampled_edges=found.edges_per_hop,
+            metadata=(index.input_id, index.time),
+        )
+
+    def sample_from_edges(self, index: Any, neg_sampling: Any = None) -> Any:
+        """Not there: this samples around nodes."""
+        raise NotImplementedError("NeighborSampler samples around nodes; use a NodeLoader")
+
+
+class NeighborLoader(NodeLoader, SeededLoader):  # type: ignore[misc]
+    """PyG's ``NeighborLoader`` for a ``Data``: mini-batches of nodes with sampled neighbourhoods.
+
+    Yields a ``Data`` with the features and edges of the sampled nodes, ``n_id``, ``e_id``,
+    ``input_id`` and ``batch_size``; the first ``batch_size`` nodes are the batch's own.
+
+    Args:
+        data: a PyG ``Data`` with an ``edge_index``.
+        num_neighbors: how many per hop, -1 for all.
+        input_nodes: ids (unique in a batch) or a mask; all nodes by default.
+        replace: draw with replacement.
+        transform: applied to every batch.
+        kwargs: ``batch_size``, ``shuffle``, ``num_workers``, ... of torch's ``DataLoader``, and
+            ``filter_per_worker``, ``transform_sampler_output``, ... of PyG's ``NodeLoader``.
+
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        num_neighbors: Sequence[int],
+        input_nodes: Any = None,
+        *,
+        replace: bool = False,
+        transform: Callable[[Any], Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        sampler = NeighborSampler(data, num_neighbors, replace=replace)
+        nodes = None
+        if input_nodes is not None:
+            nodes = checked_nodes(input_nodes, int(data.num_nodes))
+            # As in PyG, ids of a mask's nodes are their own numbers.
+            is_mask = isinstance(input_nodes, torch.Tensor) and input_nodes.dtype == torch.bool
+            kwargs.setdefault("input_id", nodes if is_mask else None)
+        NodeLoader.__init__(self, data, sampler, nodes, transform=transform, **kwargs)
+
+    def __call__(self, index: torch.Tensor | Sequence[int]) -> Any:
+        """A batch of the input nodes with these numbers."""
+        numbers = index.tolist() if isinstance(index, torch.Tensor) else list(index)
+        return super().__call__(tagged(numbers))
+
+    def collate_fn(self, index: list[Tagged]) -> Any:
+        """Samples a batch of tagged numbers."""
+        seed, numbers = seed_and_numbers(index)
+        out = self.node_sampler.sample_from_nodes(self.input_data[numbers], seed=seed)
+        return self.filter_fn(out) if self.filter_per_worker else out

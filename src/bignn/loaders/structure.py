@@ -1,0 +1,63 @@
+"""What loaders need to know of a PyG ``Data``: its edges and its nodes, checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bignn.errors import wrong
+
+
+def checked_edges(data: Any) -> tuple[Tensor, int]:
+    """``(edge_index, number of nodes)``; int64 on the CPU."""
+    edge_index = getattr(data, "edge_index", None)
+    if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
+        raise wrong(
+            "data", "a Data with an edge_index", "none", "to_sparse_tensor drops it: undo that"
+        )
+    if edge_index.ndim != 2 or edge_index.shape[0] != 2 or edge_index.is_floating_point():
+        raise wrong(
+            "edge_index",
+            "an integer tensor [2, E]",
+            f"{edge_index.dtype} of shape {list(edge_index.shape)}",
+        )
+    num_nodes = int(data.num_nodes or 0)
+    if num_nodes == 0:
+        raise wrong("data", "a Data with nodes", "none")
+    if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < num_nodes:
+        raise wrong(
+            "edge_index",
+            f"node ids in 0..{num_nodes - 1}",
+            f"{int(edge_index.min())}..{int(edge_index.max())}",
+        )
+    return edge_index.detach().long().cpu().contiguous(), num_nodes
+
+
+def checked_nodes(input_nodes: Any, num_nodes: int) -> Tensor:
+    """Nodes to make batches of, int64 [n]: given by ids or by a mask; all for None."""
+    if input_nodes is None:
+        return torch.arange(num_nodes)
+    nodes = torch.as_tensor(input_nodes).detach().cpu()
+    if nodes.dtype == torch.bool:
+        if nodes.shape != (num_nodes,):
+            raise wrong(
+                "input_nodes", f"a mask of {num_nodes} nodes", f"one of shape {list(nodes.shape)}"
+            )
+        nodes = nodes.nonzero().flatten()
+    if nodes.numel() == 0:
+        raise wrong("input_nodes", "at least one node", "none")
+    if nodes.ndim != 1 or nodes.is_floating_point():
+        raise wrong(
+            "input_nodes",
+            "a vector of node ids, or a mask",
+            f"{nodes.dtype} of shape {list(nodes.shape)}",
+        )
+    if not 0 <= int(nodes.min()) <= int(nodes.max()) < num_nodes:
+        raise wrong(
+            "input_nodes",
+            f"node ids in 0..{num_nodes - 1}",
+            f"{int(nodes.min())}..{int(nodes.max())}",
+        )
+    return nodes.long()
