@@ -1,51 +1,58 @@
-"""Graphs by name or by path: the three citation graphs travel with the package."""
+"""Graphs by name or by path: embedded, in the data folder in our format or raw, or downloaded."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from bignn.errors import FileError, InputError, wrong
-from bignn.graph.graph import ARRAYS, Graph, from_arrays, to_arrays
+from bignn.graph.download import download
+from bignn.graph.facts import FACTS
+from bignn.graph.graph import ARRAYS, SPLITS, Graph, from_arrays, to_arrays
 from bignn.graph.npz import read_npz, write_npz
+from bignn.graph.sources import SOURCES, Source
+from bignn.graph.split import FIXED, random_split
 
 EMBEDDED = ("cora", "citeseer", "pubmed")
 _DATA = Path(__file__).parent / "data"
+_DEFAULT_FOLDER = "~/.cache/bignn"
+#: Another number when a reader changes what it makes of the same raw files.
+_CACHE = "bignn-cache-1.npz"
 
 
 def load(name_or_path: str | os.PathLike[str]) -> Graph:
     """Loads a graph.
 
     Args:
-        name_or_path: ``"cora"``, ``"citeseer"`` or ``"pubmed"`` (embedded); the name of a .npz file
-            in the folder ``$BIGNN_DATA``; or the path of a .npz file (``docs/format.md``).
+        name_or_path: ``"cora"``, ``"citeseer"`` or ``"pubmed"`` (embedded); another name that
+            ``bignn datasets`` lists, whose published files are read from the data folder, and
+            downloaded to it if they are not there; the name of a .npz file in that folder; or the
+            path of a .npz file (``docs/format.md``). The data folder is ``$BIGNN_DATA``, or
+            ``~/.cache/bignn`` if that is not set.
 
     """
-    path = find(name_or_path)
-    return from_arrays(
-        read_npz(path, ARRAYS), name=path.stem if path.parent == _DATA else str(path)
-    )
+    name = os.fspath(name_or_path)
+    path = _find(name)
+    if path is None:
+        path = _fetch(name)
+    if path.parent == _DATA:
+        return from_arrays(read_npz(path, ARRAYS), name=path.stem)
+    source = _source_of(name, path)
+    if source is None:
+        return from_arrays(read_npz(path, ARRAYS), name=str(path))
+    return _read_raw(name, source, path)
 
 
 def find(name_or_path: str | os.PathLike[str]) -> Path:
-    """The file :func:`load` would read."""
-    text = os.fspath(name_or_path)
-    if text.endswith(".npz") or os.sep in text:
-        if Path(text).exists():
-            return Path(text)
-        raise FileError(f"'{text}' does not exist; give a .npz file or one of {list(EMBEDDED)}")
-    if text in EMBEDDED:
-        return _DATA / f"{text}.npz"
-    folder = os.environ.get("BIGNN_DATA")
-    if folder and (found := Path(folder) / f"{text}.npz").exists():
-        return found
-    if Path(text).exists():
-        raise FileError(f"'{text}' is not a graph; give a .npz file ('bignn convert' makes one)")
-    looked = f"'{folder}' ($BIGNN_DATA)" if folder else "$BIGNN_DATA (not set)"
-    raise InputError(
-        f"unknown dataset '{text}'; known are {list(EMBEDDED)}, the path of a .npz file, "
-        f"or a name in {looked}"
-    )
+    """The file or the folder :func:`load` would read without a download."""
+    name = os.fspath(name_or_path)
+    if (found := _find(name)) is None:
+        raise FileError(f"'{name}' is not in '{data_folder()}'; {how_to_get(name)}")
+    return found
 
 
 def save(graph: Graph, path: str | os.PathLike[str]) -> None:
@@ -55,3 +62,145 @@ def save(graph: Graph, path: str | os.PathLike[str]) -> None:
     if not os.fspath(path).endswith(".npz"):
         raise wrong("path", "a file name ending in .npz", repr(os.fspath(path)))
     write_npz(path, to_arrays(graph))
+
+
+def data_folder() -> Path:
+    """Where files of datasets are looked for and downloaded to."""
+    return Path(os.environ.get("BIGNN_DATA") or _DEFAULT_FOLDER).expanduser()
+
+
+def how_to_get(name: str) -> str:
+    """What to do by hand for the raw files of a dataset, in one line."""
+    source = SOURCES[name][0]
+    folder = data_folder() / source.folders[0]
+    return f"get {', '.join(source.files)} from {source.page} and put them in '{folder}'"
+
+
+def survey() -> dict[str, Any]:
+    """The known datasets: published sizes, and where each was found or how to get it."""
+    rows = []
+    for name, facts in FACTS.items():
+        try:
+            found, problem = _find(name), None
+        except InputError as error:
+            found, problem = None, str(error)
+        get = None if found is not None or name in EMBEDDED else how_to_get(name)
+        rows.append(
+            {
+                "name": name,
+                **asdict(facts),
+                "found": None if found is None else str(found),
+                "embedded": name in EMBEDDED,
+                "url": SOURCES[name][0].url if name in SOURCES else None,
+                "get": problem or get,
+            }
+        )
+    return {"folder": str(data_folder()), "datasets": rows}
+
+
+def describe(report: dict[str, Any]) -> str:
+    """The table of :func:`survey`."""
+    head = f"{'':17}{'nodes':>10}{'edges':>12}{'features':>10}{'classes':>9}"
+    lines = [f"{head}  {'train/val/test':26}where"]
+    for row in report["datasets"]:
+        split = f"{row['train']:,}/{row['val']:,}/{row['test']:,}"
+        where = "embedded" if row["embedded"] else row["found"] or "not here (see below)"
+        lines.append(
+            f"{row['name']:17}{row['nodes']:>10,}{row['edges']:>12,}{row['features']:>10,}"
+            f"{row['classes']:>9}  {split:26}{where}"
+        )
+    missing = [row for row in report["datasets"] if row["get"]]
+    if missing:
+        lines.append(
+            f"\nWhat is not here is downloaded to '{report['folder']}' when it is first used. By hand:"
+        )
+        lines += [f"  {row['name']}: {row['get']}" for row in missing]
+    return "\n".join(lines)
+
+
+def _find(name: str) -> Path | None:
+    """The file or folder of a dataset; None for a known one that is not here."""
+    if name.endswith(".npz") or os.sep in name:
+        if Path(name).exists():
+            return Path(name)
+        raise FileError(f"'{name}' does not exist; give a .npz file or one of {list(FACTS)}")
+    if name in EMBEDDED:
+        return _DATA / f"{name}.npz"
+    if (found := data_folder() / f"{name}.npz").exists():
+        return found
+    if name in SOURCES:
+        return _find_raw(name)
+    if Path(name).exists():
+        raise FileError(f"'{name}' is not a graph; give a .npz file ('bignn convert' makes one)")
+    is_set = os.environ.get("BIGNN_DATA")
+    looked = (
+        f"'{is_set}' ($BIGNN_DATA)" if is_set else f"$BIGNN_DATA (not set) or {_DEFAULT_FOLDER}"
+    )
+    raise InputError(
+        f"unknown dataset '{name}'; known are {list(FACTS)}, the path of a .npz file, "
+        f"or the name of one in {looked}"
+    )
+
+
+def _find_raw(name: str) -> Path | None:
+    """The place of a dataset's raw files; a folder that holds but some of them is refused."""
+    incomplete = None
+    for source in SOURCES[name]:
+        for below in source.folders:
+            folder = data_folder() / below
+            missing = [file for file in source.files if not (folder / file).is_file()]
+            if not missing:
+                return folder / source.files[0] if len(source.files) == 1 else folder
+            if incomplete is None and len(missing) < len(source.files):
+                incomplete = FileError(
+                    f"'{folder}' lacks {', '.join(missing)}; get what is missing from {source.page}"
+                )
+    if incomplete is not None:
+        raise incomplete
+    return None
+
+
+def _source_of(name: str, path: Path) -> Source | None:
+    """The source whose files are at ``path``; None if it is a .npz in our format."""
+    for source in SOURCES.get(name, ()):
+        single = len(source.files) == 1
+        if path.is_dir() != single and (not single or path.name == source.files[0]):
+            return source
+    return None
+
+
+def _fetch(name: str) -> Path:
+    source = SOURCES[name][0]
+    try:
+        if source.url is None:
+            raise FileError(f"'{name}' is not in '{data_folder()}' and has no https address")
+        download(source.url, source.files, data_folder() / source.folders[0], source.limit)
+    except FileError as error:
+        raise FileError(f"{error}; by hand: {how_to_get(name)}") from None
+    return find(name)
+
+
+def _read_raw(name: str, source: Source, place: Path) -> Graph:
+    """Reads raw files, or the cache beside them if it is younger than all of them."""
+    cache = place / _CACHE
+    if source.cached and _is_fresh(cache, [place / file for file in source.files]):
+        try:
+            return from_arrays(read_npz(cache, ARRAYS), name=str(place))
+        except InputError:
+            pass  # damaged: made again below
+    arrays: dict[str, NDArray[Any]] = source.read(place)
+    if name in FIXED and not set(SPLITS) & set(arrays):
+        arrays |= random_split(arrays["y"], FIXED[name])
+    graph = from_arrays(arrays, name=str(place))
+    if source.cached:
+        try:
+            write_npz(cache, to_arrays(graph), compressed=False)
+        except (FileError, OSError):
+            pass  # a folder that cannot be written, or a full disk: read the raw files next time
+    return graph
+
+
+def _is_fresh(cache: Path, files: list[Path]) -> bool:
+    return cache.is_file() and all(
+        file.stat().st_mtime_ns < cache.stat().st_mtime_ns for file in files
+    )
