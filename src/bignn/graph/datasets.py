@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -36,23 +37,20 @@ def load(name_or_path: str | os.PathLike[str]) -> Graph:
 
     """
     name = os.fspath(name_or_path)
-    path = _find(name)
-    if path is None:
-        path = _fetch(name)
-    if path.parent == _DATA:
-        return from_arrays(read_npz(path, ARRAYS), name=path.stem)
-    source = _source_of(name, path)
-    if source is None:
-        return from_arrays(read_npz(path, ARRAYS), name=str(path))
-    return _read_raw(name, source, path)
+    path, source = _look_for(name) or _fetch(name)
+    if source is not None:
+        return _read_raw(name, source, path)
+    return from_arrays(
+        read_npz(path, ARRAYS), name=path.stem if path.parent == _DATA else str(path)
+    )
 
 
 def find(name_or_path: str | os.PathLike[str]) -> Path:
     """The file or the folder :func:`load` would read without a download."""
     name = os.fspath(name_or_path)
-    if (found := _find(name)) is None:
+    if (found := _look_for(name)) is None:
         raise FileError(f"'{name}' is not in '{data_folder()}'; {how_to_get(name)}")
-    return found
+    return found[0]
 
 
 def save(graph: Graph, path: str | os.PathLike[str]) -> None:
@@ -72,8 +70,11 @@ def data_folder() -> Path:
 def how_to_get(name: str) -> str:
     """What to do by hand for the raw files of a dataset, in one line."""
     source = SOURCES[name][0]
+    files = source.files
+    if len(files) > 4:  # whole folders
+        files = tuple(dict.fromkeys(f"{file.rpartition('/')[0]}/" for file in files))
     folder = data_folder() / source.folders[0]
-    return f"get {', '.join(source.files)} from {source.page} and put them in '{folder}'"
+    return f"get {source.url} (see {source.page}) and put {', '.join(files)} in '{folder}'"
 
 
 def survey() -> dict[str, Any]:
@@ -81,18 +82,18 @@ def survey() -> dict[str, Any]:
     rows = []
     for name, facts in FACTS.items():
         try:
-            found, problem = _find(name), None
+            found = _look_for(name)
+            get = None if found else how_to_get(name)
         except InputError as error:
-            found, problem = None, str(error)
-        get = None if found is not None or name in EMBEDDED else how_to_get(name)
+            found, get = None, str(error)
         rows.append(
             {
                 "name": name,
                 **asdict(facts),
-                "found": None if found is None else str(found),
+                "found": None if found is None else str(found[0]),
                 "embedded": name in EMBEDDED,
                 "url": SOURCES[name][0].url if name in SOURCES else None,
-                "get": problem or get,
+                "get": get,
             }
         )
     return {"folder": str(data_folder()), "datasets": rows}
@@ -112,24 +113,27 @@ def describe(report: dict[str, Any]) -> str:
     missing = [row for row in report["datasets"] if row["get"]]
     if missing:
         lines.append(
-            f"\nWhat is not here is downloaded to '{report['folder']}' when it is first used. By hand:"
+            f"\nWhat is not here is downloaded to '{report['folder']}' when first used. By hand:"
         )
         lines += [f"  {row['name']}: {row['get']}" for row in missing]
     return "\n".join(lines)
 
 
-def _find(name: str) -> Path | None:
-    """The file or folder of a dataset; None for a known one that is not here."""
+_Found = tuple[Path, Source | None]
+
+
+def _look_for(name: str) -> _Found | None:
+    """Where a dataset is, and its source if the files are raw; None for a known one not here."""
     if name.endswith(".npz") or os.sep in name:
         if Path(name).exists():
-            return Path(name)
+            return Path(name), None
         raise FileError(f"'{name}' does not exist; give a .npz file or one of {list(FACTS)}")
     if name in EMBEDDED:
-        return _DATA / f"{name}.npz"
+        return _DATA / f"{name}.npz", None
     if (found := data_folder() / f"{name}.npz").exists():
-        return found
+        return found, None
     if name in SOURCES:
-        return _find_raw(name)
+        return _look_for_raw(name)
     if Path(name).exists():
         raise FileError(f"'{name}' is not a graph; give a .npz file ('bignn convert' makes one)")
     is_set = os.environ.get("BIGNN_DATA")
@@ -142,7 +146,7 @@ def _find(name: str) -> Path | None:
     )
 
 
-def _find_raw(name: str) -> Path | None:
+def _look_for_raw(name: str) -> _Found | None:
     """The place of a dataset's raw files; a folder that holds but some of them is refused."""
     incomplete = None
     for source in SOURCES[name]:
@@ -150,7 +154,8 @@ def _find_raw(name: str) -> Path | None:
             folder = data_folder() / below
             missing = [file for file in source.files if not (folder / file).is_file()]
             if not missing:
-                return folder / source.files[0] if len(source.files) == 1 else folder
+                single = len(source.files) == 1
+                return folder / source.files[0] if single else folder, source
             if incomplete is None and len(missing) < len(source.files):
                 incomplete = FileError(
                     f"'{folder}' lacks {', '.join(missing)}; get what is missing from {source.page}"
@@ -160,43 +165,31 @@ def _find_raw(name: str) -> Path | None:
     return None
 
 
-def _source_of(name: str, path: Path) -> Source | None:
-    """The source whose files are at ``path``; None if it is a .npz in our format."""
-    for source in SOURCES.get(name, ()):
-        single = len(source.files) == 1
-        if path.is_dir() != single and (not single or path.name == source.files[0]):
-            return source
-    return None
-
-
-def _fetch(name: str) -> Path:
+def _fetch(name: str) -> _Found:
     source = SOURCES[name][0]
     try:
-        if source.url is None:
-            raise FileError(f"'{name}' is not in '{data_folder()}' and has no https address")
         download(source.url, source.files, data_folder() / source.folders[0], source.limit)
     except FileError as error:
         raise FileError(f"{error}; by hand: {how_to_get(name)}") from None
-    return find(name)
+    found = _look_for_raw(name)
+    assert found is not None
+    return found
 
 
 def _read_raw(name: str, source: Source, place: Path) -> Graph:
     """Reads raw files, or the cache beside them if it is younger than all of them."""
     cache = place / _CACHE
     if source.cached and _is_fresh(cache, [place / file for file in source.files]):
-        try:
+        with suppress(InputError):  # a damaged one is made again
             return from_arrays(read_npz(cache, ARRAYS), name=str(place))
-        except InputError:
-            pass  # damaged: made again below
     arrays: dict[str, NDArray[Any]] = source.read(place)
     if name in FIXED and not set(SPLITS) & set(arrays):
         arrays |= random_split(arrays["y"], FIXED[name])
     graph = from_arrays(arrays, name=str(place))
     if source.cached:
-        try:
+        # In a folder that cannot be written, or on a full disk, raw files are read again next time.
+        with suppress(FileError, OSError):
             write_npz(cache, to_arrays(graph), compressed=False)
-        except (FileError, OSError):
-            pass  # a folder that cannot be written, or a full disk: read the raw files next time
     return graph
 
 

@@ -7,6 +7,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Sequence
+from contextlib import ExitStack
 from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any
@@ -64,9 +65,12 @@ def fetch(url: str, target: Path, limit: int) -> None:
     """Writes what is at ``url`` to ``target``, if all of it came."""
     try:
         remove_leftovers(target)
-        with atomic_path(target) as temporary, temporary.open("wb") as file:
-            with open_url(url) as response:
-                _copy(response, file, target.name, limit)
+        with (
+            atomic_path(target) as temporary,
+            temporary.open("wb") as file,
+            open_url(url) as response,
+        ):
+            _copy(response, file, target.name, limit)
     except FileError as error:
         raise FileError(f"cannot download {url}: {error}") from None
     except (HTTPException, OSError, ValueError) as error:
@@ -78,31 +82,28 @@ def unpack(archive: Path, files: Sequence[str], folder: Path) -> None:
     """Takes ``files`` out of a .zip, wherever in it they are, and nothing else.
 
     They are written where ``files`` says, never where the archive says, so no name in the archive
-    can lead out of ``folder``.
+    can lead out of ``folder``; and all get their names at the end, so that some of them never
+    stand without the others.
     """
+    faults = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
     try:
-        with zipfile.ZipFile(archive) as opened:
+        with zipfile.ZipFile(archive) as opened, ExitStack() as stack:
             for name in files:
-                _unpack_one(opened, name, folder / name)
-    except FileError as error:
-        raise FileError(f"'{archive.name}' cannot be unpacked: {error}") from None
-    except (
-        *(zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError),
-    ) as error:
+                _unpack_one(opened, name, stack.enter_context(atomic_path(folder / name)))
+    except (FileError, *faults) as error:
         raise FileError(f"'{archive.name}' cannot be unpacked: {error}") from None
 
 
-def _unpack_one(archive: zipfile.ZipFile, name: str, target: Path) -> None:
+def _unpack_one(archive: zipfile.ZipFile, name: str, temporary: Path) -> None:
     found = [info for info in archive.infolist() if f"/{info.filename}".endswith(f"/{name}")]
     if len(found) != 1:
         raise FileError(f"expected one '{name}' in it, found {len(found)}")
     (info,) = found
     if info.file_size > _MAX_UNPACKED:
         raise FileError(f"'{name}' would take {info.file_size:,} bytes")
-    with atomic_path(target) as temporary, temporary.open("wb") as file:
-        # zipfile stops at the size it was told and compares checksums at the end.
-        with archive.open(info) as member:
-            shutil.copyfileobj(member, file, _CHUNK)
+    # zipfile stops at the size it was told and compares checksums at the end.
+    with archive.open(info) as member, temporary.open("wb") as file:
+        shutil.copyfileobj(member, file, _CHUNK)
 
 
 def _copy(response: Any, file: IO[bytes], name: str, limit: int) -> None:

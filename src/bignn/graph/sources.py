@@ -26,7 +26,7 @@ class Source:
         folders: where that folder may be, below the data folder: ours first, where downloads go,
             then those of PyG's and OGB's own loaders.
         page: where they are published, for people.
-        url: https address of the single file, or of a .zip that holds all; None without one.
+        url: https address of the single file, or of a .zip that holds all.
         limit: bytes a download may have at most, far above what is published.
         cached: whether reading takes so long that the result is kept beside the files.
 
@@ -36,7 +36,7 @@ class Source:
     files: tuple[str, ...]
     folders: tuple[str, ...]
     page: str
-    url: str | None = None
+    url: str
     limit: int = 1 << 30
     cached: bool = False
 
@@ -119,7 +119,7 @@ SOURCES: dict[str, tuple[Source, ...]] = {
             read=musae.read_reduced,
             files=("github.npz",),
             folders=("musae-github", "musae-github/raw", "GitHub/raw"),
-            page="https://graphmining.ai/datasets/ptg/github.npz",
+            page="https://github.com/benedekrozemberczki/MUSAE",
             url="https://graphmining.ai/datasets/ptg/github.npz",
         ),
     ),
