@@ -11,7 +11,6 @@ from typing import Any
 from numpy.typing import NDArray
 
 from bignn.errors import FileError, InputError, wrong
-from bignn.graph.download import download
 from bignn.graph.facts import FACTS
 from bignn.graph.graph import ARRAYS, SPLITS, Graph, from_arrays, to_arrays
 from bignn.graph.npz import read_npz, write_npz
@@ -166,6 +165,8 @@ def _look_for_raw(name: str) -> _Found | None:
 
 
 def _fetch(name: str) -> _Found:
+    from bignn.graph.download import download  # ssl and http, a fifth of the import's time
+
     source = SOURCES[name][0]
     try:
         download(source.url, source.files, data_folder() / source.folders[0], source.limit)

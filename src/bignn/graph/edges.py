@@ -26,28 +26,31 @@ def both_directions(
         The edges [2, E], sorted by source, then target; and their weights, if any were given.
 
     """
-    low = np.minimum(source, target).astype(np.int64)
-    keys = np.maximum(source, target).astype(np.int64)
-    keys |= low << _HALF
-    del low
+    keys = np.minimum(source, target).astype(np.int64)
+    keys <<= _HALF
+    keys |= np.maximum(source, target)
     weights = None
     if weight is None:
         keys.sort()
-        keys = keys[np.diff(keys, prepend=-1) != 0]
+        is_new = np.ones(keys.size, dtype=np.bool_)
+        np.not_equal(keys[1:], keys[:-1], out=is_new[1:])
+        keys = keys[is_new]
     else:
         keys, place = np.unique(keys, return_inverse=True)
         weights = np.bincount(place.ravel(), weight, minlength=keys.size).astype(np.float32)
-    is_loop = (keys >> _HALF) == (keys & _LOW)
-    reverse = keys[~is_loop]
-    reverse = (reverse & _LOW) << _HALF | reverse >> _HALF
-    merged = np.concatenate([keys, reverse])
+    is_pair = (keys >> _HALF) != (keys & _LOW)
+    others = keys[is_pair]
+    merged = np.concatenate([keys, others << _HALF | others >> _HALF])
     if weights is None:
         merged.sort()
     else:
-        order = np.argsort(merged, kind="stable")
+        order = np.argsort(merged)
         merged = merged[order]
-        weights = np.concatenate([weights, weights[~is_loop]])[order]
-    return np.stack([merged >> _HALF, merged & _LOW]), weights
+        weights = np.concatenate([weights, weights[is_pair]])[order]
+    pairs = np.empty((2, merged.size), dtype=np.int64)
+    np.right_shift(merged, _HALF, out=pairs[0])
+    np.bitwise_and(merged, _LOW, out=pairs[1])
+    return pairs, weights
 
 
 def undirected(
