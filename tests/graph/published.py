@@ -107,7 +107,9 @@ def write_musae(folder: Path, arrays: Arrays) -> None:
     one_way = arrays["edge_index"][:, arrays["edge_index"][0] < arrays["edge_index"][1]].T
     edges = "".join(f"{a},{b}\n" for a, b in one_way.tolist())
     (folder / "musae_git_edges.csv").write_text("id_1,id_2\n" + edges)
-    targets = "".join(f"{node},user{node},{label}\n" for node, label in enumerate(arrays["y"]))
+    targets = "".join(
+        f"{node},user{node},{label}\n" for node, label in reversed([*enumerate(arrays["y"])])
+    )
     (folder / "musae_git_target.csv").write_text("id,name,ml_target\n" + targets)
 
 

@@ -181,6 +181,13 @@ def no_csv(file: str) -> Callable[[Path], None]:
     return damage
 
 
+def falling_indptr(folder: Path) -> None:
+    with np.load(folder / "adj_full.npz") as opened:
+        indptr = opened["indptr"]
+    indptr[[3, 40]] = indptr[[40, 3]]  # the ends stay right
+    replace("adj_full.npz", indptr=indptr)(folder)
+
+
 OBJECTS = np.array([{"a": 1}], dtype=object)
 FAULTS: list[tuple[str, Callable[[Path], None], str]] = [
     ("flickr", unlink("role.json"), r"lacks role\.json; get what is missing from https://"),
@@ -189,6 +196,7 @@ FAULTS: list[tuple[str, Callable[[Path], None], str]] = [
     ("flickr", replace("adj_full.npz", shape=None), r"but \['shape'\] are missing"),
     ("flickr", replace("adj_full.npz", shape=np.array([61, 61])), r"'shape' must be \[60, 60\]"),
     ("flickr", replace("adj_full.npz", indptr=np.arange(61)), "'indptr' must rise from 0 to"),
+    ("flickr", falling_indptr, "'indptr' must rise from 0 to"),
     ("flickr", replace("adj_full.npz", indptr=np.array(3)), "must be an array, got a single"),
     ("flickr", replace("adj_full.npz", indices=OBJECTS), "holds Python objects"),
     ("flickr", cut("feats.npy"), r"claims 9,600 bytes but holds"),

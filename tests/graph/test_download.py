@@ -68,7 +68,9 @@ def test_an_archive_is_fetched_once_and_read(
     serve: Serve, tmp_path: Path, arrays: Arrays, capsys: pytest.CaptureFixture[str]
 ) -> None:
     published.write_flickr(tmp_path / "made", arrays)
-    body = zipped(tmp_path / "made", "flickr/", **{"../../evil.txt": "x", "flickr/readme": "y"})
+    body = zipped(
+        tmp_path / "made", "flickr/", **{"../../evil.txt": "x", "flickr/old_role.json": "{"}
+    )
     asked = serve(body, len(body))
     assert bignn.load("flickr").num_nodes == 60
     assert files_below(tmp_path / "data") == sorted(f"flickr/{name}" for name in flickr.FILES)
