@@ -77,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_predict(commands)
     _add_bench(commands)
     _add_demo(commands)
+    _add_datasets(commands)
     _add_doctor(commands)
     return parser
 
@@ -415,6 +416,16 @@ def _demo(options: argparse.Namespace) -> Report:
 
     report = demo.run(options.out, seeds=options.seeds, epochs=options.epochs)
     return report, demo.describe
+
+
+def _add_datasets(commands: Any) -> None:
+    _command(commands, "datasets", _datasets, "List the graphs known by name and where they are.")
+
+
+def _datasets(options: argparse.Namespace) -> Report:
+    from bignn.graph import datasets
+
+    return datasets.survey(), datasets.describe
 
 
 def _add_doctor(commands: Any) -> None:

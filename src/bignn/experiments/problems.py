@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from bignn.graph import Graph, load
+from bignn.graph.facts import FACTS
 from bignn.nn import GCN
 from bignn.packing import pack
 from bignn.recipes import recipe
@@ -30,13 +31,17 @@ class Shape:
     sizes: tuple[int, ...]
 
 
-#: Nodes, undirected edges, features and GCN widths (Table "datasets" of the paper; reddit as it is
-#: distributed).
+def _shape(name: str, *hidden: int) -> Shape:
+    facts = FACTS[name]
+    return Shape(facts.nodes, facts.edges, (facts.features, *hidden, facts.classes))
+
+
+#: Published nodes, undirected edges and features, with the paper's GCN widths.
 SHAPES = {
-    "flickr": Shape(89_250, 449_878, (500, 256, 7)),
-    "arxiv": Shape(169_343, 1_166_243, (128, 256, 256, 40)),
-    "reddit": Shape(232_965, 57_307_946, (602, 256, 41)),
-    "products": Shape(2_449_029, 61_859_140, (100, 512, 512, 47)),
+    "flickr": _shape("flickr", 256),
+    "arxiv": _shape("ogbn-arxiv", 256, 256),
+    "reddit": _shape("reddit", 256),
+    "products": _shape("ogbn-products", 512, 512),
 }
 
 

@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn.errors import FileError, InputError, wrong
-from bignn.graph.graph import SPLITS, UNLABELLED, Graph, from_arrays
+from bignn.graph.edges import both_directions
+from bignn.graph.graph import UNLABELLED, Graph, from_arrays
+from bignn.graph.split import random_split
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": None, ".edges": None}
 
@@ -119,7 +121,7 @@ def convert(
     if split is not None:
         if "y" not in arrays:
             raise InputError("'split' needs labels; give --labels")
-        arrays |= _random_split(arrays["y"], split, seed)
+        arrays |= random_split(arrays["y"], split, seed)
     return from_arrays(arrays, name=f"{edges}, {features}"), classes
 
 
@@ -221,27 +223,13 @@ def _edges(
     source = _resolve(table, columns[0], ids, num_nodes)
     target = _resolve(table, columns[1], ids, num_nodes)
     weight = table.numbers(list(table.columns)[2]) if len(columns) == 3 else None
+    pairs = np.stack([source, target])
     if undirected:
-        source, target, weight = _both_directions(source, target, weight)
-    arrays: dict[str, NDArray[Any]] = {"edge_index": np.stack([source, target])}
+        pairs, weight = both_directions(source, target, weight)
+    arrays: dict[str, NDArray[Any]] = {"edge_index": pairs}
     if weight is not None:
         arrays["edge_weight"] = weight
     return arrays
-
-
-def _both_directions(
-    source: NDArray[np.int64], target: NDArray[np.int64], weight: NDArray[np.float32] | None
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32] | None]:
-    """Every edge in both directions, each pair once; weights of merged edges add up, as in PyG."""
-    other = source != target  # a self-loop is its own reverse
-    pairs = np.stack(
-        [np.concatenate([source, target[other]]), np.concatenate([target, source[other]])]
-    )
-    pairs, place = np.unique(pairs, axis=1, return_inverse=True)
-    if weight is None:
-        return pairs[0], pairs[1], None
-    both = np.concatenate([weight, weight[other]])
-    return pairs[0], pairs[1], np.bincount(place.ravel(), both).astype(np.float32)
 
 
 def _labels(
@@ -279,21 +267,3 @@ def _labels(
 def _natural(name: str) -> tuple[int, float, str]:
     """Numbers in numeric order, before words in alphabetical order."""
     return (0, float(name), name) if _is_number(name) else (1, 0.0, name)
-
-
-def _random_split(
-    y: NDArray[np.int64], split: Sequence[float], seed: int
-) -> dict[str, NDArray[np.int64]]:
-    if len(split) != 3 or min(split) < 0 or not 0 < sum(split) <= 100:
-        raise wrong("split", "three percentages adding up to at most 100", list(split))
-    if sum(split) <= 1:
-        raise wrong("split", "percentages such as 60,20,20", list(split), "fractions are too small")
-    if seed < 0:
-        raise wrong("seed", "0 or more", seed)
-    labelled = np.random.default_rng(seed).permutation(np.flatnonzero(y != UNLABELLED))
-    ends = np.floor(np.cumsum([0, *split]) / 100 * labelled.size + 1e-9).astype(np.int64)
-    parts = {key: np.sort(labelled[ends[part] : ends[part + 1]]) for part, key in enumerate(SPLITS)}
-    for (key, nodes), percent in zip(parts.items(), split, strict=True):
-        if percent > 0 and nodes.size == 0:
-            raise wrong("split", "at least one node per part", f"none for {key} ({percent:g} %)")
-    return {key: nodes for key, nodes in parts.items() if nodes.size}

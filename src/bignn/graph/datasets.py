@@ -1,51 +1,55 @@
-"""Graphs by name or by path: the three citation graphs travel with the package."""
+"""Graphs by name or by path: embedded, in the data folder in our format or raw, or downloaded."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from bignn.errors import FileError, InputError, wrong
-from bignn.graph.graph import ARRAYS, Graph, from_arrays, to_arrays
+from bignn.graph.facts import FACTS
+from bignn.graph.graph import ARRAYS, SPLITS, Graph, from_arrays, to_arrays
 from bignn.graph.npz import read_npz, write_npz
+from bignn.graph.sources import SOURCES, Source
+from bignn.graph.split import FIXED, random_split
 
 EMBEDDED = ("cora", "citeseer", "pubmed")
 _DATA = Path(__file__).parent / "data"
+_DEFAULT_FOLDER = "~/.cache/bignn"
+#: Another number when a reader changes what it makes of the same raw files.
+_CACHE = "bignn-cache-1.npz"
 
 
 def load(name_or_path: str | os.PathLike[str]) -> Graph:
     """Loads a graph.
 
     Args:
-        name_or_path: ``"cora"``, ``"citeseer"`` or ``"pubmed"`` (embedded); the name of a .npz file
-            in the folder ``$BIGNN_DATA``; or the path of a .npz file (``docs/format.md``).
+        name_or_path: ``"cora"``, ``"citeseer"`` or ``"pubmed"`` (embedded); another name that
+            ``bignn datasets`` lists, whose published files are read from the data folder, and
+            downloaded to it if they are not there; the name of a .npz file in that folder; or the
+            path of a .npz file (``docs/format.md``). The data folder is ``$BIGNN_DATA``, or
+            ``~/.cache/bignn`` if that is not set.
 
     """
-    path = find(name_or_path)
+    name = os.fspath(name_or_path)
+    path, source = _look_for(name) or _fetch(name)
+    if source is not None:
+        return _read_raw(name, source, path)
     return from_arrays(
         read_npz(path, ARRAYS), name=path.stem if path.parent == _DATA else str(path)
     )
 
 
 def find(name_or_path: str | os.PathLike[str]) -> Path:
-    """The file :func:`load` would read."""
-    text = os.fspath(name_or_path)
-    if text.endswith(".npz") or os.sep in text:
-        if Path(text).exists():
-            return Path(text)
-        raise FileError(f"'{text}' does not exist; give a .npz file or one of {list(EMBEDDED)}")
-    if text in EMBEDDED:
-        return _DATA / f"{text}.npz"
-    folder = os.environ.get("BIGNN_DATA")
-    if folder and (found := Path(folder) / f"{text}.npz").exists():
-        return found
-    if Path(text).exists():
-        raise FileError(f"'{text}' is not a graph; give a .npz file ('bignn convert' makes one)")
-    looked = f"'{folder}' ($BIGNN_DATA)" if folder else "$BIGNN_DATA (not set)"
-    raise InputError(
-        f"unknown dataset '{text}'; known are {list(EMBEDDED)}, the path of a .npz file, "
-        f"or a name in {looked}"
-    )
+    """The file or the folder :func:`load` would read without a download."""
+    name = os.fspath(name_or_path)
+    if (found := _look_for(name)) is None:
+        raise FileError(f"'{name}' is not in '{data_folder()}'; {how_to_get(name)}")
+    return found[0]
 
 
 def save(graph: Graph, path: str | os.PathLike[str]) -> None:
@@ -55,3 +59,142 @@ def save(graph: Graph, path: str | os.PathLike[str]) -> None:
     if not os.fspath(path).endswith(".npz"):
         raise wrong("path", "a file name ending in .npz", repr(os.fspath(path)))
     write_npz(path, to_arrays(graph))
+
+
+def data_folder() -> Path:
+    """Where files of datasets are looked for and downloaded to."""
+    return Path(os.environ.get("BIGNN_DATA") or _DEFAULT_FOLDER).expanduser()
+
+
+def how_to_get(name: str) -> str:
+    """What to do by hand for the raw files of a dataset, in one line."""
+    source = SOURCES[name][0]
+    files = source.files
+    if len(files) > 4:  # whole folders
+        files = tuple(dict.fromkeys(f"{file.rpartition('/')[0]}/" for file in files))
+    folder = data_folder() / source.folders[0]
+    return f"get {source.url} (see {source.page}) and put {', '.join(files)} in '{folder}'"
+
+
+def survey() -> dict[str, Any]:
+    """The known datasets: published sizes, and where each was found or how to get it."""
+    rows = []
+    for name, facts in FACTS.items():
+        try:
+            found = _look_for(name)
+            get = None if found else how_to_get(name)
+        except InputError as error:
+            found, get = None, str(error)
+        rows.append(
+            {
+                "name": name,
+                **asdict(facts),
+                "found": None if found is None else str(found[0]),
+                "embedded": name in EMBEDDED,
+                "url": SOURCES[name][0].url if name in SOURCES else None,
+                "get": get,
+            }
+        )
+    return {"folder": str(data_folder()), "datasets": rows}
+
+
+def describe(report: dict[str, Any]) -> str:
+    """The table of :func:`survey`."""
+    head = f"{'':17}{'nodes':>10}{'edges':>12}{'features':>10}{'classes':>9}"
+    lines = [f"{head}  {'train/val/test':26}where"]
+    for row in report["datasets"]:
+        split = f"{row['train']:,}/{row['val']:,}/{row['test']:,}"
+        where = "embedded" if row["embedded"] else row["found"] or "not here (see below)"
+        lines.append(
+            f"{row['name']:17}{row['nodes']:>10,}{row['edges']:>12,}{row['features']:>10,}"
+            f"{row['classes']:>9}  {split:26}{where}"
+        )
+    missing = [row for row in report["datasets"] if row["get"]]
+    if missing:
+        lines.append(
+            f"\nWhat is not here is downloaded to '{report['folder']}' when first used. By hand:"
+        )
+        lines += [f"  {row['name']}: {row['get']}" for row in missing]
+    return "\n".join(lines)
+
+
+_Found = tuple[Path, Source | None]
+
+
+def _look_for(name: str) -> _Found | None:
+    """Where a dataset is, and its source if the files are raw; None for a known one not here."""
+    if name.endswith(".npz") or os.sep in name:
+        if Path(name).exists():
+            return Path(name), None
+        raise FileError(f"'{name}' does not exist; give a .npz file or one of {list(FACTS)}")
+    if name in EMBEDDED:
+        return _DATA / f"{name}.npz", None
+    if (found := data_folder() / f"{name}.npz").exists():
+        return found, None
+    if name in SOURCES:
+        return _look_for_raw(name)
+    if Path(name).exists():
+        raise FileError(f"'{name}' is not a graph; give a .npz file ('bignn convert' makes one)")
+    is_set = os.environ.get("BIGNN_DATA")
+    looked = (
+        f"'{is_set}' ($BIGNN_DATA)" if is_set else f"$BIGNN_DATA (not set) or {_DEFAULT_FOLDER}"
+    )
+    raise InputError(
+        f"unknown dataset '{name}'; known are {list(FACTS)}, the path of a .npz file, "
+        f"or the name of one in {looked}"
+    )
+
+
+def _look_for_raw(name: str) -> _Found | None:
+    """The place of a dataset's raw files; a folder that holds but some of them is refused."""
+    incomplete = None
+    for source in SOURCES[name]:
+        for below in source.folders:
+            folder = data_folder() / below
+            missing = [file for file in source.files if not (folder / file).is_file()]
+            if not missing:
+                single = len(source.files) == 1
+                return folder / source.files[0] if single else folder, source
+            if incomplete is None and len(missing) < len(source.files):
+                incomplete = FileError(
+                    f"'{folder}' lacks {', '.join(missing)}; get what is missing from {source.page}"
+                )
+    if incomplete is not None:
+        raise incomplete
+    return None
+
+
+def _fetch(name: str) -> _Found:
+    from bignn.graph.download import download  # ssl and http, a fifth of the import's time
+
+    source = SOURCES[name][0]
+    try:
+        download(source.url, source.files, data_folder() / source.folders[0], source.limit)
+    except FileError as error:
+        raise FileError(f"{error}; by hand: {how_to_get(name)}") from None
+    found = _look_for_raw(name)
+    assert found is not None
+    return found
+
+
+def _read_raw(name: str, source: Source, place: Path) -> Graph:
+    """Reads raw files, or the cache beside them if it is younger than all of them."""
+    cache = place / _CACHE
+    if source.cached and _is_fresh(cache, [place / file for file in source.files]):
+        with suppress(InputError):  # a damaged one is made again
+            return from_arrays(read_npz(cache, ARRAYS), name=str(place))
+    arrays: dict[str, NDArray[Any]] = source.read(place)
+    if name in FIXED and not set(SPLITS) & set(arrays):
+        arrays |= random_split(arrays["y"], FIXED[name])
+    graph = from_arrays(arrays, name=str(place))
+    if source.cached:
+        # In a folder that cannot be written, or on a full disk, raw files are read again next time.
+        with suppress(FileError, OSError):
+            write_npz(cache, to_arrays(graph), compressed=False)
+    return graph
+
+
+def _is_fresh(cache: Path, files: list[Path]) -> bool:
+    return cache.is_file() and all(
+        file.stat().st_mtime_ns < cache.stat().st_mtime_ns for file in files
+    )

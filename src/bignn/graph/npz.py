@@ -6,9 +6,10 @@ import math
 import os
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -21,6 +22,7 @@ from bignn.files import atomic_path
 # to that honestly; so small files may expand freely, and only large ones must look like data.
 _FREE_BYTES = 1 << 28
 _MAX_EXPANSION = 200
+_CHUNK = 1 << 24  # bytes unpacked at a time, so that no array is held twice
 
 
 def read_npz(path: str | os.PathLike[str], known: frozenset[str]) -> dict[str, NDArray[Any]]:
@@ -31,15 +33,57 @@ def read_npz(path: str | os.PathLike[str], known: frozenset[str]) -> dict[str, N
     suspiciously, are refused before anything is unpacked.
     """
     file = Path(path)
-    if not file.exists():
-        raise FileError(f"'{file}' does not exist")
-    if file.is_dir():
-        raise FileError(f"'{file}' is a folder; give a .npz file")
+    with _opened(file) as archive:
+        members = _members(archive)
+        unknown = sorted(set(members) - known)
+        if unknown:
+            raise FileError(f"'{file}': unknown arrays {unknown[:5]}; known are {sorted(known)}")
+        if len(members) < len(archive.infolist()):
+            raise FileError(f"'{file}' holds an array twice; write it again")
+        return _read_members(file, archive, members)
+
+
+def read_some(
+    path: str | os.PathLike[str], wanted: Collection[str], needed: Collection[str]
+) -> dict[str, NDArray[Any]]:
+    """The ``wanted`` arrays of a published .npz file; what else it holds stays unread.
+
+    So names of nodes in an object array, which would need pickle, do no harm. ``needed`` are those
+    of ``wanted`` that must be there.
+    """
+    file = Path(path)
+    with _opened(file) as archive:
+        members = {name: info for name, info in _members(archive).items() if name in wanted}
+        missing = sorted(set(needed) - set(members))
+        if missing:
+            raise FileError(
+                f"'{file}' must hold the arrays {sorted(needed)}, but {missing} are missing; "
+                "get the file again"
+            )
+        arrays = _read_members(file, archive, members)
+    single = sorted(name for name, array in arrays.items() if array.ndim == 0)
+    if single:
+        raise FileError(f"'{file}': '{single[0]}' must be an array, got a single number")
+    return arrays
+
+
+def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
+    """The array of a .npy file, under the rules of :func:`read_npz`."""
+    file = Path(path)
+    _check_is_file(file)
+    try:
+        with file.open("rb") as opened:
+            return _read_array(file, file.name, opened, file.stat().st_size)
+    except OSError as error:
+        raise FileError(f"cannot read '{file}': {error.strerror or error}") from error
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
+    _check_is_file(file)
     try:
         with zipfile.ZipFile(file) as archive:
-            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-            _check_members(file, archive, members, known)
-            return {name: _read_array(file, archive, info) for name, info in members.items()}
+            yield archive
     except FileError:
         raise
     # The last two are zipfile's words for unknown compression and for encrypted members.
@@ -52,17 +96,20 @@ def read_npz(path: str | os.PathLike[str], known: frozenset[str]) -> dict[str, N
         raise FileError(f"cannot read '{file}': {error.strerror or error}") from error
 
 
-def _check_members(
-    file: Path,
-    archive: zipfile.ZipFile,
-    members: dict[str, zipfile.ZipInfo],
-    known: frozenset[str],
-) -> None:
-    unknown = sorted(set(members) - known)
-    if unknown:
-        raise FileError(f"'{file}': unknown arrays {unknown[:5]}; known are {sorted(known)}")
-    if len(members) < len(archive.infolist()):
-        raise FileError(f"'{file}' holds an array twice; write it again")
+def _check_is_file(file: Path) -> None:
+    if not file.exists():
+        raise FileError(f"'{file}' does not exist")
+    if file.is_dir():
+        raise FileError(f"'{file}' is a folder; give a {file.suffix or '.npz'} file")
+
+
+def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    return {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+
+
+def _read_members(
+    file: Path, archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]
+) -> dict[str, NDArray[Any]]:
     size = sum(info.file_size for info in members.values())
     compressed = sum(info.compress_size for info in members.values())
     if size > _FREE_BYTES and size > _MAX_EXPANSION * compressed:
@@ -70,44 +117,52 @@ def _check_members(
             f"'{file}' would expand from {compressed:,} bytes to {size:,}, over "
             f"{_MAX_EXPANSION}-fold; save it uncompressed (numpy.savez)"
         )
+    arrays = {}
+    for name, info in members.items():
+        with archive.open(info) as member:
+            arrays[name] = _read_array(file, info.filename, member, info.file_size)
+    return arrays
 
 
-def _read_array(file: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
-    name = info.filename.removesuffix(".npy")
-    with archive.open(info) as member:
-        try:
-            version = npy.read_magic(member)
-            read_header = (
-                npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-            )
-            shape, fortran_order, dtype = read_header(member)
-        # NumPy parses the header as a Python literal, so damage can surface as nearly anything
-        # (tokenize errors, overflow, recursion); all of it means one thing.
-        except Exception as error:
-            raise FileError(f"'{file}': '{info.filename}' is not a NumPy array") from error
-        if dtype.kind not in "fiub":
-            raise FileError(
-                f"'{file}': array '{name}' holds {_describe(dtype)}, expected plain numbers; "
-                "convert it before saving (objects would need pickle, which is never loaded)"
-            )
-        size = math.prod(shape) * dtype.itemsize
-        held = info.file_size - member.tell()
-        if size != held:
-            raise FileError(
-                f"'{file}': array '{name}' claims {size:,} bytes but holds {held:,}; "
-                "the file is damaged: write it again"
-            )
-        data = member.read(size)
-        if len(data) != size:
+def _read_array(file: Path, name: str, stream: IO[bytes], stream_bytes: int) -> NDArray[Any]:
+    try:
+        version = npy.read_magic(stream)
+        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, fortran_order, dtype = read_header(stream)
+    # NumPy parses the header as a Python literal, so damage can surface as nearly anything
+    # (tokenize errors, overflow, recursion); all of it means one thing.
+    except Exception as error:
+        raise FileError(f"'{file}': '{name}' is not a NumPy array") from error
+    name = name.removesuffix(".npy")
+    if dtype.kind not in "fiub":
+        raise FileError(
+            f"'{file}': array '{name}' holds {_describe(dtype)}, expected plain numbers; "
+            "convert it before saving (objects would need pickle, which is never loaded)"
+        )
+    size = math.prod(shape) * dtype.itemsize
+    held = stream_bytes - stream.tell()
+    if size != held:
+        raise FileError(
+            f"'{file}': array '{name}' claims {size:,} bytes but holds {held:,}; "
+            "the file is damaged: write it again"
+        )
+    data = np.empty(size, dtype=np.uint8)
+    for begin in range(0, size, _CHUNK):
+        part = stream.read(min(_CHUNK, size - begin))
+        if len(part) != min(_CHUNK, size - begin):
             raise FileError(f"'{file}': array '{name}' ends early; write the file again")
-    array = np.frombuffer(bytearray(data), dtype=dtype)
+        data[begin : begin + len(part)] = np.frombuffer(part, dtype=np.uint8)
+    array = data.view(dtype)
     return array.reshape(shape[::-1]).T if fortran_order else array.reshape(shape)
 
 
-def write_npz(path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Writes a compressed .npz under a temporary name, then renames it."""
+def write_npz(
+    path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]], *, compressed: bool = True
+) -> None:
+    """Writes a .npz under a temporary name, then renames it."""
+    save = np.savez_compressed if compressed else np.savez
     with atomic_path(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+        save(file, allow_pickle=False, **arrays)
 
 
 def _describe(dtype: np.dtype[Any]) -> str:
