@@ -132,6 +132,17 @@ class Neighbourhood:
     edges_per_hop: list[int]
 
 
+def order_of_entries(rows: Ints, columns: Ints, shape: tuple[int, int]) -> tuple[Ints, Ints]:
+    """``(offsets, order)``: a sparse matrix's entries by row, then by column, stably.
+
+    Ids must be in range. By counting, in time that grows with the entries and sizes alone.
+    """
+    sort = native.sort_edges if native.is_available() else sampling_reference.sort_edges
+    by_column = sort(columns, columns, shape[1])[2]
+    offsets, _, by_row = sort(rows[by_column], rows, shape[0])
+    return offsets, by_column[by_row]
+
+
 def sample_neighbours(
     graph: Neighbours,
     seeds: ArrayLike,

@@ -20,8 +20,8 @@ from bignn.nn.adjacency import normalized_adjacency
 class LayerLoader(SeededLoader):
     """Mini-batches of nodes with the sampled layers that lead to them.
 
-    A layer's product with Â (:func:`bignn.nn.adjacency.edge_weights`, ``"gcn"``) is estimated from t nodes u that
-    are drawn with ``q(u) ∝ ‖Â(:,u)‖²`` (:func:`bignn.kernels.importance.sample_layer`). For each
+    A layer's product with Â (``"gcn"`` of :func:`bignn.nn.adjacency.edge_weights`) is estimated
+    from t nodes u that are drawn with ``q(u) ∝ ‖Â(:,u)‖²`` (:func:`bignn.kernels.importance.sample_layer`). For each
     layer ``(edge_index, edge_weight, (num_sources, num_targets))``, Σ over the edges of
     ``edge_weight · x[source]`` is on average the exact product; the targets of one layer are the
     sources of the next.

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bignn.kernels.sampling import order_of_entries
+
 
 @dataclass(frozen=True)
 class SparseMatrix:
@@ -52,8 +54,10 @@ class SparseMatrix:
     @cached_property
     def order(self) -> Tensor:
         """For every entry of the transpose the number that it has in the matrix."""
-        rising = self.matrix.col_indices() * self.shape[0] + self.rows
-        return torch.argsort(rising, stable=True)
+        number = torch.arange(len(self.rows), dtype=torch.float64, device=self.rows.device)
+        column = self.matrix.col_indices()
+        size = (self.shape[1], self.shape[0])
+        return _compressed_rows(column, self.rows, number, size).values().long()
 
     def with_values(self, values: Tensor) -> SparseMatrix:
         """Other values [entries], in row order, at the same places."""
@@ -76,8 +80,18 @@ class SparseMatrix:
         """The first rows, whose entries all are in the first columns."""
         pointers, column, values = _parts(self.matrix)
         last = int(pointers[num_rows])
-        row = self.rows[:last]
-        return self.from_entries(row, column[:last], values[:last], (num_rows, num_columns))
+        first = csr_tensor(
+            pointers[: num_rows + 1], column[:last], values[:last], (num_rows, num_columns)
+        )
+        source, target = row_of_each_entry(self.transposed), self.transposed.col_indices()
+        kept = (target < num_rows).nonzero()[:, 0]
+        transposed = csr_tensor(
+            _pointers(source[kept], num_columns),
+            target[kept],
+            self.transposed.values()[kept],
+            (num_columns, num_rows),
+        )
+        return SparseMatrix(first, transposed)
 
     def among(self, nodes: Tensor) -> SparseMatrix:
         """The square part whose rows and columns are ``nodes`` (unique ids), in their order."""
@@ -129,10 +143,19 @@ def _parts(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _compressed_rows(row: Tensor, column: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
-    order = torch.argsort(row * shape[1] + column, stable=True)
-    pointers = torch.zeros(shape[0] + 1, dtype=torch.int64, device=row.device)
-    pointers[1:] = torch.bincount(row, minlength=shape[0]).cumsum(0)
+    if row.device.type == "cpu":  # where torch's sort takes ten times as long
+        by_row = order_of_entries(row.numpy(), column.numpy(), shape)
+        pointers, order = (torch.from_numpy(part) for part in by_row)
+    else:
+        order = torch.argsort(row * shape[1] + column, stable=True)
+        pointers = _pointers(row, shape[0])
     return csr_tensor(pointers, column[order], values[order], shape)
+
+
+def _pointers(row: Tensor, num_rows: int) -> Tensor:
+    pointers = torch.zeros(num_rows + 1, dtype=torch.int64, device=row.device)
+    pointers[1:] = torch.bincount(row, minlength=num_rows).cumsum(0)
+    return pointers
 
 
 def csr_tensor(pointers: Tensor, column: Tensor, values: Tensor, shape: Any) -> Tensor:
