@@ -2,9 +2,9 @@
 
 Neighbours: a random graph of ogbn-arxiv's size (169,343 nodes, 2.3 million directed edges, skewed
 degrees), batches of 1024 nodes. Ours against torch-sparse's ``neighbor_sample`` where that is
-installed (there are no wheels for current torch; building it takes long), and against a vectorised
-implementation in torch operations. All give the sampled nodes, edges numbered anew, and which edges
-they are; without replacement. GraphSAINT: a random graph of Flickr's size, 6000 roots, length 2.
+installed (it has to be built, which takes long), and against a vectorised implementation in torch
+operations. All give the sampled nodes, edges numbered anew, and which edges they are; without
+replacement. GraphSAINT: a random graph of Flickr's size, 6000 roots, length 2.
 
 One thread each by default, as a loader's worker has.
 
