@@ -1,4 +1,4 @@
-"""The README's quickstart runs as printed."""
+"""The README's programs run as printed."""
 
 import re
 from dataclasses import replace
@@ -11,13 +11,13 @@ import bignn
 from bignn import train
 
 README = Path(__file__).parent.parent / "README.md"
+QUICKSTART, SAMPLING = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
 
 
 def test_quickstart_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)  # it writes a file
-    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     fit = train.fit
 
     def short_fit(model: Any, graph: Any) -> bignn.FitResult:
@@ -25,6 +25,13 @@ def test_quickstart_runs(
 
     monkeypatch.setattr(train, "fit", short_fit)
     names: dict[str, Any] = {}
-    exec(code, names)
+    exec(QUICKSTART, names)
     assert "test accuracy" in capsys.readouterr().out
     assert names["classes"].shape == (2708,)
+
+
+def test_sampling_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    exec(SAMPLING, names)
+    assert "n_id" in capsys.readouterr().out
+    assert names["h"].shape == (names["batch"].batch_size, 1433)

@@ -123,7 +123,13 @@ TWINS = {
     **{"bi-gat": "gat", "bi-sage": "sage", "bi-saint": "saint"},
 }
 
-_GAT: dict[str, Any] = {"conv": "gat", "hidden": 8, "heads": 8}
+_GAT: dict[str, Any] = {"conv": "gat", "heads": 8}
+_FLOAT_GAT: dict[str, Any] = {
+    **_GAT,
+    "dropout": 0.6,
+    "attention_dropout": 0.6,
+    "activation": "elu",
+}
 _SAINT: dict[str, Any] = {"conv": "sage", "jump": "cat"}
 
 #: Where few nodes have labels, as in the citation graphs. All see the whole graph: what is left of
@@ -133,17 +139,10 @@ RECIPES = {
     "bi-gcn-f": Recipe("features", Settings(lr=0.001, weight_decay=0.0)),
     "bi-gcn-w": Recipe("weights", Settings(lr=0.001, weight_decay=0.0), dropout=0.6),
     "bi-gcn": Recipe("both", Settings(lr=0.001, weight_decay=0.0, beta1=0.5, last_layer_lr=0.3)),
-    "gat": Recipe(
-        "none",
-        Settings(lr=0.01, weight_decay=2e-3),
-        conv="gat",
-        hidden=16,
-        heads=8,
-        dropout=0.6,
-        attention_dropout=0.6,
-        activation="elu",
+    "gat": Recipe("none", Settings(lr=0.01, weight_decay=2e-3), hidden=16, **_FLOAT_GAT),
+    "bi-gat": Recipe(
+        "both", Settings(beta1=0.5, last_layer_lr=0.3), hidden=32, dropout=0.6, **_GAT
     ),
-    "bi-gat": Recipe("both", Settings(beta1=0.5, last_layer_lr=0.3), **_GAT),
     "sage": Recipe("none", Settings(lr=0.01, weight_decay=1e-3), dropout=0.8, conv="sage"),
     "bi-sage": Recipe("both", Settings(beta1=0.5, last_layer_lr=0.3), conv="sage"),
     "saint": Recipe("none", Settings(lr=0.01, weight_decay=1e-3), dropout=0.8, **_SAINT),
@@ -164,7 +163,10 @@ STUDENTS = {
     "bi-gcn-f": Recipe("features", Settings(), dropout=0.2, input_dropout=0.8, drop="present"),
     "bi-gcn-w": Recipe("weights", Settings(), dropout=0.4, balance=True),
     "bi-gcn": Recipe("both", Settings(), dropout=0.2, input_dropout=0.8, drop="present"),
-    "bi-gat": Recipe("both", Settings(), dropout=0.2, input_dropout=0.8, drop="present", **_GAT),
+    "gat": Recipe("none", Settings(lr=0.005, weight_decay=5e-4), hidden=8, **_FLOAT_GAT),
+    "bi-gat": Recipe(
+        "both", Settings(), hidden=32, dropout=0.2, input_dropout=0.8, drop="present", **_GAT
+    ),
     "bi-sage": Recipe(
         "both", Settings(), dropout=0.2, input_dropout=0.8, drop="present", conv="sage"
     ),
@@ -175,7 +177,7 @@ STUDENTS = {
 
 _NEIGHBOURS: dict[str, Any] = {
     "inductive": True,
-    "sampling": Sampling("neighbor", 1024, fan_outs=(25, 10)),
+    "sampling": Sampling("neighbor", 1024, fan_outs=(10, 10)),
     "epochs": 200,
     "patience": 30,
 }
@@ -255,7 +257,7 @@ def recipe(
 
 _SAMPLING = ("sampler", "batch_size", "fan_outs", "walk_length", "coverage")
 _FIRST_TRY: dict[str, Sampling] = {
-    "neighbor": Sampling("neighbor", 1024, fan_outs=(25, 10)),
+    "neighbor": Sampling("neighbor", 1024, fan_outs=(10, 10)),
     "walk": Sampling("walk", 1500),
     "node": Sampling("node", 4000),
     "edge": Sampling("edge", 2000),

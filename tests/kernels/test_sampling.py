@@ -1,5 +1,6 @@
 """Sampled neighbourhoods, walks, subgraphs: native equals NumPy, draws are as they should be."""
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations, pairwise, product
 from typing import Any
 
@@ -174,6 +175,18 @@ def test_threads_change_nothing() -> None:
             graph, nodes[:3000], [4, 5], seed=3, replace=replace, backend="reference"
         )
         assert same(expected, found[int(replace)])
+
+
+def test_callers_on_several_threads_do_not_disturb_each_other() -> None:
+    graph = random_graph(3000, 30_000)
+    nodes = np.random.default_rng(0).permutation(3000)
+
+    def sample(number: int) -> list[Any]:
+        return sampled(graph, nodes[number : number + 900], [5, 5], seed=number)
+
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(sample, range(40)))
+    assert all(same(arrays, sample(number)) for number, arrays in enumerate(found))
 
 
 def stars(num_rows: int, degree: int) -> Neighbours:

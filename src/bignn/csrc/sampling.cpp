@@ -17,7 +17,7 @@ inline std::int64_t below(std::uint64_t word, std::int64_t bound) {
 }
 
 // Where each node of a graph is among those found, from 1; 0 for the others. The table is kept by
-// the thread, all zeros between calls: filling it anew for every batch would cost more than a batch.
+// the thread, all zeros between calls: a new one per batch could cost more than the batch.
 class Places {
    public:
     explicit Places(std::size_t num_nodes) {
@@ -65,7 +65,8 @@ class Subsets {
         std::uint64_t* taken = taken_.data();
         for (std::int64_t k = 0; k < count; ++k) {
             const std::int64_t newest = size - count + k;
-            std::int64_t member = below(random_word(key, static_cast<std::uint64_t>(k)), newest + 1);
+            const std::uint64_t word = random_word(key, static_cast<std::uint64_t>(k));
+            std::int64_t member = below(word, newest + 1);
             if (taken[member / 64] >> (member % 64) & 1) member = newest;
             taken[member / 64] |= std::uint64_t{1} << (member % 64);
             out[k] = start + member;

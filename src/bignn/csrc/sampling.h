@@ -30,8 +30,8 @@ struct Unwritten : std::allocator<T> {
 };
 using Numbers = std::vector<std::int64_t, Unwritten<std::int64_t>>;
 
-// Row v has the neighbours ids[offsets[v] .. offsets[v + 1]). `numbers` are the edges' numbers as the
-// caller counts them; null when that is their place. Fewer than 2^31 nodes.
+// Row v has the neighbours ids[offsets[v] .. offsets[v + 1]). `numbers` are the edges' numbers as
+// the caller counts them; null when that is their place. Fewer than 2^31 nodes.
 template <class Id>
 struct Adjacency {
     const std::int64_t* offsets;

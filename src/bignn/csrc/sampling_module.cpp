@@ -1,5 +1,5 @@
 // Values (ids in range, offsets rising) are checked above, once per graph (kernels/sampling.py);
-// sizes and the nodes of a call are checked here, since a wrong one would be read past an array's end.
+// sizes and the nodes of a call are checked here: a wrong one would be read past an array's end.
 // Results are as large as they turn out to be, so unlike other kernels' they are made here.
 #include "sampling_module.h"
 

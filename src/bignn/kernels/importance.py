@@ -51,7 +51,7 @@ def sample_layer(
     graph: Neighbours,
     weights: Floats,
     targets: Ints,
-    choice: Choice,
+    importance: NDArray[np.float64],
     count: int,
     *,
     seed: int,
@@ -60,16 +60,24 @@ def sample_layer(
     r"""FastGCN's estimate of the rows ``targets`` of ``A x``, from ``count`` sampled nodes.
 
     ``(A x)_v = Σ_u A(v,u) x_u ≈ 1/t Σ_{k=1..t} A(v,u_k) / q(u_k) x_{u_k}``, where the t nodes u_k
-    are drawn independently with probabilities q (of ``choice``), the same for all targets. Its
-    expectation is exact if q(u) > 0 wherever column u is not 0; ``q(u) ∝ ‖A(:,u)‖²``
-    (:func:`column_norms`) has the smallest variance. Equal draws are one edge, its weight
-    ``A(v,u) · times / (t q(u))``. Drawn nodes that no target needs are left out.
+    are drawn independently, the same for all targets, from the neighbours of any target, with
+    ``q(u) ∝ importance[u]``; ``‖A(:,u)‖²`` (:func:`column_norms`) has the smallest variance over
+    all targets that there may be. The expectation is exact if ``importance[u] > 0`` wherever column
+    u is not 0: nodes that are not neighbours have no part in the sum (drawing them too, as the
+    method's first description does, left most of a citation graph's few labels without any).
+    Equal draws are one edge, its weight ``A(v,u) · times / (t q(u))``.
     """
     _check_weights(graph, weights)
     if count < 1:
         raise wrong("count", "1 or more", count)
-    nodes, times = np.unique(choice.draw(count, seed=seed), return_counts=True)
-    scale = times / (count * choice.probabilities[nodes])
+    near = _neighbours_of(graph, targets)
+    if near.size == 0:
+        nothing = np.empty(0, dtype=np.int64)
+        return Layer(nothing, nothing, nothing, np.empty(0, dtype=np.float32))
+    choice = Choice(importance[near])
+    drawn, times = np.unique(choice.draw(count, seed=seed), return_counts=True)
+    nodes = near[drawn]
+    scale = times / (count * choice.probabilities[drawn])
     edges = edges_between(graph, targets, nodes, backend=backend)
     values = weights[edges.numbers] * scale[edges.sources]
     used, sources = np.unique(edges.sources, return_inverse=True)
@@ -120,6 +128,14 @@ class Coverage:
         with np.errstate(divide="ignore", invalid="ignore"):
             norm = np.minimum(counts / self.edges, 1e4)
         return np.where(np.isnan(norm), 0.1, norm).astype(np.float32)
+
+
+def _neighbours_of(graph: Neighbours, targets: Ints) -> Ints:
+    counts = graph.degrees[targets]
+    first = np.cumsum(counts) - counts
+    places = np.arange(counts.sum()) + np.repeat(graph.offsets[targets] - first, counts)
+    near: Ints = np.unique(graph.ids[places]).astype(np.int64)
+    return near
 
 
 def _check_weights(graph: Neighbours, weights: Floats) -> None:

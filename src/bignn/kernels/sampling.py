@@ -251,6 +251,14 @@ def checked_fanouts(name: str, fanouts: Sequence[int]) -> Ints:
     return np.array(counts, dtype=np.int64)
 
 
+def sorted_unique(nodes: Ints) -> Ints:
+    """The ids that occur, rising. By sorting: NumPy's own hashes, and takes ten times as long."""
+    rising: Ints = np.sort(nodes, axis=None)
+    is_first = np.ones(len(rising), dtype=np.bool_)
+    is_first[1:] = rising[1:] != rising[:-1]
+    return np.asarray(rising[is_first])
+
+
 def _checked_seed(seed: int) -> int:
     if not 0 <= seed < 1 << 64:
         raise wrong("seed", "from 0 to 2**64 - 1", seed)
@@ -279,6 +287,6 @@ def _nodes(name: str, values: ArrayLike, num_nodes: int) -> Ints:
 
 def _unique_nodes(name: str, values: ArrayLike, num_nodes: int) -> Ints:
     nodes = _nodes(name, values, num_nodes)
-    if len(np.unique(nodes)) != len(nodes):
+    if len(sorted_unique(nodes)) != len(nodes):
         raise wrong(name, "unique node ids", "some twice")
     return nodes

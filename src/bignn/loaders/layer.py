@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 from bignn.errors import wrong
 from bignn.kernels.importance import column_norms, sample_layer
 from bignn.kernels.random import random_word
-from bignn.kernels.sampling import Choice, Neighbours
+from bignn.kernels.sampling import Neighbours
 from bignn.loaders.seeded import SeededLoader, Tagged, seed_and_numbers
 from bignn.loaders.structure import checked_edges, checked_nodes
 from bignn.nn.adjacency import normalized_adjacency
@@ -21,10 +21,10 @@ class LayerLoader(SeededLoader):
     """Mini-batches of nodes with the sampled layers that lead to them.
 
     A layer's product with Â (``"gcn"`` of :func:`bignn.nn.adjacency.edge_weights`) is estimated
-    from t nodes u that are drawn with ``q(u) ∝ ‖Â(:,u)‖²`` (:func:`bignn.kernels.importance.sample_layer`). For each
-    layer ``(edge_index, edge_weight, (num_sources, num_targets))``, Σ over the edges of
-    ``edge_weight · x[source]`` is on average the exact product; the targets of one layer are the
-    sources of the next.
+    from t nodes u that are drawn from the targets' neighbours with ``q(u) ∝ ‖Â(:,u)‖²``
+    (:func:`bignn.kernels.importance.sample_layer`). For each layer ``(edge_index, edge_weight,
+    (num_sources, num_targets))``, Σ over the edges of ``edge_weight · x[source]`` is on average the
+    exact product; the targets of one layer are the sources of the next.
 
     Yields a ``Data`` with ``layers``, a tuple, first layer first; ``x`` and ``n_id`` of the first
     layer's sources; ``y`` and ``target_id`` of the last layer's targets, which are the batch's
@@ -63,7 +63,7 @@ class LayerLoader(SeededLoader):
         adjacency = normalized_adjacency(edge_index, weight, num_nodes).matrix
         self._graph = Neighbours(adjacency.crow_indices().numpy(), adjacency.col_indices().numpy())
         self._weights = adjacency.values().numpy()
-        self._choice = Choice(column_norms(self._graph, self._weights))
+        self._importance = column_norms(self._graph, self._weights)
         super().__init__(self.input_nodes, collate_fn=self._batch, **kwargs)
 
     def _batch(self, tagged: list[Tagged]) -> Any:
@@ -77,7 +77,7 @@ class LayerLoader(SeededLoader):
                 self._graph,
                 self._weights,
                 nodes,
-                self._choice,
+                self._importance,
                 self.num_samples[number],
                 seed=random_word(seed, number),
             )

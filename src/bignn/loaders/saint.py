@@ -19,7 +19,14 @@ from torch_geometric.loader.utils import filter_data
 from bignn.errors import wrong
 from bignn.kernels.importance import Coverage, column_norms, edge_importance
 from bignn.kernels.random import below, random_word, random_words
-from bignn.kernels.sampling import Choice, Edges, Neighbours, induced_subgraph, random_walks
+from bignn.kernels.sampling import (
+    Choice,
+    Edges,
+    Neighbours,
+    induced_subgraph,
+    random_walks,
+    sorted_unique,
+)
 from bignn.kernels.sampling_reference import Ints
 from bignn.loaders.seeded import SeededLoader, Tagged, drawn_seed, seed_and_numbers
 from bignn.loaders.structure import checked_edges
@@ -84,7 +91,7 @@ class SaintLoader(SeededLoader):
         """The nodes of a subgraph; repeats do not matter."""
 
     def _subgraph(self, seed: int) -> tuple[Ints, Edges]:
-        nodes = np.unique(self._drawn_nodes(seed))
+        nodes = sorted_unique(self._drawn_nodes(seed))
         return nodes, induced_subgraph(self._graph, nodes)
 
     def _coverage(self, num_met: int, seed: int) -> Coverage:

@@ -91,8 +91,13 @@ class GATConv(nn.Module):
     def reset_parameters(self) -> None:
         """Draws new weights and zeroes the bias."""
         self.lin.reset_parameters()
-        nn.init.xavier_uniform_(self.att_src)
-        nn.init.xavier_uniform_(self.att_dst)
+        for vector in (self.att_src, self.att_dst):
+            if self.lin.binarization.weights:
+                # Even attention at first: random weights of neighbours are noise that binary nets,
+                # which start from ±1, take longer to get over.
+                nn.init.zeros_(vector)
+            else:
+                nn.init.xavier_uniform_(vector)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
