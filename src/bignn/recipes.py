@@ -177,7 +177,7 @@ STUDENTS = {
 
 _NEIGHBOURS: dict[str, Any] = {
     "inductive": True,
-    "sampling": Sampling("neighbor", 1024, fan_outs=(10, 10)),
+    "sampling": Sampling("neighbor", 2048, fan_outs=(10, 10)),
     "epochs": 200,
     "patience": 30,
 }

@@ -51,7 +51,9 @@ class BinaryRows:
         """Those of some nodes, in their order; usual signs are those of all nodes."""
         taken = BinaryRows(self.signs[nodes], self.beta[nodes])
         taken._made["usual"] = self.usual
-        if "words" in self._made:
+        few = self.deviations
+        taken._made["deviations"] = None if few is None else few.rows(nodes)
+        if self.signs.device.type == "cpu":
             taken._made["words"] = self.words[nodes]
         return taken
 
