@@ -114,11 +114,24 @@ def _add_train(commands: Any) -> None:
     add("--drop", choices=["all", "present"], help="features to drop from (default: the recipe)")
     add("--balance", action=argparse.BooleanOptionalAction, default=None,
         help="as many +1 as -1 in the first layer's columns (default: the recipe)")  # fmt: skip
+    add("--heads", type=int, help="attention heads of hidden layers (default: the recipe)")
+    add("--out-heads", type=int, help="attention heads of the last layer (default: the recipe)")
+    add("--attention-dropout", type=float, help="dropout of attention (default: the recipe)")
+    add("--binarize-head", action=argparse.BooleanOptionalAction, default=None,
+        help="binarize the last map of saint models too (default: no, as in the paper's tables)")  # fmt: skip
     add("--norm", choices=["none", "batch"], help="normalisation between layers (default: recipe)")
     add("--normalize-rows", action=argparse.BooleanOptionalAction, default=None,
         help="scale each node's features to sum 1 (default: the recipe)")  # fmt: skip
     add("--ste", choices=["input", "gradient"], help="gradient mask of features (default: input)")
-    add("--distill", action="store_true", help="learn from the float GCN, trained first or reused")
+    add("--inductive", action=argparse.BooleanOptionalAction, default=None,
+        help="train on the training nodes alone (default: the recipe)")  # fmt: skip
+    add("--sampler", choices=["none", "neighbor", "walk", "node", "edge", "layer"],
+        help="how batches are drawn (default: the recipe)")  # fmt: skip
+    add("--batch-size", type=int, help="nodes, walks or edges per batch (default: the recipe)")
+    add("--fan-outs", type=_numbers, metavar="K,K", help="neighbours per hop, -1 for all, or nodes "
+        "per layer (default: the recipe)")  # fmt: skip
+    add("--walk-length", type=int, help="steps of a random walk (default: the recipe)")
+    add("--distill", action="store_true", help="learn from the float twin, trained first or reused")
     add("--teachers", type=int, default=1, metavar="N", help="average of N teachers (default: 1)")
     add("--teacher", action="append", metavar="CHECKPOINT", help="learn from it; may be repeated")
     add("--distill-mix", type=float, help="the teacher's share of the loss (default: 0.9)")
@@ -132,10 +145,19 @@ def _add_train(commands: Any) -> None:
 
 
 _RECIPE_FLAGS = (
-    *("hidden", "layers", "dropout", "input_dropout", "drop", "balance", "norm"),
+    *("hidden", "layers", "heads", "out_heads", "dropout", "input_dropout", "attention_dropout"),
+    *("drop", "balance", "norm", "binarize_head", "inductive", "sampler", "batch_size"),
+    *("fan_outs", "walk_length"),
     *("normalize_rows", "ste", "lr", "weight_decay", "beta1", "last_layer_lr", "epochs"),
     *("patience", "distill_mix", "temperature"),
 )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected numbers such as 25,10, got '{text}'") from None
 
 
 def _train(options: argparse.Namespace) -> Report:

@@ -1,0 +1,112 @@
+"""How to train which model: recipes by name, by what is known of the graph, changed as asked."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any, Literal
+
+from torch import nn
+
+from bignn.errors import wrong
+from bignn.graph import Graph
+from bignn.nn import GNN
+from bignn.recipes.paper import PAPER
+from bignn.recipes.settings import Recipe, Settings
+from bignn.recipes.tables import MANY_LABELS, RECIPES, STUDENTS, TWINS
+from bignn.sampling import SampleKind, Sampling
+
+__all__ = [
+    "MANY_LABELS",
+    "PAPER",
+    "RECIPES",
+    "STUDENTS",
+    "TWINS",
+    "Recipe",
+    "Settings",
+    "recipe",
+    "settings_for",
+    "teacher_recipe",
+]
+
+#: From this share of labelled nodes on a graph has many.
+_MANY = 0.1
+
+
+def recipe(
+    model: str, *, graph: Graph | None = None, distill: bool = False, **changes: Any
+) -> Recipe:
+    """The recipe of a model name, with some of its values changed.
+
+    Args:
+        model: a key of :data:`RECIPES`.
+        graph: what it is for: graphs with many labels ask for another recipe than those with few.
+        distill: for training with a teacher.
+        changes: any field of :class:`Recipe`, :class:`Settings` or :class:`bignn.sampling.Sampling`
+            (its kind as ``sampler``, ``"none"`` for the whole graph); None keeps the recipe's own.
+
+    """
+    if model not in RECIPES:
+        raise wrong("model", f"one of {list(RECIPES)}", repr(model))
+    base = _base(model, graph, distill)
+    given = {name: value for name, value in changes.items() if value is not None}
+    of_sampling = {name: given.pop(name) for name in list(given) if name in _SAMPLING}
+    of_settings = {field.name for field in fields(Settings)}
+    settings = {name: given.pop(name) for name in list(given) if name in of_settings}
+    if of_sampling:
+        settings["sampling"] = _sampled(base.settings.sampling, of_sampling)
+    return replace(base, settings=replace(base.settings, **settings), **given)
+
+
+_SAMPLING = ("sampler", "batch_size", "fan_outs", "walk_length", "coverage")
+_FIRST_TRY: dict[str, Sampling] = {
+    "neighbor": Sampling("neighbor", 1024, fan_outs=(10, 10)),
+    "walk": Sampling("walk", 1500),
+    "node": Sampling("node", 4000),
+    "edge": Sampling("edge", 2000),
+    "layer": Sampling("layer", 256, fan_outs=(400, 400)),
+}
+
+
+def _sampled(own: Sampling | None, changes: dict[str, Any]) -> Sampling | None:
+    kind: SampleKind | Literal["none"] | None = changes.pop("sampler", None)
+    if kind == "none" or (kind is None and own is None):
+        if changes:
+            raise wrong(next(iter(changes)), "left out without a sampler", "a value", "name one")
+        return None
+    if kind is not None and (own is None or kind != own.kind):
+        if kind not in _FIRST_TRY:
+            raise wrong("sampler", f"'none' or one of {list(_FIRST_TRY)}", repr(kind))
+        own = _FIRST_TRY[kind]
+    assert own is not None
+    return replace(own, **changes)
+
+
+def teacher_recipe(model: str = "bi-gcn", graph: Graph | None = None, **changes: Any) -> Recipe:
+    """The float twin of a model, to learn from: not the one that is best itself, but the one whose
+    students are (docs/results.md).
+    """
+    return recipe(TWINS.get(model, model), graph=graph, distill=True, **changes)
+
+
+def _base(model: str, graph: Graph | None, distill: bool) -> Recipe:
+    of_paper = {} if graph is None else PAPER.get(graph.name, {})
+    return of_paper[model] if model in of_paper else _table(graph, distill)[model]
+
+
+def _table(graph: Graph | None, distill: bool) -> dict[str, Recipe]:
+    labelled = 0 if graph is None or graph.train_idx is None else len(graph.train_idx)
+    if graph is not None and labelled and labelled >= _MANY * graph.num_nodes:
+        return MANY_LABELS
+    return STUDENTS if distill else RECIPES
+
+
+def settings_for(
+    model: nn.Module, graph: Graph | None = None, *, distill: bool = False
+) -> Settings:
+    """The settings of the recipe whose model is of this kind, or the plain defaults."""
+    if isinstance(model, GNN):
+        for known in (_base(name, graph, distill) for name in RECIPES):
+            kind = (known.binarize, known.conv, known.jump)
+            if kind == tuple(model.config[key] for key in ("binarize", "conv", "jump")):
+                return known.settings
+    return Settings()
