@@ -118,7 +118,7 @@ def _add_train(commands: Any) -> None:
     add("--out-heads", type=int, help="attention heads of the last layer (default: the recipe)")
     add("--attention-dropout", type=float, help="dropout of attention (default: the recipe)")
     add("--binarize-head", action=argparse.BooleanOptionalAction, default=None,
-        help="binarize the last map of saint models too (default: no, as in the paper's tables)")  # fmt: skip
+        help="binarize the last map of saint models too (default: the recipe)")  # fmt: skip
     add("--norm", choices=["none", "batch"], help="normalisation between layers (default: recipe)")
     add("--normalize-rows", action=argparse.BooleanOptionalAction, default=None,
         help="scale each node's features to sum 1 (default: the recipe)")  # fmt: skip
