@@ -80,6 +80,8 @@ _WALKS: dict[str, Any] = {
     "epochs": 200,
     "patience": 30,
 }
+#: Binary weights flip one by one, so the validation loss falls less smoothly: more patience.
+_PATIENT: dict[str, Any] = {"epochs": 300, "patience": 80}
 _BINARY: dict[str, Any] = {"drop": "present", "balance": True, "norm": "batch"}
 
 #: Where a tenth of the nodes or more have labels, with or without a teacher.
@@ -108,7 +110,9 @@ MANY_LABELS = {
         conv="sage",
         normalize_rows=False,
     ),
-    "bi-sage": Recipe("both", Settings(**_NEIGHBOURS), 128, dropout=0.2, conv="sage", **_BINARY),
+    "bi-sage": Recipe(
+        "both", Settings(**{**_NEIGHBOURS, **_PATIENT}), 128, dropout=0.2, conv="sage", **_BINARY
+    ),
     "saint": Recipe(
         "none",
         Settings(lr=0.003, **_WALKS),
@@ -117,5 +121,7 @@ MANY_LABELS = {
         normalize_rows=False,
         **_SAINT,
     ),
-    "bi-saint": Recipe("both", Settings(**_WALKS), 128, dropout=0.2, **_BINARY, **_SAINT),
+    "bi-saint": Recipe(
+        "both", Settings(**{**_WALKS, **_PATIENT}), 128, dropout=0.2, **_BINARY, **_SAINT
+    ),
 }
