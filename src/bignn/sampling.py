@@ -13,7 +13,8 @@ from torch_geometric.data import Data
 from bignn import loaders
 from bignn.batches import Batch
 from bignn.errors import wrong
-from bignn.nn import GNN, BinaryRows, SparseFeatures, SparseMatrix, normalized_adjacency
+from bignn.nn import GNN, BinaryRows, SparseFeatures, SparseMatrix
+from bignn.nn.adjacency import edge_weights
 from bignn.nn.linear import Features
 
 SampleKind = Literal["neighbor", "walk", "node", "edge", "layer"]
@@ -71,6 +72,12 @@ class SampledBatches:
         assert isinstance(whole.edge_index, Tensor)
         self.adjacency = model.adjacency(whole.edge_index, whole.edge_weight, len(whole.x))
         self.x: Features = model.input_norm(whole.x)
+        norm = model.layers[0].norm
+        self._weights, self._own = edge_weights(
+            norm, whole.edge_index, whole.edge_weight, len(whole.x), torch.float32
+        )
+        self._has_own = norm != "mean"
+        self._degree = torch.bincount(whole.edge_index[1], minlength=len(whole.x))
         self._loader = self._make_loader()
 
     def __iter__(self) -> Iterator[Batch]:
@@ -126,7 +133,7 @@ class SampledBatches:
         device = self.whole.device
         nodes = data.n_id.to(device)
         if self.sampling.kind == "neighbor":
-            matrices = self._hops(data, len(nodes), device)
+            matrices = self._hops(data, nodes)
             return self._of_targets(nodes, nodes[: matrices[-1].shape[0]], matrices)
         if self.sampling.kind == "layer":
             matrices = tuple(
@@ -163,13 +170,25 @@ class SampledBatches:
             None if self.whole.targets is None else self.whole.targets[targets],
         )
 
-    def _hops(self, data: Any, num_nodes: int, device: torch.device) -> tuple[SparseMatrix, ...]:
+    def _hops(self, data: Any, nodes: Tensor) -> tuple[SparseMatrix, ...]:
         """A matrix per layer. Nodes come in the order of discovery: layer l of L makes those of the
         first L - l hops from those of one hop more.
+
+        Of d edges that reach a node, k were drawn: each has its weight in the whole graph times
+        d / k, so that a sum is right on average (and a mean over all is one over those drawn).
         """
-        norm = self.model.layers[0].norm
-        edges = data.edge_index.to(device)
-        matrix = normalized_adjacency(edges, None, num_nodes, norm=norm)
+        source, target = data.edge_index.to(nodes.device)
+        drawn = torch.bincount(target, minlength=len(nodes))
+        values = self._weights[data.e_id.to(nodes.device)]
+        values = values * (self._degree[nodes] / drawn.clamp(min=1))[target]
+        if self._has_own:
+            loops = torch.arange(len(nodes), device=nodes.device)
+            # Where nodes keep a term of their own, it stands for their self-loops too.
+            kept = (source != target).nonzero()[:, 0]
+            source, target = torch.cat([source[kept], loops]), torch.cat([target[kept], loops])
+            values = torch.cat([values[kept], self._own[nodes]])
+        size = (len(nodes), len(nodes))
+        matrix = SparseMatrix.from_entries(target, source, values, size)
         found = torch.as_tensor(data.num_sampled_nodes).cumsum(0).tolist()
         return tuple(
             matrix.corner(found[hop], found[hop + 1]) for hop in reversed(range(len(found) - 1))

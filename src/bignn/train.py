@@ -41,6 +41,13 @@ class FitResult:
     epochs: int
     seconds: float
 
+    @property
+    def test_micro_f1(self) -> float | None:
+        """In percent. Every node has one class and gets one, so each error is one false positive
+        and one false negative: precision, recall and F1 over all classes are the accuracy.
+        """
+        return self.test_acc
+
 
 def fit(
     model: nn.Module,
@@ -100,12 +107,12 @@ def fit(
         if checkpoint_path is not None:  # not before all that can be refused was
             prepare(checkpoint_path)
             remove_leftovers(checkpoint_path)
+        # Made before the generators are restored: what they draw for it is drawn again.
+        batches = run.batches() if batches is None else batches
         if resume and checkpoint_path is not None and Path(checkpoint_path).exists():
             run.restore(checkpoint_path)
         if not run.finished:
-            run.train(
-                run.batches() if batches is None else batches, checkpoint_path, save_every, progress
-            )
+            run.train(batches, checkpoint_path, save_every, progress)
         return run.result()
 
 

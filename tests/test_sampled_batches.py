@@ -1,0 +1,316 @@
+"""Training on samples: batches are right on average, protocols keep what they promise."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_arrays
+from torch import Tensor
+
+import bignn
+from bignn import train
+from bignn.batches import Batch, as_batch, full_batch, training_part
+from bignn.errors import InputError
+from bignn.graph import Graph, from_arrays
+from bignn.loaders import NeighborLoader, SaintRandomWalkLoader
+from bignn.nn import GNN, BinaryRows, SparseMatrix
+from bignn.nn.linear import Features
+from bignn.pyg import to_pyg
+from bignn.recipes import MANY_LABELS, PAPER, RECIPES, TWINS, Settings, recipe
+from bignn.sampling import SampledBatches, Sampling
+
+CPU = torch.device("cpu")
+CONVS = ["gcn", "mean-gcn", "sage", "gat"]
+
+
+def model_of(graph: Graph, **options: Any) -> GNN:
+    torch.manual_seed(0)
+    model = GNN(
+        graph.num_features, 6, 2, graph.num_classes, heads=2, normalize_rows=False, **options
+    )
+    model.fit_input(torch.from_numpy(graph.dense_x()))
+    return model.eval()
+
+
+@pytest.fixture
+def dense() -> Graph:
+    """A graph whose nodes can be told apart by their features, their signs too."""
+    arrays = make_arrays(60, 20)
+    arrays["x"] = np.random.default_rng(0).standard_normal((60, 20)).astype(np.float32)
+    return from_arrays(arrays)
+
+
+def rows(x: Features) -> Tensor:
+    return x.signs * x.beta if isinstance(x, BinaryRows) else x  # type: ignore[return-value]
+
+
+def numbers(batches: SampledBatches, batch: Batch) -> Tensor:
+    """The batch's nodes, found by their features."""
+    distance = torch.cdist(rows(batch.x).double(), rows(batches.x).double())
+    assert float(distance.min(dim=1).values.max()) < 1e-5
+    return distance.argmin(dim=1)
+
+
+@pytest.mark.parametrize("binarize", ["none", "both"])
+@pytest.mark.parametrize("conv", CONVS)
+def test_all_neighbours_give_the_whole_graphs_output(
+    dense: Graph, conv: Any, binarize: Any
+) -> None:
+    model = model_of(dense, conv=conv, binarize=binarize)
+    whole = full_batch(dense, CPU)
+    expected = whole.logits(model)
+    batches = SampledBatches(Sampling("neighbor", 7, fan_outs=(-1, -1)), model, whole)
+    seen: list[int] = []
+    for batch in batches:
+        nodes = numbers(batches, batch)[: len(batch.y)]
+        assert torch.allclose(batch.logits(model), expected[nodes], atol=1e-5)
+        assert torch.equal(batch.y, whole.y[nodes])
+        seen += nodes.tolist()
+    assert sorted(seen) == sorted(whole.loss_nodes.tolist())
+    assert len(batches) == -(-len(seen) // 7)
+
+
+def test_sampled_neighbours_are_right_on_average(dense: Graph) -> None:
+    """A layer's output, which is linear in the sampled weights, has the whole graph's as mean."""
+    torch.manual_seed(0)
+    model = GNN(20, 6, 1, 2, conv="gcn", normalize_rows=False).eval()
+    whole = full_batch(dense, CPU)
+    batches = SampledBatches(Sampling("neighbor", 1000, fan_outs=(2,)), model, whole)
+    expected = whole.logits(model)
+    total, square, count = torch.zeros_like(expected), torch.zeros_like(expected), 400
+    with torch.no_grad():
+        for _ in range(count):
+            (batch,) = batches
+            nodes = numbers(batches, batch)[: len(batch.y)]
+            out = torch.zeros_like(expected).index_copy(0, nodes, batch.logits(model))
+            total += out
+            square += out**2
+    mean = total / count
+    error = ((square / count - mean**2).clamp(min=0) / count).sqrt()
+    off = (mean - expected).abs()[whole.loss_nodes]
+    assert (off <= 4.5 * error[whole.loss_nodes] + 1e-5).all()
+    assert float(error.max()) > 0
+
+
+@pytest.mark.parametrize("kind", ["walk", "node", "edge"])
+def test_subgraphs_keep_the_weights_of_the_whole_graph(dense: Graph, kind: Any) -> None:
+    model = model_of(dense, conv="sage", jump="cat")
+    whole = full_batch(dense, CPU)
+    batches = SampledBatches(Sampling(kind, 20, coverage=20), model, whole)
+    batch = next(iter(batches))
+    assert isinstance(batch.edge_index, SparseMatrix)
+    assert batch.loss_weight is not None
+    nodes = numbers(batches, batch)
+    assert torch.equal(batch.y, whole.y[nodes])
+    learned = torch.isin(nodes, whole.loss_nodes).nonzero()[:, 0]
+    assert torch.equal(batch.loss_nodes, learned)
+    assert len(batch.loss_weight) == len(learned)
+    # Their own weights times 1/α, which is 1 or more: an edge is met when both its ends are.
+    sampled = batch.edge_index.matrix.to_dense()
+    own = batches.adjacency.matrix.to_dense()[nodes][:, nodes]
+    assert torch.equal(sampled > 0, own > 0)
+    assert (sampled >= own - 1e-6).all()
+
+
+def test_the_training_part_has_the_training_nodes_and_no_others(graph: Graph) -> None:
+    whole = full_batch(graph, CPU)
+    part = training_part(whole)
+    nodes = np.sort(np.asarray(graph.train_idx))
+    assert torch.equal(rows(part.x), rows(whole.x)[nodes])
+    assert torch.equal(part.y, whole.y[nodes])
+    assert sorted(part.loss_nodes.tolist()) == list(range(len(nodes)))
+    assert isinstance(part.edge_index, Tensor)
+    kept = {(int(s), int(t)) for s, t in nodes[part.edge_index.numpy()].T}
+    inside = set(nodes.tolist())
+    expected = {(s, t) for s, t in graph.edge_index.T.tolist() if s in inside and t in inside}
+    assert kept == expected
+
+
+SAMPLINGS = [
+    None,
+    Sampling("neighbor", 8, fan_outs=(3, 2)),
+    Sampling("walk", 6, coverage=5),
+    Sampling("layer", 8, fan_outs=(20, 20)),
+]
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=lambda s: "whole" if s is None else s.kind)
+def test_inductive_training_never_looks_at_other_nodes(sampling: Sampling | None) -> None:
+    """Other features and edges of nodes outside change nothing that was learned."""
+    states = []
+    arrays = make_arrays(90, 12)
+    for disturbed in (False, True):
+        changed = {key: value.copy() for key, value in arrays.items()}
+        if disturbed:
+            outside = np.setdiff1d(np.arange(90), arrays["train_idx"])
+            changed["x"][outside] = np.random.default_rng(1).random((len(outside), 12))
+            source, target = changed["edge_index"]
+            inside = np.isin(source, arrays["train_idx"]) & np.isin(target, arrays["train_idx"])
+            changed["edge_index"] = changed["edge_index"][:, inside]
+        graph = from_arrays(changed)
+        torch.manual_seed(0)
+        model = GNN(12, 6, 2, 2, conv="sage" if sampling is None or sampling.kind != "layer"
+                    else "gcn", binarize="both", norm="batch")  # fmt: skip
+        # One epoch: which one is best is for validation, which does look.
+        settings = Settings(epochs=1, inductive=True, sampling=sampling)
+        bignn.fit(model, graph, settings, progress=False)
+        states.append({name: value.clone() for name, value in model.state_dict().items()})
+    for name, value in states[0].items():
+        assert torch.equal(value, states[1][name]), name
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS[1:], ids=lambda s: s.kind)
+def test_sampled_training_is_deterministic_and_resumes_exactly(
+    sampling: Sampling, graph: Graph, tmp_path: Path
+) -> None:
+    def run(settings: Settings, **options: Any) -> tuple[bignn.FitResult, GNN]:
+        torch.manual_seed(3)
+        model = GNN(graph.num_features, 6, 2, 2, conv="gcn", binarize="both", dropout=0.2)
+        return bignn.fit(model, graph, settings, seed=5, progress=False, **options), model
+
+    settings = Settings(epochs=8, patience=100, lr=0.02, inductive=True, sampling=sampling)
+    torch.manual_seed(123)
+    first, model = run(settings)
+    torch.manual_seed(321)
+    again, _ = run(settings)
+    assert replace(first, seconds=0) == replace(again, seconds=0)
+
+    path = tmp_path / "run.safetensors"
+    count = 0
+    save = train._Run.save
+
+    def save_and_stop(self: Any, where: Any) -> None:
+        nonlocal count
+        save(self, where)
+        count += 1
+        if count == 4:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train._Run, "save", save_and_stop)
+        with pytest.raises(KeyboardInterrupt):
+            run(settings, checkpoint_path=path, save_every=0)
+    resumed, other = run(settings, checkpoint_path=path, resume=True)
+    assert replace(resumed, seconds=0) == replace(first, seconds=0)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, other.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("name", list(RECIPES))
+def test_every_model_name_trains(name: str) -> None:
+    """With few labels and with many."""
+    arrays = make_arrays(240, 20)
+    many = from_arrays(arrays)
+    few = from_arrays({**arrays, "train_idx": arrays["train_idx"][:12]})
+    for graph in (many, few):
+        chosen = recipe(name, graph=graph, epochs=30)
+        assert chosen == replace(
+            (MANY_LABELS if graph is many else RECIPES)[name],
+            settings=replace((MANY_LABELS if graph is many else RECIPES)[name].settings, epochs=30),
+        )
+        torch.manual_seed(0)
+        model = chosen.build(graph)
+        result = bignn.fit(model, graph, chosen.settings, progress=False)
+        assert result.test_acc is not None
+        assert result.test_micro_f1 == result.test_acc
+        if graph is many:
+            assert result.test_acc > 70, name
+
+
+def test_pyg_loaders_feed_the_loop(graph: Graph) -> None:
+    """A user's own loaders, of ours or PyG's: Data with seeds, masks, or SAINT's norms."""
+    data = to_pyg(graph)
+    for loader in (
+        NeighborLoader(data, [4, 4], batch_size=8, input_nodes=data.train_mask, shuffle=True),
+        SaintRandomWalkLoader(data, 10, 2, num_steps=3, sample_coverage=5),
+        [data],
+    ):
+        torch.manual_seed(0)
+        model = GNN(graph.num_features, 8, 2, 2, conv="sage")
+        result = bignn.fit(
+            model, data, Settings(epochs=40, lr=0.02), batches=loader, progress=False
+        )
+        assert result.test_acc is not None
+        assert result.test_acc > 70
+    seeds = next(iter(NeighborLoader(data, [4, 4], batch_size=8)))
+    assert as_batch(seeds, CPU).loss_nodes.tolist() == list(range(8))
+    masked = as_batch(data, CPU)
+    assert masked.loss_nodes.tolist() == np.sort(np.asarray(graph.train_idx)).tolist()
+    saint = next(iter(SaintRandomWalkLoader(data, 10, 2, sample_coverage=5)))
+    batch = as_batch(saint, CPU)
+    assert isinstance(batch, Batch)
+    assert torch.equal(batch.edge_weight, saint.edge_norm)  # type: ignore[arg-type]
+    assert torch.equal(batch.loss_weight, saint.node_norm[saint.train_mask])  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="'batches' must be of bignn batches, or PyG Data"):
+        as_batch(3, CPU)
+
+
+def test_the_papers_settings() -> None:
+    arrays = make_arrays()
+    reddit = from_arrays(arrays, name="reddit")
+    saint = recipe("bi-saint", graph=reddit)
+    assert (saint.hidden, saint.layers, saint.jump, saint.binarize) == (256, 2, "cat", "both")
+    assert saint.settings.inductive
+    assert saint.settings.sampling is not None
+    assert saint.settings.sampling.kind == "walk"
+    assert not saint.binarize_head
+    arxiv = from_arrays(arrays, name="ogbn-arxiv")
+    gat = recipe("gat", graph=arxiv)
+    assert (gat.hidden, gat.heads, gat.out_heads, gat.layers) == (128, 2, 1, 3)
+    assert (gat.settings.epochs, gat.settings.lr, gat.dropout) == (500, 0.001, 0.5)
+    products = recipe("bi-gat", graph=from_arrays(arrays, name="ogbn-products"))
+    assert products.settings.sampling == Sampling("neighbor", 1024, fan_outs=(10, 10, 10))
+    for rows_of in PAPER.values():
+        for name, row in rows_of.items():
+            twin = TWINS.get(name)
+            if twin is not None:  # the same but for what is binary
+                same = replace(row, binarize="none", norm=rows_of[twin].norm)
+                assert same == rows_of[twin]
+    # Sizes as printed: K of 1024 bytes, without biases.
+    sizes = {
+        ("reddit", "gcn"): (602, 41, 643.00),
+        ("reddit", "sage"): (602, 41, 1286.00),
+        ("reddit", "saint"): (602, 41, 1798.00),
+        ("ogbn-arxiv", "gat"): (128, 40, 428.31),
+        ("ogbn-products", "gat"): (100, 47, 1326.37),
+    }
+    for (dataset, name), (inputs, classes, kilobytes) in sizes.items():
+        small = from_arrays(
+            {"x": np.zeros((classes, inputs)), "edge_index": np.zeros((2, 0), dtype=int),
+             "y": np.arange(classes)}, name=dataset,
+        )  # fmt: skip
+        model = recipe(name, graph=small).build(small)
+        count = sum(p.numel() for p in model.parameters() if p.ndim >= 2)
+        assert round(4 * count / 1024, 2) == kilobytes
+
+
+def test_bad_samplings_are_told_in_one_line(graph: Graph) -> None:
+    model = model_of(graph)
+    whole = full_batch(graph, CPU)
+    with pytest.raises(InputError, match=r"'fan_outs' must be a number per layer \(2\), got \[5\]"):
+        SampledBatches(Sampling("neighbor", 8, fan_outs=(5,)), model, whole)
+    with pytest.raises(InputError, match="'batch_size' must be at least 1, got 0"):
+        recipe("sage", graph=graph, batch_size=0)
+    with pytest.raises(InputError, match="'sampler' must be"):
+        recipe("gcn", sampler="cluster")
+    with pytest.raises(InputError, match="'fan_outs' must be left out without a sampler"):
+        recipe("gcn", fan_outs=(5, 5))
+    assert recipe("gcn", sampler="walk", walk_length=3).settings.sampling == Sampling(
+        "walk", 1500, walk_length=3
+    )
+    assert recipe("sage", graph=graph, sampler="none").settings.sampling is None
+    own = torch.nn.Linear(3, 2)
+    with pytest.raises(InputError, match=r"'model' must be a bignn\.nn\.GNN to be trained on sam"):
+        SampledBatches(Sampling("walk", 8), own, whole)  # type: ignore[arg-type]
+
+
+def test_graphs_without_edges_train() -> None:
+    arrays = make_arrays(60, 12)
+    arrays["edge_index"] = np.zeros((2, 0), dtype=np.int64)
+    graph = from_arrays(arrays)
+    for name in ("gcn", "bi-sage", "bi-saint", "bi-gat", "fastgcn", "sgc"):
+        chosen = recipe(name, graph=graph, epochs=2)
+        bignn.fit(chosen.build(graph), graph, chosen.settings, progress=False)
