@@ -27,7 +27,7 @@ def compare(dataset: str, seeds: range, folder: Path, *, distill: bool, jobs: in
     x, edges = torch.from_numpy(graph.dense_x()), torch.from_numpy(graph.edge_index)
     teachers = None
     if distill:
-        teacher = teacher_recipe(graph)
+        teacher = teacher_recipe("bi-gcn", graph)
         _, teachers = train_teachers(teacher, graph, seeds, 1, folder / "teachers", jobs=jobs)
     chosen = recipe("bi-gcn", graph=graph, distill=distill)
     trained = train_seeds(chosen, graph, seeds, folder, teachers=teachers, jobs=jobs)

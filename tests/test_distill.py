@@ -150,7 +150,7 @@ def test_recipes_by_labels_and_teacher(graph: Graph) -> None:
         assert recipe(name, graph=many) == recipe(name, graph=many, distill=True)
         assert recipe(name, graph=many) == MANY_LABELS[name]
         assert recipe(name, graph=few) == RECIPES[name]
-    assert teacher_recipe(many) == MANY_LABELS["gcn"]
+    assert teacher_recipe("bi-gcn", many) == MANY_LABELS["gcn"]
     assert teacher_recipe(hidden=9).hidden == 9
 
 

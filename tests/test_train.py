@@ -97,9 +97,10 @@ def test_training_on_what_is_reachable_is_training_on_the_whole_graph() -> None:
         torch.manual_seed(0)
         model = GCN(12, 8, 2, 2, dropout=0.0, binarize=mode)
         whole = full_batch(graph, torch.device("cpu"))
+        assert isinstance(whole.x, torch.Tensor)
         model.fit_input(whole.x)
         part = reachable(whole, model)
-        assert 4 < len(part.x) < 300
+        assert 4 < len(part.y) < 300
         gradients = []
         for batch in (whole, part):
             model.zero_grad()
@@ -182,6 +183,7 @@ def test_a_resumed_run_equals_one_that_never_stopped(
     assert set(checkpoint.read(path)[0]) == {"model"}
     loaded = bignn.load_model(path)
     assert loaded.config == model.config
+    assert isinstance(loaded, GCN)
     assert torch.equal(loaded.layers[1].lin.weight, model.layers[1].lin.weight)
 
 
@@ -336,7 +338,10 @@ def test_graphs_with_odd_parts_train(graph: Graph) -> None:
 
 
 def test_recipes() -> None:
-    assert list(RECIPES) == ["gcn", "bi-gcn-f", "bi-gcn-w", "bi-gcn"]
+    assert list(RECIPES) == [
+        *["gcn", "bi-gcn-f", "bi-gcn-w", "bi-gcn", "gat", "bi-gat", "sage", "bi-sage", "saint"],
+        *["bi-saint", "sgc", "fastgcn"],
+    ]
     changed = recipe("gcn", hidden=7, lr=0.5, patience=None)
     assert (changed.hidden, changed.settings.lr, changed.settings.patience) == (7, 0.5, 100)
     with pytest.raises(InputError, match=r"'model' must be one of .* got 'gin'"):

@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from bignn.errors import InputError
+from bignn.errors import InputError, wrong
 from bignn.graph import Graph
-from bignn.nn import GCN, SparseMatrix, normalized_adjacency
+from bignn.nn import GNN
 from bignn.nn.adjacency import receptive_field
+from bignn.nn.gnn import Graphs
+from bignn.nn.linear import Features
 
 
 @dataclass(frozen=True)
 class Batch:
     """A piece of a graph as tensors; the loss is taken on ``loss_nodes``.
 
-    ``targets`` [N, classes] are a teacher's probabilities, which are learned on all nodes.
+    Attributes:
+        x: features; a tensor, or (for our own models) what ``model.input_norm`` made of one.
+        edge_index: in any form the model takes.
+        edge_weight: [E], or None.
+        y: classes of the nodes that the model predicts.
+        loss_nodes: their numbers.
+        loss_weight: what each of them counts in the loss, whose terms are then added up instead of
+            averaged; None for a mean.
+        targets: [N, classes], a teacher's probabilities, which are learned on all nodes.
+
     """
 
-    x: Tensor
-    edge_index: Tensor | SparseMatrix
+    x: Features
+    edge_index: Graphs
     edge_weight: Tensor | None
     y: Tensor
     loss_nodes: Tensor
+    loss_weight: Tensor | None = None
     targets: Tensor | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is."""
+        return self.y.device
 
     def logits(self, model: nn.Module) -> Tensor:
         """The model's output on this piece."""
@@ -42,10 +60,12 @@ def reachable(batch: Batch, model: nn.Module) -> Batch:
     labels make it small: 2,798 of PubMed's 19,717 nodes. Where a model's reach is not known, batch
     statistics tie all nodes together, or a teacher has an opinion of all, the batch stays whole.
     """
-    num_hops = model.num_hops if isinstance(model, GCN) else None
-    if num_hops is None or isinstance(batch.edge_index, SparseMatrix) or batch.targets is not None:
+    num_hops = model.num_hops if isinstance(model, GNN) else None
+    if num_hops is None or not isinstance(batch.edge_index, Tensor) or batch.targets is not None:
         return batch
-    adjacency = normalized_adjacency(batch.edge_index, batch.edge_weight, len(batch.x))
+    assert isinstance(model, GNN)
+    assert isinstance(batch.x, Tensor)
+    adjacency = model.adjacency(batch.edge_index, batch.edge_weight, len(batch.x))
     nodes = receptive_field(adjacency, batch.loss_nodes, num_hops)
     loss_nodes = torch.searchsorted(nodes, batch.loss_nodes)
     return Batch(batch.x[nodes], adjacency.among(nodes), None, batch.y[nodes], loss_nodes)
@@ -66,3 +86,49 @@ def full_batch(graph: Graph, device: torch.device) -> Batch:
         torch.from_numpy(graph.y).to(device),
         torch.from_numpy(graph.train_idx).to(device),
     )
+
+
+def training_part(whole: Batch) -> Batch:
+    """The nodes of ``loss_nodes`` and the edges among them: all that inductive training may see."""
+    assert isinstance(whole.x, Tensor)
+    assert isinstance(whole.edge_index, Tensor)
+    nodes = whole.loss_nodes.unique()
+    number = torch.full((len(whole.x),), -1, dtype=torch.int64, device=whole.device)
+    number[nodes] = torch.arange(len(nodes), device=whole.device)
+    edges = number[whole.edge_index]
+    kept = (edges >= 0).all(dim=0)
+    return Batch(
+        whole.x[nodes],
+        edges[:, kept],
+        None if whole.edge_weight is None else whole.edge_weight[kept],
+        whole.y[nodes],
+        number[whole.loss_nodes],
+    )
+
+
+def as_batch(piece: Any, device: torch.device) -> Batch:
+    """A batch as it is, or what a PyG loader yields as one.
+
+    Of a PyG ``Data`` the loss is taken on the seed nodes (``batch_size`` of them, first), if it has
+    such, and otherwise on ``train_mask``; GraphSAINT's ``node_norm`` weighs the loss and
+    ``edge_norm`` the edges.
+    """
+    if isinstance(piece, Batch):
+        return piece
+    if not hasattr(piece, "keys") or getattr(piece, "x", None) is None or piece.y is None:
+        raise wrong("batches", "of bignn batches, or PyG Data with x and y", type(piece).__name__)
+    piece = piece.to(device)
+    seeds, mask = getattr(piece, "batch_size", None), getattr(piece, "train_mask", None)
+    if seeds is not None:
+        nodes = torch.arange(int(seeds), device=device)
+    elif mask is not None:
+        nodes = mask.nonzero()[:, 0]
+    else:
+        nodes = torch.arange(len(piece.y), device=device)
+    weight = getattr(piece, "edge_weight", None)
+    if getattr(piece, "edge_norm", None) is not None:
+        weight = piece.edge_norm if weight is None else weight * piece.edge_norm
+    batch = Batch(piece.x, piece.edge_index, weight, piece.y, nodes)
+    if getattr(piece, "node_norm", None) is not None:
+        batch = replace(batch, loss_weight=piece.node_norm[nodes])
+    return batch

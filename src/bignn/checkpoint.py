@@ -20,7 +20,7 @@ from torch import Tensor
 
 from bignn.errors import FileError
 from bignn.files import atomic_path
-from bignn.nn import GCN
+from bignn.nn import GNN, MODELS
 
 FORMAT = "bignn-checkpoint"
 VERSION = 1
@@ -67,11 +67,11 @@ def read(path: str | os.PathLike[str]) -> tuple[Parts, dict[str, Any]]:
     return parts, about
 
 
-def load_model(path: str | os.PathLike[str]) -> GCN:
+def load_model(path: str | os.PathLike[str]) -> GNN:
     """The trained model of a checkpoint, in evaluation mode."""
     parts, about = read(path)
     try:
-        model = GCN(**about["config"])
+        model = MODELS.get(about["config"]["conv"], GNN)(**about["config"])
         model.load_state_dict(parts["model"])
     except (KeyError, TypeError, RuntimeError) as error:
         line = str(error).splitlines()[0]

@@ -205,7 +205,7 @@ def _teachers(
     changes = {"epochs": options.epochs, "patience": options.patience}
     changed = "".join(f"-{name}-{value}" for name, value in changes.items() if value is not None)
     trained, teachers = train_teachers(
-        teacher_recipe(graph, **changes),
+        teacher_recipe(options.model, graph, **changes),
         graph,
         seeds,
         options.teachers,

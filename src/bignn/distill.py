@@ -48,7 +48,7 @@ def soft_targets(teachers: Sequence[nn.Module], batch: Batch, temperature: float
     for model in teachers:
         was_training = model.training
         try:
-            with moved(model, batch.x.device):
+            with moved(model, batch.device):
                 logits = batch.logits(model.eval())
         finally:
             model.train(was_training)

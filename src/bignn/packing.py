@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bignn import kernels
 from bignn.errors import InputError, wrong
-from bignn.nn import GCN, BatchNorm
+from bignn.nn import GNN, BatchNorm, GCNConv
 from bignn.runtime import PackedModel
 
 
@@ -17,11 +17,11 @@ def pack(model: torch.nn.Module) -> PackedModel:
     """Packs a trained model: bits for what is binary, float32 for the rest.
 
     Args:
-        model: a :class:`bignn.nn.GCN`; its weights are copied, training can go on.
+        model: a :class:`bignn.nn.GNN`; its weights are copied, training can go on.
 
     """
-    if not isinstance(model, GCN):
-        raise wrong("model", "a bignn.nn.GCN", type(model).__name__)
+    if not isinstance(model, GNN):
+        raise wrong("model", "a bignn.nn.GNN", type(model).__name__)
     norm = model.input_norm
     if norm.standardize and not bool(norm.is_fitted):
         raise InputError(
@@ -33,6 +33,8 @@ def pack(model: torch.nn.Module) -> PackedModel:
     if norm.standardize:
         writer.add("standardize", "input", mean=_array(norm.mean), scale=_array(norm.scale))
     for number, conv in enumerate(model.layers):
+        if not isinstance(conv, GCNConv):
+            raise wrong("model", "a model of GCN convolutions", type(conv).__name__)
         name = f"layers.{number}"
         if model.binarization.features:
             writer.add("binarize")

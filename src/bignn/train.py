@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import sys
@@ -18,14 +19,15 @@ from torch.nn import functional
 from tqdm import tqdm
 
 from bignn import checkpoint
-from bignn.batches import Batch, full_batch, reachable
+from bignn.batches import Batch, as_batch, full_batch, reachable, training_part
 from bignn.distill import Teacher, as_teachers, digest, distillation_loss, moved, soft_targets
 from bignn.errors import FileError, InputError, wrong
 from bignn.files import prepare, remove_leftovers
 from bignn.graph import Graph
-from bignn.nn import GCN, exact_statistics
+from bignn.nn import GNN, exact_statistics
 from bignn.pyg import from_pyg
 from bignn.recipes import Settings, settings_for
+from bignn.sampling import SampledBatches
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def fit(
     seed: int = 0,
     teacher: Teacher | None = None,
     device: str | None = None,
-    batches: Iterable[Batch] | None = None,
+    batches: Iterable[Any] | None = None,
     checkpoint_path: str | os.PathLike[str] | None = None,
     resume: bool = False,
     save_every: float = 10.0,
@@ -65,8 +67,9 @@ def fit(
             probabilities are averaged. ``settings.distill_mix`` is their share of the loss.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...; None is where the model is.
         batches: iterated anew every epoch (a list or a loader, not a generator; resuming is exact
-            if they draw from torch's generator); by default the whole graph in one batch, less what
-            cannot matter (:func:`reachable`).
+            if they draw from torch's generator): of PyG's ``Data`` (:func:`as_batch`) or of
+            :class:`Batch`. By default what ``settings.sampling`` says, or the whole graph in one
+            batch, less what cannot matter (:func:`reachable`).
         checkpoint_path: where to save the run; None does not save.
         resume: continue from ``checkpoint_path`` if it is there; the result is the same as that of
             a run that was never interrupted.
@@ -101,10 +104,7 @@ def fit(
             run.restore(checkpoint_path)
         if not run.finished:
             run.train(
-                [reachable(run.whole, model)] if batches is None else batches,
-                checkpoint_path,
-                save_every,
-                progress,
+                run.batches() if batches is None else batches, checkpoint_path, save_every, progress
             )
         return run.result()
 
@@ -140,17 +140,20 @@ class _Run:
         self.model, self.graph = model, graph
         self.settings, self.seed = settings, seed
         self.teachers = digest(teachers) if teachers else None
-        if isinstance(model, GCN):
-            model.fit_input(whole.x)
-        nodes = torch.from_numpy(graph.val_idx).to(whole.x.device)
+        # What training may see.
+        seen = training_part(whole) if settings.inductive else whole
+        if isinstance(model, GNN):
+            assert isinstance(seen.x, Tensor)
+            model.fit_input(seen.x)
+        nodes = torch.from_numpy(graph.val_idx).to(whole.device)
         self.validation = reachable(replace(whole, loss_nodes=nodes), model)
         _check_model(model, self.validation, graph.num_classes)
         if teachers:
             for teacher in teachers:
-                with moved(teacher, whole.x.device):
-                    _check_teacher(teacher, whole, graph.num_classes)
-            whole = replace(whole, targets=soft_targets(teachers, whole, settings.temperature))
-        self.whole = whole
+                with moved(teacher, whole.device):
+                    _check_teacher(teacher, seen, graph.num_classes)
+            seen = replace(seen, targets=soft_targets(teachers, seen, settings.temperature))
+        self.whole, self.seen = whole, seen
         self.optimizer = _optimizer(model, settings)
         self.digest = graph.digest()
         self.epoch = 0
@@ -160,6 +163,14 @@ class _Run:
         self.best_state = _copy(model.state_dict())
         self.seconds = 0.0
         self.finished = False
+
+    def batches(self) -> Iterable[Batch]:
+        """What the settings ask for."""
+        if self.settings.sampling is None:
+            return [reachable(self.seen, self.model)]
+        if not isinstance(self.model, GNN):
+            raise wrong("batches", "given for a model of your own that trains on samples", None)
+        return SampledBatches(self.settings.sampling, self.model, self.seen)
 
     def train(
         self,
@@ -196,12 +207,13 @@ class _Run:
     def _train_epoch(self, batches: Iterable[Batch]) -> None:
         self.model.train()
         trained = False
-        for batch in batches:
+        for piece in batches:
+            batch = as_batch(piece, self.whole.device)
             trained = True
             self.optimizer.zero_grad(set_to_none=True)
             logits = batch.logits(self.model)
             nodes = batch.loss_nodes
-            loss = functional.cross_entropy(logits[nodes], batch.y[nodes])
+            loss = _label_loss(logits[nodes], batch.y[nodes], batch.loss_weight)
             if self.teachers is not None:
                 if batch.targets is None:
                     raise wrong("batches", "with 'targets' when there is a teacher", "none")
@@ -215,9 +227,13 @@ class _Run:
         self.epoch += 1
 
     def _validate(self) -> None:
-        # A model with batch normalisation is validated on all nodes.
-        with exact_statistics(self.model):
+        if self.settings.inductive:
+            self._take_statistics()
             loss, accuracy = self._score(self.validation)
+        else:
+            # A model with batch normalisation is validated on all nodes.
+            with exact_statistics(self.model):
+                loss, accuracy = self._score(self.validation)
         if not math.isfinite(loss):
             raise InputError(
                 f"{self.graph.name}: training diverged (validation loss {loss} in epoch "
@@ -228,6 +244,13 @@ class _Run:
             self.best_state = _copy(self.model.state_dict())
         waited = self.epoch - self.best_epoch
         self.finished = self.epoch >= self.settings.epochs or waited >= self.settings.patience
+
+    @torch.no_grad()
+    def _take_statistics(self) -> None:
+        """Those of the nodes that training sees, and of no others."""
+        with exact_statistics(self.model) as norms:
+            if norms:
+                self.seen.logits(self.model.eval())
 
     @torch.no_grad()
     def _score(self, batch: Batch) -> tuple[float, float]:
@@ -243,7 +266,7 @@ class _Run:
         self.model.load_state_dict(self.best_state)
         test = None
         if self.graph.test_idx is not None:
-            nodes = torch.from_numpy(self.graph.test_idx).to(self.whole.x.device)
+            nodes = torch.from_numpy(self.graph.test_idx).to(self.whole.device)
             test = self._score(replace(self.whole, loss_nodes=nodes))[1]
         self.model.eval()
         return FitResult(
@@ -253,8 +276,8 @@ class _Run:
     def _about(self) -> dict[str, Any]:
         shapes = {name: list(value.shape) for name, value in self.model.state_dict().items()}
         return {
-            "config": self.model.config if isinstance(self.model, GCN) else {"shapes": shapes},
-            "settings": asdict(self.settings),
+            "config": self.model.config if isinstance(self.model, GNN) else {"shapes": shapes},
+            "settings": json.loads(json.dumps(asdict(self.settings))),
             "seed": self.seed,
             "graph": self.digest,
             "teachers": self.teachers,
@@ -271,7 +294,7 @@ class _Run:
                 for index, slots in self.optimizer.state_dict()["state"].items()
                 for name, value in slots.items()
             }
-            parts["rng"] = checkpoint.generator_state(self.whole.x.device)
+            parts["rng"] = checkpoint.generator_state(self.whole.device)
         checkpoint.write(path, parts, {**self._about(), "progress": progress})
 
     def restore(self, path: str | os.PathLike[str]) -> None:
@@ -309,7 +332,7 @@ class _Run:
             slots.setdefault(int(index), {})[slot] = value
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
-        checkpoint.set_generator_state(parts["rng"], self.whole.x.device)
+        checkpoint.set_generator_state(parts["rng"], self.whole.device)
 
 
 @torch.no_grad()
@@ -324,7 +347,7 @@ def _check_model(model: nn.Module, batch: Batch, num_classes: int, argument: str
         raise wrong(argument, f"called as model({arguments})", f"TypeError: {line}") from error
     finally:
         model.train(was_training)
-    if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != len(batch.x):
+    if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != len(batch.y):
         came = f"shape {list(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
         raise wrong(argument, "one that returns a tensor of logits [nodes, classes]", came)
     if out.shape[1] < num_classes:
@@ -352,6 +375,13 @@ def _optimizer(model: nn.Module, settings: Settings) -> torch.optim.Adam:
     ]
     # Fused: one pass over each parameter, on the CPU too.
     return torch.optim.Adam(groups, lr=settings.lr, betas=(settings.beta1, 0.999), fused=True)
+
+
+def _label_loss(logits: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
+    """The mean cross-entropy, or the sum with a weight per node."""
+    if weight is None:
+        return functional.cross_entropy(logits, y)
+    return (functional.cross_entropy(logits, y, reduction="none") * weight).sum()
 
 
 def _copy(state: dict[str, Tensor]) -> dict[str, Tensor]:

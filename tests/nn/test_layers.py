@@ -16,6 +16,7 @@ from bignn.errors import InputError
 from bignn.graph import Graph
 from bignn.nn import (
     GCN,
+    GNN,
     BinaryRows,
     GCNConv,
     InputNorm,
@@ -23,7 +24,7 @@ from bignn.nn import (
     SparseFeatures,
     normalized_adjacency,
 )
-from bignn.nn.adjacency import gcn_norm, receptive_field
+from bignn.nn.adjacency import edge_weights, receptive_field
 from bignn.nn.dropout import dropout
 from bignn.pyg import to_pyg
 
@@ -238,7 +239,7 @@ def test_models_train_copy_pickle_and_reload(
     assert all(p.grad is not None for p in model.parameters())
     model.eval()
     expected = model(x, edge_index)
-    again = GCN(**model.config).eval()
+    again = GNN(**model.config).eval()
     again.load_state_dict(model.state_dict())
     for copied in (again, copy.deepcopy(model), pickle.loads(pickle.dumps(model)), model.to("cpu")):
         assert torch.equal(copied(x, edge_index), expected)
@@ -382,7 +383,7 @@ def test_the_receptive_field_is_all_that_matters() -> None:
 
 def test_degrees_of_isolated_and_looped_nodes() -> None:
     _, edge_index, weight = messy_graph()
-    edge_weight, own = gcn_norm(edge_index, weight, 5)
+    edge_weight, own = edge_weights("gcn", edge_index, weight, 5)
     assert own[4] == 1.0  # nothing but its own loop
     assert edge_weight[2] == 0.0  # the given loop of node 1 is in `own`
     degrees = torch.tensor([1 + 2.0, 0.5 + 1.0])

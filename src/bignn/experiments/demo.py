@@ -52,7 +52,9 @@ def run(
             progress=progress,
             label=f"{name} on cora",
         )
-        models[name] = load_model(trained.checkpoints[trained.best])
+        model = load_model(trained.checkpoints[trained.best])
+        assert isinstance(model, GCN)
+        models[name] = model
         mean, std = mean_and_std(trained.test_acc)
         rows.append({"model": name, "test_acc": mean, "test_acc_std": std, "paper": PAPER[name]})
     packed = pack(models["bi-gcn"])

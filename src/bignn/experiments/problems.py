@@ -101,7 +101,9 @@ class CitationProblem(Problem):
         self.sizes = (self.graph.num_features, 64, self.graph.num_classes)
         chosen = recipe("bi-gcn", epochs=max(1, epochs))
         torch.manual_seed(0)
-        self.model = chosen.build(self.graph)
+        model = chosen.build(self.graph)
+        assert isinstance(model, GCN)
+        self.model = model
         if epochs:
             fit(self.model, self.graph, chosen.settings, seed=0, progress=False)
         else:

@@ -4,21 +4,36 @@ from bignn.nn.adjacency import normalized_adjacency
 from bignn.nn.batch_norm import BatchNorm, exact_statistics
 from bignn.nn.binary_product import DropMode
 from bignn.nn.features import BinaryRows, SparseFeatures
+from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
-from bignn.nn.gnn import GCN, NormMode
+from bignn.nn.gnn import GAT, GCN, GNN, MODELS, Activation, ConvName, GraphSAGE, JumpMode, NormMode
 from bignn.nn.input_norm import InputNorm
+from bignn.nn.jumping import JumpingHead
 from bignn.nn.linear import Linear
+from bignn.nn.sage_conv import SAGEConv
+from bignn.nn.sg_conv import SGConv
 from bignn.nn.sparse import SparseMatrix
 
 __all__ = [
+    "GAT",
     "GCN",
+    "GNN",
+    "MODELS",
+    "Activation",
     "BatchNorm",
     "BinaryRows",
+    "ConvName",
     "DropMode",
+    "GATConv",
     "GCNConv",
+    "GraphSAGE",
     "InputNorm",
+    "JumpMode",
+    "JumpingHead",
     "Linear",
     "NormMode",
+    "SAGEConv",
+    "SGConv",
     "SparseFeatures",
     "SparseMatrix",
     "exact_statistics",

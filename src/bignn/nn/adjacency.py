@@ -1,6 +1,8 @@
-"""Neighbourhood sums: the normalised adjacency matrix, built once per graph."""
+"""Neighbourhood sums: the matrix of weights, built once per graph."""
 
 from __future__ import annotations
+
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -9,38 +11,63 @@ from bignn.errors import wrong
 from bignn.nn.memory import Memory
 from bignn.nn.sparse import SparseMatrix, row_of_each_entry
 
-_memory = Memory()
+#: How neighbours are weighed, see :func:`edge_weights`.
+Norm = Literal["gcn", "mean", "mean_self", "ones_self"]
+
+#: What a layer takes as a graph: edges [2, E], a sparse CSR adjacency with targets as rows, or a
+#: matrix of weights that is ready (rectangular where a layer makes fewer rows than it reads; row i
+#: is then the node of source i).
+Edges = Tensor | SparseMatrix
+
+# One per norm, since a graph may serve layers of several kinds at once.
+_memory: dict[str, Memory] = {norm: Memory() for norm in get_args(Norm)}
 
 
-def gcn_norm(
+def edge_weights(
+    norm: Norm,
     edge_index: Tensor,
     edge_weight: Tensor | None,
     num_nodes: int,
     dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Symmetric normalisation with self-loops, ``Â = D̂^{-1/2} (A + I) D̂^{-1/2}``.
+    r"""What each edge and each node's own term weigh in a neighbourhood sum.
 
-    D̂ holds the weighted in-degrees of A + I. A node that has self-loops already keeps them (as the
-    last one's weight) instead of getting another, as in PyG.
+    With A the (weighted) edges, d_i the in-degree of i, without self-loops where ``I`` is added:
+
+    - ``"gcn"``: ``Â = D̂^{-1/2} (A + I) D̂^{-1/2}``, D̂ the weighted in-degrees of A + I;
+    - ``"mean_self"``: ``1 / (d_i + 1)``, the mean over neighbours and the node itself;
+    - ``"mean"``: ``1 / d_i``, the mean over neighbours; 0 for a node that has none;
+    - ``"ones_self"``: 1, the neighbours and the node itself, for attention to weigh.
+
+    Where ``I`` is added, a node that has self-loops already keeps one instead of getting another
+    (in ``"gcn"`` with the last one's weight), as in PyG. Only ``"gcn"`` looks at edge weights, as
+    PyG's layers do.
 
     Returns:
-        ``(edge_weight [E], self_weight [N])``: the normalised weight of every given edge (0 for
-        self-loops, whose part is in ``self_weight``) and of every node's own term. No shape depends
-        on the data, so the function compiles without graph breaks.
+        ``(edge_weight [E], self_weight [N])``: of every given edge (0 for self-loops whose part is
+        in ``self_weight``) and of every node's own term. No shape depends on the data, so the
+        function compiles without graph breaks.
 
     """
     source, target = edge_index[0], edge_index[1]
-    weight = (
-        torch.ones(edge_index.shape[1], dtype=dtype, device=edge_index.device)
-        if edge_weight is None
-        else edge_weight.to(dtype)
-    )
+    ones = torch.ones(edge_index.shape[1], dtype=dtype, device=edge_index.device)
+    if norm == "mean":
+        degree = ones.new_zeros(num_nodes).scatter_add(0, target, ones)
+        return ones / degree.clamp(min=1)[target], ones.new_zeros(num_nodes)
     is_loop = source == target
-    # A scatter to an extra slot N takes what is not a self-loop, so that shapes stay fixed.
-    slot = torch.where(is_loop, target, num_nodes)
-    own = weight.new_ones(num_nodes + 1).scatter(0, slot, weight)[:num_nodes]
-    weight = torch.where(is_loop, 0, weight)
+    if norm != "gcn" or edge_weight is None:
+        weight, own = torch.where(is_loop, 0, ones), ones.new_ones(num_nodes)
+    else:
+        # A scatter to an extra slot N takes what is not a self-loop, so that shapes stay fixed.
+        weight = edge_weight.to(dtype)
+        slot = torch.where(is_loop, target, num_nodes)
+        own = weight.new_ones(num_nodes + 1).scatter(0, slot, weight)[:num_nodes]
+        weight = torch.where(is_loop, 0, weight)
+    if norm == "ones_self":
+        return weight, own
     degree = own.scatter_add(0, target, weight)
+    if norm == "mean_self":
+        return weight / degree[target], own / degree
     scale = torch.where(degree > 0, degree, 1).rsqrt() * (degree > 0)
     return scale[source] * weight * scale[target], own * scale * scale
 
@@ -50,8 +77,9 @@ def normalized_adjacency(
     edge_weight: Tensor | None,
     num_nodes: int,
     dtype: torch.dtype = torch.float32,
+    norm: Norm = "gcn",
 ) -> SparseMatrix:
-    """Â of :func:`gcn_norm` as one sparse matrix, a row per target node; a constant.
+    """The weights of :func:`edge_weights` as one sparse matrix, a row per target; a constant.
 
     The edges may be [2, E], or a sparse CSR adjacency with targets as rows (PyG's ``adj_t``). The
     matrix is remembered (see :class:`bignn.nn.memory.Memory`).
@@ -59,35 +87,38 @@ def normalized_adjacency(
 
     def build() -> SparseMatrix:
         edges, weights = _edge_list(edge_index, edge_weight, num_nodes)
-        weight, own = gcn_norm(edges, weights, num_nodes, dtype)
-        kept = edges[0] != edges[1]
-        loops = torch.arange(num_nodes, device=edges.device)
-        row = torch.cat([edges[1][kept], loops])
-        column = torch.cat([edges[0][kept], loops])
-        values = torch.cat([weight[kept], own])
+        values, own = edge_weights(norm, edges, weights, num_nodes, dtype)
+        row, column = edges[1], edges[0]
+        if norm != "mean":
+            kept = row != column
+            loops = torch.arange(num_nodes, device=edges.device)
+            row, column = torch.cat([row[kept], loops]), torch.cat([column[kept], loops])
+            values = torch.cat([values[kept], own])
         return SparseMatrix.from_entries(row, column, values, (num_nodes, num_nodes))
 
-    return _memory.get(edge_index, [edge_weight], (num_nodes, dtype), build)
+    return _memory[norm].get(edge_index, [edge_weight], (num_nodes, dtype), build)
 
 
-def aggregate(edge_index: Tensor, edge_weight: Tensor | None, x: Tensor) -> Tensor:
-    """``Â x`` for raw edges: by a sparse matrix; by gather and scatter when compiling, or when the
-    edge weights are learned.
+def aggregate(edges: Edges, edge_weight: Tensor | None, x: Tensor, norm: Norm = "gcn") -> Tensor:
+    """The neighbourhood sums of x: by a sparse matrix; by gather and scatter when compiling, or
+    when the edge weights are learned.
     """
+    if isinstance(edges, SparseMatrix):
+        return edges @ x
     num_nodes = x.shape[0]
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    weights = edge_weight if edge_index.layout == torch.strided else edge_index
+    weights = edge_weight if edges.layout == torch.strided else edges
     learns = torch.is_grad_enabled() and weights is not None and weights.requires_grad
     if not torch.compiler.is_compiling() and not learns:
-        return normalized_adjacency(edge_index, edge_weight, num_nodes, dtype) @ x
+        return normalized_adjacency(edges, edge_weight, num_nodes, dtype, norm) @ x
     if not torch.compiler.is_compiling():
-        edge_index, edge_weight = _edge_list(edge_index, edge_weight, num_nodes)
-    elif edge_index.layout != torch.strided:
+        edges, edge_weight = _edge_list(edges, edge_weight, num_nodes)
+    elif edges.layout != torch.strided:
         raise wrong("edge_index", "an edge list [2, E] in a compiled model", "a sparse matrix")
-    weight, own = gcn_norm(edge_index, edge_weight, num_nodes, dtype)
+    weight, own = edge_weights(norm, edges, edge_weight, num_nodes, dtype)
     z = x.to(dtype)
-    messages = weight.unsqueeze(-1) * z[edge_index[0]]
-    return (own.unsqueeze(-1) * z).index_add(0, edge_index[1], messages).to(x.dtype)
+    messages = weight.unsqueeze(-1) * z[edges[0]]
+    return (own.unsqueeze(-1) * z).index_add(0, edges[1], messages).to(x.dtype)
 
 
 def receptive_field(adjacency: SparseMatrix, nodes: Tensor, num_hops: int) -> Tensor:

@@ -35,16 +35,17 @@ class BatchNorm(nn.BatchNorm1d):
 
 
 @contextmanager
-def exact_statistics(model: nn.Module) -> Iterator[None]:
+def exact_statistics(model: nn.Module) -> Iterator[list[BatchNorm]]:
     """While inside, evaluating on a batch leaves its statistics in the model's norms.
 
-    For batches of all nodes, whose statistics are what every later evaluation should use.
+    For batches of all nodes, whose statistics are what every later evaluation should use. Gives
+    the norms.
     """
     norms = [module for module in model.modules() if isinstance(module, BatchNorm)]
     for norm in norms:
         norm.takes_statistics = True
     try:
-        yield
+        yield norms
     finally:
         for norm in norms:
             norm.takes_statistics = False

@@ -11,7 +11,7 @@ from torch import Tensor
 from bignn import ops
 from bignn.binarize import sign
 from bignn.nn.dropout import dropout
-from bignn.nn.sparse import SparseMatrix, csr_tensor
+from bignn.nn.sparse import SparseMatrix
 
 T = TypeVar("T")
 
@@ -46,6 +46,14 @@ class BinaryRows:
     def shape(self) -> torch.Size:
         """[N, d]."""
         return self.signs.shape
+
+    def rows(self, nodes: Tensor) -> BinaryRows:
+        """Those of some nodes, in their order; usual signs are those of all nodes."""
+        taken = BinaryRows(self.signs[nodes], self.beta[nodes])
+        taken._made["usual"] = self.usual
+        if "words" in self._made:
+            taken._made["words"] = self.words[nodes]
+        return taken
 
     @property
     def words(self) -> Tensor:
@@ -97,11 +105,6 @@ class SparseFeatures:
         row, column = x.nonzero(as_tuple=True)
         shape = (x.shape[0], x.shape[1])
         self._all = SparseMatrix.from_entries(row, column, x[row, column], shape)
-        # Where the entries of the matrix, counted in row order, stand in its transpose.
-        numbers = torch.arange(len(row), device=x.device, dtype=torch.float64)
-        self._order = (
-            SparseMatrix.from_entries(row, column, numbers, shape).transposed.values().long()
-        )
 
     @staticmethod
     def pays_for(x: Tensor) -> bool:
@@ -118,12 +121,10 @@ class SparseFeatures:
         if not training or p == 0:
             return self._all @ weight
         kept = dropout(self._all.matrix.values(), p, training=True)
-        dropped = SparseMatrix(
-            _with_values(self._all.matrix, kept),
-            _with_values(self._all.transposed, kept[self._order]),
-        )
-        return dropped @ weight
+        return self._all.with_values(kept) @ weight
 
-
-def _with_values(matrix: Tensor, values: Tensor) -> Tensor:
-    return csr_tensor(matrix.crow_indices(), matrix.col_indices(), values, matrix.shape)
+    def rows(self, nodes: Tensor) -> SparseFeatures:
+        """Those of some nodes, in their order."""
+        taken = SparseFeatures.__new__(SparseFeatures)
+        taken._all = self._all.take_rows(nodes)
+        return taken

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from bignn.binarize import BinarizeMode, SteRule
-from bignn.nn.adjacency import aggregate
+from bignn.errors import wrong
+from bignn.nn.adjacency import Edges, Norm, aggregate
 from bignn.nn.binary_product import DropMode
 from bignn.nn.linear import Features, Linear
-from bignn.nn.sparse import SparseMatrix
 
 
 class GCNConv(nn.Module):
@@ -17,13 +17,17 @@ class GCNConv(nn.Module):
 
     Node-wise: ``h'_i = Σ_{j ∈ N(i) ∪ {i}} â_ij z_j + b`` with z from :class:`bignn.nn.Linear`.
 
-    With ``binarize="none"`` it computes what ``torch_geometric.nn.GCNConv`` does and loads its
-    ``state_dict``. Differs from the paper: there is a bias, float, added after the aggregation, as
-    in the paper's public code; the paper's equations and sizes leave it out.
+    With ``norm="mean_self"`` the sum is the mean over the neighbours and the node itself, ``â_ij =
+    1 / (|N(i)| + 1)``: the paper's inductive GCN, whose weights need no degrees but the node's own.
+
+    With ``binarize="none"`` and ``norm="gcn"`` it computes what ``torch_geometric.nn.GCNConv`` does
+    and loads its ``state_dict``. Differs from the paper: there is a bias, float, added after the
+    aggregation, as in the paper's public code; the paper's equations and sizes leave it out.
 
     Args:
         in_channels: d_in.
         out_channels: d_out.
+        norm: ``"gcn"`` or ``"mean_self"``.
         bias: adds b.
         binarize: ``"none"``, ``"features"``, ``"weights"`` or ``"both"``.
         ste: gradient rule for features, see :func:`bignn.binarize.binarize_features`.
@@ -31,8 +35,8 @@ class GCNConv(nn.Module):
         drop: which entries of a binary input may be dropped, see :class:`bignn.nn.Linear`.
         balance: binary columns of W have as many +1 as -1, see :class:`bignn.nn.Linear`.
 
-    Shapes: x [N, d_in], edge_index [2, E] (or a sparse CSR adjacency with targets as rows, or an
-    Â made by :func:`bignn.nn.normalized_adjacency`), edge_weight [E] -> [N, d_out].
+    Shapes: x [N, d_in], edge_index [2, E] (or another form of
+    :data:`bignn.nn.adjacency.Edges`), edge_weight [E] -> [N, d_out].
 
     """
 
@@ -41,6 +45,7 @@ class GCNConv(nn.Module):
         in_channels: int,
         out_channels: int,
         *,
+        norm: Norm = "gcn",
         bias: bool = True,
         binarize: BinarizeMode = "none",
         ste: SteRule = "input",
@@ -49,6 +54,9 @@ class GCNConv(nn.Module):
         balance: bool = False,
     ) -> None:
         super().__init__()
+        if norm not in ("gcn", "mean_self"):
+            raise wrong("norm", "'gcn' or 'mean_self'", repr(norm))
+        self.norm: Norm = norm
         self.lin = Linear(
             in_channels,
             out_channels,
@@ -68,16 +76,7 @@ class GCNConv(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def forward(
-        self,
-        x: Features,
-        edge_index: Tensor | SparseMatrix,
-        edge_weight: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, x: Features, edge_index: Edges, edge_weight: Tensor | None = None) -> Tensor:
         """See the class."""
-        z: Tensor = self.lin(x)
-        if isinstance(edge_index, SparseMatrix):
-            out = edge_index @ z
-        else:
-            out = aggregate(edge_index, edge_weight, z)
+        out = aggregate(edge_index, edge_weight, self.lin(x), self.norm)
         return out if self.bias is None else out + self.bias

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -10,40 +11,73 @@ from torch.nn import functional
 
 from bignn.binarize import Binarization, BinarizeMode, SteRule
 from bignn.errors import wrong
+from bignn.nn.adjacency import Edges, normalized_adjacency
 from bignn.nn.batch_norm import BatchNorm
 from bignn.nn.binary_product import DropMode
+from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
 from bignn.nn.input_norm import InputNorm
+from bignn.nn.jumping import JumpingHead
+from bignn.nn.linear import Features
+from bignn.nn.sage_conv import SAGEConv
+from bignn.nn.sg_conv import SGConv
 from bignn.nn.sparse import SparseMatrix
 
 NormMode = Literal["none", "batch"]
+ConvName = Literal["gcn", "mean-gcn", "sage", "gat", "sgc"]
+Activation = Literal["relu", "elu"]
+JumpMode = Literal["none", "cat"]
+
+Conv = GCNConv | SAGEConv | GATConv | SGConv
+_CONVS: dict[str, Callable[..., Conv]] = {
+    "gcn": GCNConv,
+    "mean-gcn": GCNConv,
+    "sage": SAGEConv,
+    "gat": GATConv,
+    "sgc": SGConv,
+}
+
+#: What a model takes as a graph: one for all layers, or one matrix per layer, first to last.
+Graphs = Edges | tuple[SparseMatrix, ...]
 
 
-class GCN(nn.Module):
-    r"""A graph convolutional network of any depth, float or binary.
+class GNN(nn.Module):
+    r"""A graph neural network of any depth, float or binary; which one is a matter of arguments.
 
-    ``binarize="none"`` is GCN, ``"features"`` Bi-GCN-F, ``"weights"`` Bi-GCN-W, ``"both"`` Bi-GCN:
+    ``binarize="none"`` is the float model, ``"both"`` its binary version (``"features"`` and
+    ``"weights"`` are the paper's ablations, Bi-GCN-F and Bi-GCN-W):
 
-    ``x -> [rows, columns normalised] -> conv -> [norm] -> [ReLU] -> conv -> ... -> logits``
+    ``x -> [rows, columns normalised] -> conv -> [norm] -> [activation] -> conv -> ... -> logits``
 
-    Binary features have no ReLU: their sign is the activation. Models with binary features
-    standardise the columns of their input (:class:`bignn.nn.InputNorm`); the others do not, since
-    it would cost them sparsity and, on the citation graphs, 4 to 23 points of accuracy
-    (docs/results.md).
+    Binary features have no activation: their sign is one. Models with binary features standardise
+    the columns of their input (:class:`bignn.nn.InputNorm`); the others do not, since it would cost
+    them sparsity and, on the citation graphs, 4 to 23 points of accuracy (docs/results.md).
 
     Args:
         in_channels: features per node.
-        hidden_channels: width of the hidden layers.
+        hidden_channels: width of the hidden layers; per head where there are heads.
         num_layers: number of convolutions, at least 1.
         out_channels: number of classes; None for ``hidden_channels``.
+        conv: ``"gcn"`` (:class:`bignn.nn.GCNConv`), ``"mean-gcn"`` (the same with means, the
+            paper's inductive GCN), ``"sage"`` (:class:`bignn.nn.SAGEConv`), ``"gat"``
+            (:class:`bignn.nn.GATConv`) or ``"sgc"`` (:class:`bignn.nn.SGConv`); None is the
+            class's own, for ``GNN`` itself ``"gcn"``.
+        heads: attention heads of the hidden layers, side by side.
+        out_heads: attention heads of the last layer, whose mean is taken.
+        hops: steps of propagation of an ``"sgc"`` convolution.
+        jump: ``"cat"`` makes all convolutions hidden ones and predicts from their outputs side by
+            side (:class:`bignn.nn.JumpingHead`).
+        binarize_head: whether that last map is binary too.
         dropout: probability of dropping an entry of a layer's input, after binarization.
         input_dropout: the same for the first layer; None for ``dropout``.
+        attention_dropout: probability of dropping a neighbour's attention.
         drop: which entries of a binary input may be dropped: ``"all"``, or ``"present"``, those
             that are not what most nodes have (:func:`bignn.nn.binary_product.binary_product`).
         balance: columns of the first layer's binary weights have as many +1 as -1 throughout
             training (:class:`bignn.nn.Linear`).
         norm: ``"batch"`` puts batch normalisation (no affine part) between layers: before the sign
-            in binary nets, before the ReLU in float ones.
+            in binary nets, before the activation in float ones.
+        activation: between layers of float features, ``"relu"`` or ``"elu"``.
         normalize_rows: scale each row of x to absolute sum 1 first.
         binarize: what is 1-bit.
         ste: gradient rule for features, see :func:`bignn.binarize.binarize_features`.
@@ -53,6 +87,8 @@ class GCN(nn.Module):
 
     """
 
+    own_conv: ConvName = "gcn"
+
     def __init__(
         self,
         in_channels: int,
@@ -60,21 +96,48 @@ class GCN(nn.Module):
         num_layers: int,
         out_channels: int | None = None,
         *,
+        conv: ConvName | None = None,
+        heads: int = 1,
+        out_heads: int = 1,
+        hops: int = 2,
+        jump: JumpMode = "none",
+        binarize_head: bool = False,
         dropout: float = 0.4,
         input_dropout: float | None = None,
+        attention_dropout: float = 0.0,
         drop: DropMode = "all",
         balance: bool = False,
         norm: NormMode = "none",
+        activation: Activation = "relu",
         normalize_rows: bool = True,
         binarize: BinarizeMode = "none",
         ste: SteRule = "input",
     ) -> None:
         super().__init__()
-        for name, size in (("hidden_channels", hidden_channels), ("num_layers", num_layers)):
+        conv = self.own_conv if conv is None else conv
+        if type(self) is not GNN and conv != self.own_conv:
+            raise wrong(
+                "conv",
+                f"'{self.own_conv}' in a {type(self).__name__}",
+                repr(conv),
+                "take bignn.nn.GNN",
+            )
+        for name, size in (
+            ("hidden_channels", hidden_channels),
+            ("num_layers", num_layers),
+            ("heads", heads),
+            ("out_heads", out_heads),
+        ):
             if size < 1:
                 raise wrong(name, "at least 1", size)
-        if norm not in ("none", "batch"):
-            raise wrong("norm", "'none' or 'batch'", repr(norm))
+        for name, value, known in (
+            ("conv", conv, get_args(ConvName)),
+            ("jump", jump, get_args(JumpMode)),
+            ("norm", norm, get_args(NormMode)),
+            ("activation", activation, get_args(Activation)),
+        ):
+            if value not in known:
+                raise wrong(name, f"one of {list(known)}", repr(value))
         out_channels = hidden_channels if out_channels is None else out_channels
         input_dropout = dropout if input_dropout is None else input_dropout
         for name, p in (("dropout", dropout), ("input_dropout", input_dropout)):
@@ -86,11 +149,19 @@ class GCN(nn.Module):
             "hidden_channels": hidden_channels,
             "num_layers": num_layers,
             "out_channels": out_channels,
+            "conv": conv,
+            "heads": heads,
+            "out_heads": out_heads,
+            "hops": hops,
+            "jump": jump,
+            "binarize_head": binarize_head,
             "dropout": dropout,
             "input_dropout": input_dropout,
+            "attention_dropout": attention_dropout,
             "drop": drop,
             "balance": balance,
             "norm": norm,
+            "activation": activation,
             "normalize_rows": normalize_rows,
             "binarize": binarize,
             "ste": ste,
@@ -102,40 +173,75 @@ class GCN(nn.Module):
             standardize=self.binarization.features,
             binarize=self.binarization.features,
         )
-        sizes = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
-        self.convs = nn.ModuleList(
-            GCNConv(
-                sizes[layer],
-                sizes[layer + 1],
+        jumps = jump == "cat"
+        width = hidden_channels * (heads if conv == "gat" else 1)
+        num_hidden = num_layers if jumps else num_layers - 1
+        self.convs = nn.ModuleList()
+        for layer in range(num_layers):
+            is_hidden = layer < num_hidden
+            options: dict[str, Any] = {
                 # Batch normalisation takes a bias out again. Its gradient would be rounding noise,
                 # which Adam makes steps of full size from.
-                bias=norm == "none" or layer == num_layers - 1,
-                binarize=binarize,
-                ste=ste,
-                dropout=input_dropout if layer == 0 else dropout,
-                drop=drop if layer == 0 else "all",
-                balance=balance and layer == 0,
-            )
-            for layer in range(num_layers)
-        )
+                "bias": norm == "none" or not is_hidden,
+                "binarize": binarize,
+                "ste": ste,
+                "dropout": input_dropout if layer == 0 else dropout,
+                "drop": drop if layer == 0 else "all",
+                "balance": balance and layer == 0,
+            }
+            if conv == "gat":
+                options |= {
+                    "heads": heads if is_hidden else out_heads,
+                    "concat": is_hidden,
+                    "attention_dropout": attention_dropout,
+                }
+            elif conv == "sgc":
+                options["hops"] = hops
+            elif conv != "sage":
+                options["norm"] = "mean_self" if conv == "mean-gcn" else "gcn"
+            inputs = in_channels if layer == 0 else width
+            outputs = hidden_channels if is_hidden else out_channels
+            self.convs.append(_CONVS[conv](inputs, outputs, **options))
         self.norms = nn.ModuleList(
-            BatchNorm(size) if norm == "batch" else nn.Identity() for size in sizes[1:-1]
+            BatchNorm(width) if norm == "batch" else nn.Identity() for _ in range(num_hidden)
+        )
+        self.head = (
+            JumpingHead(
+                width,
+                num_layers,
+                out_channels,
+                binarize=binarize if binarize_head else "none",
+                ste=ste,
+                dropout=dropout,
+            )
+            if jumps
+            else None
         )
 
     @property
     def num_hops(self) -> int | None:
         """How far a node's output looks; None if it depends on every node of the batch."""
-        return None if self.config["norm"] == "batch" else len(self.convs)
+        if self.config["norm"] == "batch":
+            return None
+        return sum(conv.hops if isinstance(conv, SGConv) else 1 for conv in self.layers)
 
     @property
-    def layers(self) -> list[GCNConv]:
+    def layers(self) -> Sequence[Conv]:
         """The convolutions, as what they are."""
-        return [conv for conv in self.convs if isinstance(conv, GCNConv)]
+        return [conv for conv in self.convs if isinstance(conv, Conv)]
+
+    def adjacency(
+        self, edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int
+    ) -> SparseMatrix:
+        """The matrix of weights by which this model's layers sum over neighbours."""
+        return normalized_adjacency(edge_index, edge_weight, num_nodes, norm=self.layers[0].norm)
 
     def reset_parameters(self) -> None:
         """Draws new weights; the input statistics stay."""
         for conv in self.layers:
             conv.reset_parameters()
+        if self.head is not None:
+            self.head.reset_parameters()
         for norm in self.norms:
             if isinstance(norm, BatchNorm):
                 norm.reset_parameters()
@@ -146,26 +252,38 @@ class GCN(nn.Module):
 
     def forward(
         self,
-        x: Tensor,
-        edge_index: Tensor | SparseMatrix,
+        x: Features,
+        edge_index: Graphs,
         edge_weight: Tensor | None = None,
     ) -> Tensor:
-        """See the class."""
-        h = self.input_norm(x)
+        """See the class. An x that is not a tensor is one that :attr:`input_norm` has made."""
+        h: Features = self.input_norm(x) if isinstance(x, Tensor) else x
+        hidden: list[Tensor] = []
         for layer, conv in enumerate(self.convs):
-            if layer > 0:
-                h = self.norms[layer - 1](h)
-                if not self.binarization.features:
-                    h = functional.relu(h)
-            h = conv(h, edge_index, edge_weight)
-        out: Tensor = h
-        return out
+            if hidden:
+                h = hidden[-1]
+            edges = edge_index[layer] if isinstance(edge_index, tuple) else edge_index
+            h = conv(h, edges, edge_weight)
+            if layer < len(self.norms):
+                hidden.append(self._between(self.norms[layer](h)))
+        if self.head is None:
+            assert isinstance(h, Tensor)
+            return h
+        # Layers that make fewer rows than they read make the first ones.
+        rows = len(hidden[-1])
+        logits: Tensor = self.head([some[:rows] for some in hidden])
+        return logits
+
+    def _between(self, h: Tensor) -> Tensor:
+        if self.binarization.features:
+            return h
+        return functional.elu(h) if self.config["activation"] == "elu" else functional.relu(h)
 
     @torch.no_grad()
     def predict(
         self,
-        x: Tensor,
-        edge_index: Tensor | SparseMatrix,
+        x: Features,
+        edge_index: Graphs,
         edge_weight: Tensor | None = None,
     ) -> Tensor:
         """The class of every node [N], in evaluation mode whatever the model's mode is."""
@@ -176,3 +294,30 @@ class GCN(nn.Module):
         finally:
             self.train(was_training)
         return out
+
+
+class GCN(GNN):
+    """:class:`GNN` with ``conv="gcn"``; called as ``torch_geometric.nn.GCN``."""
+
+    own_conv = "gcn"
+
+    @property
+    def layers(self) -> Sequence[GCNConv]:
+        """The convolutions, as what they are."""
+        return [conv for conv in self.convs if isinstance(conv, GCNConv)]
+
+
+class GraphSAGE(GNN):
+    """:class:`GNN` with ``conv="sage"``; called as ``torch_geometric.nn.GraphSAGE``."""
+
+    own_conv = "sage"
+
+
+class GAT(GNN):
+    """:class:`GNN` with ``conv="gat"``; ``hidden_channels`` are per head."""
+
+    own_conv = "gat"
+
+
+#: Classes by convolution; those of no class of their own are plain :class:`GNN`.
+MODELS: dict[str, type[GNN]] = {kind.own_conv: kind for kind in (GCN, GraphSAGE, GAT)}

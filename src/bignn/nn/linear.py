@@ -95,6 +95,11 @@ class Linear(nn.Module):
 
     def forward(self, x: Features) -> Tensor:
         """See the class."""
+        out = self.product(x)
+        return out if self.bias is None else out + self.bias
+
+    def product(self, x: Features) -> Tensor:
+        """``H̃ W̃ᵀ``, without the bias."""
         if x.shape[-1] != self.in_channels:
             raise wrong("x", f"{self.in_channels} features per node", x.shape[-1])
         weight: Tensor = self.weight
@@ -111,9 +116,7 @@ class Linear(nn.Module):
             out = binary_product(x, weight, p, drop=self.drop, is_binary=is_binary)
         else:
             out = functional.linear(dropout(x, self.dropout, training=self.training), weight)
-        if alpha is not None:
-            out = out * alpha.t()
-        return out if self.bias is None else out + self.bias
+        return out if alpha is None else out * alpha.t()
 
     def binary_weight(self) -> tuple[Tensor, Tensor]:
         """The signs B [d_out, d_in] and scales α [d_out, 1] that the layer multiplies with."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -41,7 +42,42 @@ class SparseMatrix:
 
     def entries(self) -> tuple[Tensor, Tensor, Tensor]:
         """``(row, column, values)`` in row order."""
-        return row_of_each_entry(self.matrix), self.matrix.col_indices(), self.matrix.values()
+        return self.rows, self.matrix.col_indices(), self.matrix.values()
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """The row number of every entry."""
+        return row_of_each_entry(self.matrix)
+
+    @cached_property
+    def order(self) -> Tensor:
+        """For every entry of the transpose the number that it has in the matrix."""
+        rising = self.matrix.col_indices() * self.shape[0] + self.rows
+        return torch.argsort(rising, stable=True)
+
+    def with_values(self, values: Tensor) -> SparseMatrix:
+        """Other values [entries], in row order, at the same places."""
+        return SparseMatrix(
+            csr_with_values(self.matrix, values),
+            csr_with_values(self.transposed, values[self.order]),
+        )
+
+    def take_rows(self, nodes: Tensor) -> SparseMatrix:
+        """Some of the rows, in their order."""
+        pointers, column, values = _parts(self.matrix)
+        counts = (pointers[1:] - pointers[:-1])[nodes]
+        row = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), counts)
+        first = torch.cumsum(counts, 0) - counts
+        entry = torch.arange(len(row), device=nodes.device) + (pointers[nodes] - first)[row]
+        size = (len(nodes), self.shape[1])
+        return self.from_entries(row, column[entry], values[entry], size)
+
+    def corner(self, num_rows: int, num_columns: int) -> SparseMatrix:
+        """The first rows, whose entries all are in the first columns."""
+        pointers, column, values = _parts(self.matrix)
+        last = int(pointers[num_rows])
+        row = self.rows[:last]
+        return self.from_entries(row, column[:last], values[:last], (num_rows, num_columns))
 
     def among(self, nodes: Tensor) -> SparseMatrix:
         """The square part whose rows and columns are ``nodes`` (unique ids), in their order."""
@@ -63,14 +99,15 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, matrix: Tensor, transposed: Tensor, x: Tensor) -> Tensor:
         ctx.transposed = transposed
-        return _multiply(matrix, x)
+        return multiply(matrix, x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, None, Tensor]:
-        return None, None, _multiply(ctx.transposed, grads[0])
+        return None, None, multiply(ctx.transposed, grads[0])
 
 
-def _multiply(matrix: Tensor, x: Tensor) -> Tensor:
+def multiply(matrix: Tensor, x: Tensor) -> Tensor:
+    """A CSR tensor times a matrix."""
     # Autocast would ask for a half-precision sparse product, which torch does not have.
     with torch.autocast(x.device.type, enabled=False):
         return matrix @ x
@@ -80,6 +117,11 @@ def row_of_each_entry(matrix: Tensor) -> Tensor:
     """The row numbers of a CSR tensor's entries."""
     rows = torch.arange(matrix.shape[0], device=matrix.device)
     return torch.repeat_interleave(rows, matrix.crow_indices().diff())
+
+
+def csr_with_values(matrix: Tensor, values: Tensor) -> Tensor:
+    """A CSR tensor with other values at the same places."""
+    return csr_tensor(matrix.crow_indices(), matrix.col_indices(), values, matrix.shape)
 
 
 def _parts(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,0 +1,175 @@
+"""Training on samples of a graph: which ones, as data, and the batches that come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from bignn import loaders
+from bignn.batches import Batch
+from bignn.errors import wrong
+from bignn.nn import GNN, BinaryRows, SparseFeatures, SparseMatrix, normalized_adjacency
+from bignn.nn.linear import Features
+
+SampleKind = Literal["neighbor", "walk", "node", "edge", "layer"]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How an epoch's batches are drawn.
+
+    Attributes:
+        kind: ``"neighbor"`` (GraphSAGE: some neighbours of each node), ``"walk"``, ``"node"``,
+            ``"edge"`` (GraphSAINT: subgraphs by random walks, nodes or edges, with its
+            normalisation) or ``"layer"`` (FastGCN: nodes per layer, by importance).
+        batch_size: nodes whose loss is taken (``"neighbor"``, ``"layer"``); walks begun, or nodes
+            or edges drawn, per subgraph.
+        fan_outs: neighbours per hop, nearest first, -1 for all (``"neighbor"``); nodes per layer,
+            the last first (``"layer"``).
+        walk_length: steps of a random walk.
+        coverage: how often each node is drawn, on average, to estimate GraphSAINT's normalisation.
+
+    """
+
+    kind: SampleKind
+    batch_size: int
+    fan_outs: tuple[int, ...] = ()
+    walk_length: int = 2
+    coverage: int = 50
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(SampleKind):
+            raise wrong("sampler", f"one of {list(get_args(SampleKind))}", repr(self.kind))
+        for name in ("batch_size", "walk_length", "coverage"):
+            if getattr(self, name) < 1:
+                raise wrong(name, "at least 1", getattr(self, name))
+
+
+class SampledBatches:
+    """Batches of a training graph for one of our models; new ones in every iteration.
+
+    All draws come from torch's generator. Features are normalised and binarized once, for the whole
+    graph, and batches take their rows of them.
+    """
+
+    def __init__(self, sampling: Sampling, model: GNN, whole: Batch) -> None:
+        if not isinstance(model, GNN):
+            raise wrong("model", "a bignn.nn.GNN to be trained on samples", type(model).__name__)
+        if sampling.kind in ("neighbor", "layer") and len(sampling.fan_outs) != len(model.convs):
+            raise wrong(
+                "fan_outs",
+                f"a number per layer ({len(model.convs)})",
+                list(sampling.fan_outs),
+            )
+        self.sampling, self.model, self.whole = sampling, model, whole
+        assert isinstance(whole.x, Tensor)
+        assert isinstance(whole.edge_index, Tensor)
+        self.adjacency = model.adjacency(whole.edge_index, whole.edge_weight, len(whole.x))
+        self.x: Features = model.input_norm(whole.x)
+        self._loader = self._make_loader()
+
+    def __iter__(self) -> Iterator[Batch]:
+        for data in self._loader:
+            yield self._batch(data)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def _make_loader(self) -> Any:
+        sampling, whole = self.sampling, self.whole
+        assert isinstance(whole.edge_index, Tensor)
+        row, column, values = (part.cpu() for part in self.adjacency.entries())
+        if sampling.kind == "neighbor":
+            data = Data(edge_index=whole.edge_index.cpu(), num_nodes=len(whole.y))
+            return loaders.NeighborLoader(
+                data,
+                list(sampling.fan_outs),
+                batch_size=sampling.batch_size,
+                input_nodes=whole.loss_nodes.cpu(),
+                shuffle=True,
+            )
+        # The entries of the weighted adjacency as edges: their numbers find the weights again.
+        data = Data(edge_index=torch.stack([column, row]), num_nodes=len(whole.y))
+        if sampling.kind == "layer":
+            data.edge_weight = values
+            return loaders.LayerLoader(
+                data,
+                list(sampling.fan_outs),
+                batch_size=sampling.batch_size,
+                input_nodes=whole.loss_nodes.cpu(),
+                shuffle=True,
+            )
+        options: dict[str, Any] = {"sample_coverage": sampling.coverage}
+        size, num_nodes = sampling.batch_size, len(whole.y)
+        if sampling.kind == "walk":
+            options["walk_length"] = sampling.walk_length
+            size *= sampling.walk_length + 1
+        options["num_steps"] = max(1, -(-num_nodes // size))
+        makers: dict[str, Any] = {
+            "walk": loaders.SaintRandomWalkLoader,
+            "node": loaders.SaintNodeLoader,
+            "edge": loaders.SaintEdgeLoader,
+        }
+        return makers[sampling.kind](data, batch_size=sampling.batch_size, **options)
+
+    def _batch(self, data: Any) -> Batch:
+        device = self.whole.device
+        nodes = data.n_id.to(device)
+        if self.sampling.kind == "neighbor":
+            matrices = self._hops(data, len(nodes), device)
+            return self._of_targets(nodes, nodes[: matrices[-1].shape[0]], matrices)
+        if self.sampling.kind == "layer":
+            matrices = tuple(
+                SparseMatrix.from_entries(
+                    edges[1].to(device), edges[0].to(device), weight.to(device), (targets, sources)
+                )
+                for edges, weight, (sources, targets) in data.layers
+            )
+            return self._of_targets(nodes, data.target_id.to(device), matrices)
+        weight = self.adjacency.matrix.values()[data.e_id.to(device)] * data.edge_norm.to(device)
+        row, column = data.edge_index[1].to(device), data.edge_index[0].to(device)
+        matrix = SparseMatrix.from_entries(row, column, weight, (len(nodes), len(nodes)))
+        learned = torch.isin(nodes, self.whole.loss_nodes).nonzero()[:, 0]
+        return Batch(
+            _rows(self.x, nodes),
+            matrix,
+            None,
+            self.whole.y[nodes],
+            learned,
+            data.node_norm.to(device)[learned],
+            None if self.whole.targets is None else self.whole.targets[nodes],
+        )
+
+    def _of_targets(
+        self, sources: Tensor, targets: Tensor, matrices: tuple[SparseMatrix, ...]
+    ) -> Batch:
+        return Batch(
+            _rows(self.x, sources),
+            matrices,
+            None,
+            self.whole.y[targets],
+            torch.arange(len(targets), device=self.whole.device),
+            None,
+            None if self.whole.targets is None else self.whole.targets[targets],
+        )
+
+    def _hops(self, data: Any, num_nodes: int, device: torch.device) -> tuple[SparseMatrix, ...]:
+        """A matrix per layer. Nodes come in the order of discovery: layer l of L makes those of the
+        first L - l hops from those of one hop more.
+        """
+        norm = self.model.layers[0].norm
+        edges = data.edge_index.to(device)
+        matrix = normalized_adjacency(edges, None, num_nodes, norm=norm)
+        found = torch.as_tensor(data.num_sampled_nodes).cumsum(0).tolist()
+        return tuple(
+            matrix.corner(found[hop], found[hop + 1]) for hop in reversed(range(len(found) - 1))
+        )
+
+
+def _rows(x: Features, nodes: Tensor) -> Features:
+    return x.rows(nodes) if isinstance(x, BinaryRows | SparseFeatures) else x[nodes]

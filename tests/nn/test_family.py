@@ -1,0 +1,251 @@
+"""The convolutions beside GCN's: PyG's own when not binary, the written formulas when binary."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor
+
+from bignn.binarize import BinarizeMode, binarize_features, binarize_weight
+from bignn.errors import InputError
+from bignn.nn import (
+    GAT,
+    GCN,
+    GNN,
+    GATConv,
+    GCNConv,
+    GraphSAGE,
+    JumpingHead,
+    Linear,
+    SAGEConv,
+    SGConv,
+    SparseMatrix,
+    normalized_adjacency,
+)
+from bignn.nn.adjacency import Norm
+from bignn.nn.attention import softmax_of_rows, weighted_sum
+from bignn.nn.gnn import Conv
+
+MODES: list[BinarizeMode] = ["none", "features", "weights", "both"]
+
+# Directed, with self-loops, a duplicate edge and an isolated node (4).
+EDGES = torch.tensor([[0, 1, 1, 2, 2, 3, 0], [1, 0, 1, 3, 3, 2, 2]])
+
+
+def features(num_features: int = 6) -> Tensor:
+    return torch.randn(5, num_features, generator=torch.Generator().manual_seed(0))
+
+
+def copied(ours: torch.nn.Module, theirs: torch.nn.Module) -> None:
+    for parameter in theirs.parameters():
+        torch.nn.init.normal_(parameter)
+    ours.load_state_dict(theirs.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (SAGEConv(6, 3), pyg.SAGEConv(6, 3)),
+        (SAGEConv(6, 3, bias=False), pyg.SAGEConv(6, 3, bias=False)),
+        (GATConv(6, 3), pyg.GATConv(6, 3)),
+        (GATConv(6, 3, heads=4), pyg.GATConv(6, 3, heads=4)),
+        (GATConv(6, 3, heads=2, concat=False), pyg.GATConv(6, 3, heads=2, concat=False)),
+        (SGConv(6, 3, hops=2), pyg.SGConv(6, 3, K=2)),
+        (SGConv(6, 3, hops=3), pyg.SGConv(6, 3, K=3)),
+    ],
+    ids=str,
+)
+def test_unbinarized_convs_equal_pyg_with_its_weights(ours: Conv, theirs: Any) -> None:
+    copied(ours, theirs)
+    x = features().requires_grad_()
+    out, expected = ours(x, EDGES), theirs(x, EDGES)
+    assert torch.allclose(out, expected, atol=1e-5)
+    pull = torch.randn_like(out)
+    mine = torch.autograd.grad((out * pull).sum(), [x, *ours.parameters()])
+    names = [name for name, _ in ours.named_parameters()]
+    there = dict(theirs.named_parameters())
+    other = torch.autograd.grad((expected * pull).sum(), [x, *(there[name] for name in names)])
+    for a, b in zip(mine, other, strict=True):
+        assert torch.allclose(a, b, atol=1e-4)
+
+
+def test_models_equal_pyg_with_its_weights() -> None:
+    x = features()
+    sage = pyg.GraphSAGE(6, 8, 3, 4).eval()
+    ours = GraphSAGE(6, 8, 3, 4, normalize_rows=False).eval()
+    ours.load_state_dict(sage.state_dict())
+    assert torch.allclose(ours(x, EDGES), sage(x, EDGES), atol=1e-5)
+    jumping = pyg.GraphSAGE(6, 8, 2, 4, jk="cat").eval()
+    ours = GraphSAGE(6, 8, 2, 4, jump="cat", normalize_rows=False).eval()
+    ours.load_state_dict(
+        {
+            f"head.{name}" if name.startswith("lin.") else name: value
+            for name, value in jumping.state_dict().items()
+        }
+    )
+    assert torch.allclose(ours(x, EDGES), jumping(x, EDGES), atol=1e-5)
+
+
+def written(conv: Conv, x: Tensor, norm: Norm) -> Tensor:
+    """The formula of a binary layer in float64, neighbour by neighbour."""
+
+    def z(lin: Linear) -> Tensor:
+        signs, beta = binarize_features(x.double())
+        columns, alpha = binarize_weight(lin.weight.detach().double())
+        return beta * (signs @ columns.t()) * alpha.t()
+
+    neighbours: list[list[int]] = [
+        [s for s, t in EDGES.t().tolist() if t == node] for node in range(5)
+    ]
+    if norm != "mean":
+        neighbours = [[s for s in some if s != i] + [i] for i, some in enumerate(neighbours)]
+    rows = []
+    bias = conv.lin_l.bias if isinstance(conv, SAGEConv) else conv.bias
+    assert isinstance(bias, Tensor)
+    for node, some in enumerate(neighbours):
+        if isinstance(conv, SAGEConv):
+            mean = z(conv.lin_l)[some].mean(dim=0) if some else torch.zeros(3)
+            rows.append(z(conv.lin_r)[node] + mean + bias)
+        elif isinstance(conv, GATConv):
+            h = z(conv.lin).view(5, conv.heads, -1)
+            score = (h[some] * conv.att_src + h[node] * conv.att_dst).sum(dim=-1)
+            score = torch.where(score > 0, score, 0.2 * score).softmax(dim=0)
+            rows.append((score.unsqueeze(-1) * h[some]).sum(dim=0).flatten() + bias)
+        else:
+            assert isinstance(conv, GCNConv)
+            rows.append(z(conv.lin)[some].mean(dim=0) + bias)
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize(
+    "conv",
+    [
+        SAGEConv(6, 3, binarize="both"),
+        GATConv(6, 3, heads=2, binarize="both"),
+        GCNConv(6, 3, norm="mean_self", binarize="both"),
+    ],
+    ids=str,
+)
+def test_binary_convs_compute_the_written_formula(conv: Conv) -> None:
+    x = features()
+    for parameter in conv.parameters():
+        torch.nn.init.normal_(parameter)
+    expected = written(conv, x, conv.norm)
+    assert torch.allclose(conv(x, EDGES).double(), expected, atol=1e-5)
+    with torch.no_grad():  # by bits
+        assert torch.allclose(conv(x, EDGES).double(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("conv", ["gcn", "mean-gcn", "sage", "gat", "sgc"])
+def test_every_model_trains_in_every_mode(conv: Any, mode: BinarizeMode) -> None:
+    """A step changes every parameter, and a compiled or sparse call gives the same."""
+    torch.manual_seed(0)
+    x = features(20)
+    for jump in ("none", "cat"):
+        model = GNN(
+            20, 4, 2, 3, conv=conv, heads=2, jump=jump, binarize_head=True, binarize=mode,
+            norm="batch", dropout=0.0,
+        )  # fmt: skip
+        before = {name: p.detach().clone() for name, p in model.named_parameters()}
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        for _ in range(2):
+            model(x, EDGES).logsumexp(dim=-1).sub(model(x, EDGES)[:, 0]).mean().backward()
+        optimizer.step()
+        for name, parameter in model.named_parameters():
+            # A target's own score matters only where it bends LeakyReLU's sums apart.
+            assert "att_dst" in name or not torch.equal(parameter, before[name]), name
+        model.eval()
+        out = model(x, EDGES)
+        matrix = model.adjacency(EDGES, None, 5)
+        assert torch.allclose(model(x, matrix), out, atol=1e-5)
+        assert torch.allclose(model(x, (matrix, matrix)), out, atol=1e-5)
+
+
+def test_compiled_attention_is_the_same() -> None:
+    model = GAT(6, 4, 2, 3, heads=2, normalize_rows=False).eval()
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    assert torch.allclose(compiled(features(), EDGES), model(features(), EDGES), atol=1e-5)
+
+
+@pytest.mark.parametrize("norm", ["gcn", "mean", "mean_self", "ones_self"])
+def test_rows_of_the_matrices(norm: Norm) -> None:
+    dense = normalized_adjacency(EDGES, None, 5, norm=norm).matrix.to_dense()
+    counts = torch.zeros(5, 5)
+    for source, target in EDGES.t().tolist():
+        counts[target, source] += 1
+    if norm != "mean":
+        counts.fill_diagonal_(1)
+    degree = counts.sum(dim=1)
+    expected = {
+        "gcn": counts / (degree[:, None] * degree).sqrt(),
+        "mean": counts / degree.clamp(min=1)[:, None],
+        "mean_self": counts / degree[:, None],
+        "ones_self": counts,
+    }
+    assert torch.allclose(dense, expected[norm])
+
+
+def test_attention_sums_have_the_right_gradients() -> None:
+    torch.manual_seed(0)
+    pattern = normalized_adjacency(EDGES, None, 5, torch.float64, norm="ones_self")
+    scores = torch.randn(len(pattern.rows), 2, dtype=torch.float64, requires_grad=True)
+    z = torch.randn(5, 2, 3, dtype=torch.float64, requires_grad=True)
+    weights = softmax_of_rows(pattern, scores)
+    total = torch.zeros(5, 2, dtype=torch.float64).index_add(0, pattern.rows, weights)
+    assert torch.allclose(total, torch.ones_like(total))
+    assert torch.autograd.gradcheck(
+        lambda s, h: weighted_sum(pattern, softmax_of_rows(pattern, s), h), (scores, z)
+    )
+
+
+def test_rectangular_matrices_make_the_first_rows() -> None:
+    """Layers of a sampled batch make fewer rows than they read."""
+    x = features()
+    for conv in (SAGEConv(6, 3), GATConv(6, 3, heads=2), GCNConv(6, 3)):
+        whole = normalized_adjacency(EDGES, None, 5, norm=conv.norm)
+        row, column, values = whole.entries()
+        kept = row < 3
+        part = SparseMatrix.from_entries(row[kept], column[kept], values[kept], (3, 5))
+        assert torch.allclose(conv(x, part), conv(x, whole)[:3], atol=1e-6)
+        corner = whole.corner(3, 5)
+        assert torch.equal(corner.matrix.to_dense(), whole.matrix.to_dense()[:3])
+        assert torch.equal(corner.transposed.to_dense(), corner.matrix.to_dense().t())
+        order = torch.tensor([4, 1, 1])
+        assert torch.equal(whole.take_rows(order).matrix.to_dense(), whole.matrix.to_dense()[order])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_head_of_jumping_models_is_a_product_of_blocks(mode: BinarizeMode) -> None:
+    torch.manual_seed(0)
+    head = JumpingHead(6, 2, 3, binarize=mode)
+    torch.nn.init.normal_(head.lin.bias)  # type: ignore[arg-type]
+    layers = [torch.randn(5, 6), 10 * torch.randn(5, 6)]
+    blocks = layers
+    if mode in ("features", "both"):
+        blocks = [signs * beta for signs, beta in map(binarize_features, layers)]
+    weight: Tensor = head.lin.weight
+    if mode in ("weights", "both"):
+        signs, alpha = binarize_weight(weight)
+        weight = signs * alpha
+    assert head.lin.bias is not None
+    expected = torch.cat(blocks, dim=1) @ weight.t() + head.lin.bias
+    assert torch.allclose(head(layers), expected, atol=1e-4)
+
+
+def test_wrong_arguments_are_told_in_one_line() -> None:
+    with pytest.raises(InputError, match="'conv' must be 'gcn' in a GCN"):
+        GCN(3, 3, 2, conv="sage")
+    for arguments, name in (
+        ({"conv": "cat"}, "conv"),
+        ({"jump": "lstm"}, "jump"),
+        ({"activation": "tanh"}, "activation"),
+        ({"heads": 0}, "heads"),
+        ({"conv": "gat", "attention_dropout": 1.0}, "attention_dropout"),
+        ({"conv": "sgc", "hops": 0}, "hops"),
+    ):
+        with pytest.raises(InputError, match=f"'{name}' must be"):
+            GNN(3, 3, 2, **arguments)
+    with pytest.raises(InputError, match="norm"):
+        GCNConv(3, 3, norm="mean")
