@@ -144,7 +144,7 @@ def test_what_is_binary_is_stored_as_bits() -> None:
     ]
     assert packed.arrays["layers.0.words"].shape == (24, 1)
     assert packed.network.is_binary
-    assert [layer.edge_bits for layer in packed.network.convolutions] == [17, 20]
+    assert [layer.edge_bits for layer in packed.network.layers] == [17, 20]
     # 24 and 5 outputs: a word of bits and a scale each, 24 means and scales, 5 biases.
     assert packed.nbytes == {"weights": (24 + 5) * (8 + 4) + 24 * 8 + 5 * 4, "input": 2 * 4 * 20}
     floats = bignn.pack(make_model(graph, "none", "batch"))

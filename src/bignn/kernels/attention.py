@@ -1,8 +1,8 @@
 """Attention in whole numbers: scores of bits, and the weights they give neighbours.
 
 A head's scores of a node are ``a · z`` with ``z = β α ⊙ (F · B)``, that is ``β (F · v)`` with
-``v = B (α ⊙ a)``, a real vector. It becomes whole numbers here, so that sums over bits are the same in
-every order (csrc/kernels.h has the rest of the definition).
+``v = B (α ⊙ a)``, a real vector. It becomes whole numbers here, so that sums over bits are the same
+in every order (csrc/kernels.h has the rest of the definition).
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def whole_scores(
 ) -> tuple[NDArray[np.int32], Floats] | None:
     """``V = rint(v 2^s)`` [H, inputs] and ``2^-s`` [H], of ``v_h = Σ_c a_hc α_c B_c``.
 
-    Exact up to the rounding to V: ``a α`` becomes whole numbers of 40 bits, and these are added. None
-    if the numbers are out of range.
+    Exact up to the rounding to V: ``a α`` becomes whole numbers of 40 bits, and these are added.
+    None if the numbers are out of range.
 
     Args:
         words: B as bits [H C, ceil(inputs / 64)].
@@ -138,9 +138,7 @@ def weights(
     top = np.full(len(degree), -_LARGEST_SCORE, dtype=np.float32)
     np.maximum.at(top, row, source[ids])
     slope = np.float32(attention.slope)
-    p = exp_of_negative(
-        _leaky(target[row] + source[ids], slope) - _leaky(target + top, slope)[row]
-    )
+    p = exp_of_negative(_leaky(target[row] + source[ids], slope) - _leaky(target + top, slope)[row])
     shares = np.zeros(len(degree), dtype=np.int64)
     np.add.at(shares, row, np.rint(p * np.float32(1 << SHARE_BITS)).astype(np.int64))
     total = shares.astype(np.float32) * np.float32(2.0**-SHARE_BITS)

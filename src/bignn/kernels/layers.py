@@ -2,7 +2,7 @@
 
 A layer, for node i with neighbours j, in ±1: ``h_i = scale ⊙ s_i Σ_j w_ij t_j (F_j · B) + shift``,
 the sum taken exactly, in integers (csrc/kernels.h says how). A node may have a part of its own
-(SAGE), and the weights of neighbours may come from attention (GAT, :mod:`bignn.kernels.attention`). It
+(SAGE), and neighbours' weights may come from attention (GAT, :mod:`bignn.kernels.attention`). It
 can go three ways, with the same result to the last bit:
 
 - ``"T"``, transform then gather: ``F · B`` by XNOR and popcount, then sums of small integers;
@@ -48,6 +48,7 @@ class Edges:
         target_factor: s, float32 [rows].
         num_sources: how many rows the ids count.
         own: int32 [rows], which source each row is; None if row i is source i.
+        source_norm: float32 [num_sources], a factor of the sources' β; None for all ones.
 
     """
 
@@ -57,6 +58,7 @@ class Edges:
     target_factor: Floats
     num_sources: int
     own: NDArray[np.int32] | None = None
+    source_norm: Floats | None = None
 
     @property
     def num_rows(self) -> int:
@@ -74,6 +76,7 @@ class Edges:
             self.target_factor[begin:end],
             self.num_sources,
             own,
+            self.source_norm,
         )
 
 
@@ -221,15 +224,16 @@ class Chain:
         self._program: Any = None
         self._widths: dict[int, int] = {}
 
-    def run(self) -> NDArray[Any] | None:
-        """Classes int64 [rows], or values float32 [rows, outputs]; None if output is "kept"."""
+    def run_kept(self) -> None:
+        """Makes what layers keep; of the output ``"kept"`` there is nothing else."""
+        if self.backend == "reference":
+            self._run_hidden(len(self.layers))
+        else:
+            self._run_steps(len(self.layers), None)
+
+    def run(self) -> NDArray[Any]:
+        """Classes int64 [rows], or values float32 [rows, outputs]."""
         last = self.layers[-1]
-        if self.output == "kept":
-            if self.backend == "reference":
-                self._run_hidden(len(self.layers))
-            else:
-                self._run_steps(len(self.layers), None)
-            return None
         if self.backend == "reference":
             values = _reference_layer(
                 last.weights, last.edges, *self._run_hidden(len(self.layers) - 1)
@@ -344,9 +348,7 @@ class Chain:
         step["out_factor"] = np.empty(rows, dtype=np.float32)
         if layer.out_norm is not None:
             step["out_norm"] = layer.out_norm
-        is_read = following is not None and (
-            following.way == "G" or following.weights.reads_bits
-        )
+        is_read = following is not None and (following.way == "G" or following.weights.reads_bits)
         if is_read or "bits" in layer.keep:
             num_words = words_per_row(outputs)
             words = native.aligned(rows * num_words, np.uint64).reshape(rows, num_words)
