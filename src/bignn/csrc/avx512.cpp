@@ -23,6 +23,7 @@ using plain::floor_log2;
 using plain::leaky;
 using plain::power_of_two;
 using plain::put_head;
+using plain::share_of;
 using plain::RowWeights;
 
 template <int number>

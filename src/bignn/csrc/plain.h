@@ -111,31 +111,53 @@ inline float exp_of_negative(float t) {
 
 inline float leaky(float x, float slope) { return x >= 0 ? x : x * slope; }
 
-template <typename Id>
-inline float largest_score_of(const Id* ids, std::size_t count, const float* source) {
+inline float largest_score_of(const float* source, std::size_t count) {
     float most = -largest_score;
-    for (std::size_t e = 0; e < count; ++e) most = source[ids[e]] > most ? source[ids[e]] : most;
+    for (std::size_t e = 0; e < count; ++e) most = source[e] > most ? source[e] : most;
     return most;
 }
 
-// x[e] = p_e t[ids[e]], the largest of them, and what the p_e add up to.
+// x[e] = p_e t_e, the largest of them, and what the p_e add up to; of a part of a row whose entries
+// have scores `source` and factors t.
 struct Attended {
     float most;
     std::uint32_t shares;
 };
 
-template <typename Id>
-inline Attended attend(const Id* ids, std::size_t count, const float* source, const float* factor,
-                       float target, float top, float slope, float* x) {
+inline Attended attend(const float* source, const float* factor, std::size_t count, float target,
+                       float top, float slope, float* x) {
     Attended all{0, 0};
     for (std::size_t e = 0; e < count; ++e) {
-        const float p = exp_of_negative(leaky(target + source[ids[e]], slope) - top);
+        const float p = exp_of_negative(leaky(target + source[e], slope) - top);
         all.shares += static_cast<std::uint32_t>(
             __builtin_lrintf(p * static_cast<float>(1 << share_bits)));
-        x[e] = bounded(p * factor[ids[e]]);
+        x[e] = bounded(p * factor[e]);
         all.most = x[e] > all.most ? x[e] : all.most;
     }
     return all;
+}
+
+// What a row's weights are divided by.
+inline float share_of(std::uint64_t shares) {
+    return shares ? 1.0f / (static_cast<float>(shares) * (1.0f / (1 << share_bits))) : 0.0f;
+}
+
+// As weigh_tile, of one head: tile_rows rows that follow each other, of at most `few` entries each.
+inline void attend_few(const float* source, const float* factor, const std::int64_t* offsets,
+                       const float* targets, float slope, int bits, std::uint32_t* q,
+                       std::uint32_t* totals, float* row_scale) {
+    for (std::size_t r = 0; r < tile_rows; ++r) {
+        const auto count = static_cast<std::size_t>(offsets[r + 1] - offsets[r]);
+        float x[few];
+        const float top = leaky(targets[r] + largest_score_of(source, count), slope);
+        const Attended all = attend(source, factor, count, targets[r], top, slope, x);
+        const RowWeights weights(all.most, count, share_of(all.shares), bits);
+        for (std::size_t e = 0; e < few; ++e) q[r * few + e] = 0;
+        totals[r] = quantize(x, count, weights.two_to_e, weights.limit, q + r * few);
+        row_scale[r] = weights.scale;
+        source += count;
+        factor += count;
+    }
 }
 
 inline float bounded_score(float score) {

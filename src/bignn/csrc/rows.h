@@ -5,6 +5,8 @@
 struct Scratch {
     const std::byte** rows;  // [batch + slack]
     float* x;                // [batch + slack]
+    float* scores;           // [heads, batch + slack], of attention
+    float* factors;          // [batch + slack], likewise
     std::uint32_t* q;        // [chunk + slack]
     std::int64_t* acc;       // [positions]
     std::int32_t* u;         // [tile_rows, inputs]
@@ -34,6 +36,9 @@ struct Scratch {
             layer.attention.heads ? layer.attention.channels : layer.num_outputs;
         rows = reinterpret_cast<const std::byte**>(take(8 * (batch + slack)));
         x = reinterpret_cast<float*>(take(4 * (batch + slack)));
+        scores = reinterpret_cast<float*>(take(4 * layer.attention.heads * (batch + slack)));
+        factors =
+            reinterpret_cast<float*>(take(layer.attention.heads ? 4 * (batch + slack) : 0));
         q = reinterpret_cast<std::uint32_t*>(take(4 * (chunk + slack)));
         acc = reinterpret_cast<std::int64_t*>(take(8 * ((columns + 63) / 64 * 64)));
         u = reinterpret_cast<std::int32_t*>(
@@ -63,7 +68,7 @@ class Batch {
           ids_(ids),
           scratch_(scratch),
           end_(static_cast<std::size_t>(layer.neighbours.offsets[end])),
-          weighs_(layer.attention.heads == 0) {
+          attention_(layer.attention) {
         const bool by_records = layer.way == Way::records;
         data_ = by_records ? layer.records.data : reinterpret_cast<const std::byte*>(layer.words);
         stride_ = by_records ? layer.records.step : 8 * words_per_row(layer.num_inputs);
@@ -74,9 +79,15 @@ class Batch {
     void cover(std::size_t begin, std::size_t end) {
         if (begin >= first_ && end <= last_) return;
         const std::size_t count = end_ - begin < batch ? end_ - begin : batch;
-        if (weighs_) {
+        if (attention_.heads) {
+            weigh(ids_ + begin, nullptr, count, from_.source_factor, scratch_.factors);
+        } else {
             weigh(ids_ + begin, from_.weights ? from_.weights + begin : nullptr, count,
                   from_.source_factor, scratch_.x);
+        }
+        for (std::size_t head = 0; head < attention_.heads; ++head) {
+            weigh(ids_ + begin, nullptr, count, attention_.source + head * attention_.num_sources,
+                  scratch_.scores + head * (batch + slack));
         }
         point(ids_ + begin, count, data_, stride_, scratch_.rows);
         for (std::size_t e = count; e < count + slack; ++e) scratch_.rows[e] = data_;
@@ -85,6 +96,10 @@ class Batch {
     }
 
     const float* x(std::size_t entry) const { return scratch_.x + (entry - first_); }
+    const float* scores(std::size_t head, std::size_t entry) const {
+        return scratch_.scores + head * (batch + slack) + (entry - first_);
+    }
+    const float* factors(std::size_t entry) const { return scratch_.factors + (entry - first_); }
     const std::byte* const* rows(std::size_t entry) const {
         return scratch_.rows + (entry - first_);
     }
@@ -96,7 +111,7 @@ class Batch {
     std::size_t end_;
     const std::byte* data_;
     std::size_t stride_;
-    bool weighs_;  // attention does it by itself
+    const Attention& attention_;
     std::size_t first_ = 1, last_ = 0;
 };
 
@@ -228,24 +243,25 @@ inline bool finish_tile(const Layer& layer, std::size_t first, std::size_t num_r
 
 // One head of row i: as gather_row, with weights from scores.
 template <typename Id, class Add>
-inline float attend_row(const Layer& layer, const Id* ids, std::size_t head, std::size_t i,
-                        Batch<Id>& entries, Scratch& scratch, Add add) {
+inline float attend_row(const Layer& layer, std::size_t head, std::size_t i, Batch<Id>& entries,
+                        Scratch& scratch, Add add) {
     const Neighbours& from = layer.neighbours;
     const Attention& attention = layer.attention;
-    const float* source = attention.source + head * attention.num_sources;
     const float target = attention.target[head * attention.num_sources + own_id(layer, i)];
     const auto begin = static_cast<std::size_t>(from.offsets[i]);
     const auto end = static_cast<std::size_t>(from.offsets[i + 1]);
     const auto count = [&](std::size_t at) { return end - at < chunk ? end - at : chunk; };
     float largest_source = -largest_score;
     for (std::size_t at = begin; at < end; at += chunk) {
-        const float some = largest_score_of(ids + at, count(at), source);
+        entries.cover(at, at + count(at));
+        const float some = largest_score_of(entries.scores(head, at), count(at));
         largest_source = some > largest_source ? some : largest_source;
     }
     // leaky rises, also as it is rounded: the largest source has the largest score.
     const float top = leaky(target + largest_source, attention.slope);
     const auto attend_chunk = [&](std::size_t at) {
-        return attend(ids + at, count(at), source, from.source_factor, target, top,
+        entries.cover(at, at + count(at));
+        return attend(entries.scores(head, at), entries.factors(at), count(at), target, top,
                       attention.slope, scratch.x);
     };
     float most = 0;
@@ -255,9 +271,7 @@ inline float attend_row(const Layer& layer, const Id* ids, std::size_t head, std
         most = some.most > most ? some.most : most;
         shares += some.shares;
     }
-    const float share = shares ? 1.0f / (static_cast<float>(shares) * (1.0f / (1 << share_bits)))
-                               : 0.0f;
-    const RowWeights weights(most, end - begin, share, layer.edge_bits);
+    const RowWeights weights(most, end - begin, share_of(shares), layer.edge_bits);
     const bool in_one = end - begin <= chunk;
     std::size_t at = begin;
     do {  // at least once: a row without neighbours is 0
@@ -265,7 +279,6 @@ inline float attend_row(const Layer& layer, const Id* ids, std::size_t head, std
         std::uint32_t total = 0;
         if (some) {
             if (!in_one) attend_chunk(at);
-            entries.cover(at, at + some);
             total = quantize(scratch.x, some, weights.two_to_e, weights.limit, scratch.q);
         }
         add(entries.rows(at), some, total, at == begin);
@@ -274,48 +287,77 @@ inline float attend_row(const Layer& layer, const Id* ids, std::size_t head, std
     return weights.scale;
 }
 
+// One head of a row: its sums, or u by bits.
+template <typename Id>
+inline float attend_one(const Layer& layer, const Records& part, std::size_t head, std::size_t i,
+                        Batch<Id>& entries, Scratch& scratch, float* sums, std::int32_t* u) {
+    const std::int64_t* offsets = layer.neighbours.offsets + i;
+    const std::size_t channels = layer.attention.channels;
+    if (layer.way == Way::bits) {
+        return attend_row(layer, head, i, entries, scratch,
+                          [&](const std::byte* const* rows, std::size_t count,
+                              std::uint32_t total, bool first) {
+                              add_bits(rows, scratch.q, count, total, first, layer.num_inputs, u);
+                          });
+    }
+    if (static_cast<std::size_t>(offsets[1] - offsets[0]) <= chunk) {
+        return attend_row(layer, head, i, entries, scratch,
+                          [&](const std::byte* const* rows, std::size_t count,
+                              std::uint32_t total, bool) {
+                              sum_records(part, channels, rows, scratch.q, count, total,
+                                          scratch.acc, sums);
+                          });
+    }
+    for (std::size_t p = 0; p < part.stride / part.width; ++p) scratch.acc[p] = 0;
+    std::uint32_t all = 0;
+    const float scale = attend_row(
+        layer, head, i, entries, scratch,
+        [&](const std::byte* const* rows, std::size_t count, std::uint32_t total, bool) {
+            add_records(part, rows, scratch.q, count, scratch.acc);
+            all += total;
+        });
+    finish_records(part, channels, all, scratch.acc, sums);
+    return scale;
+}
+
 // All heads of a tile's rows, put together in scratch.sums.
 template <typename Id>
-inline void attend_tile(const Layer& layer, const Id* ids, std::size_t first, std::size_t num_rows,
+inline void attend_tile(const Layer& layer, std::size_t first, std::size_t num_rows, bool is_few,
                         Batch<Id>& entries, Scratch& scratch) {
     const Attention& attention = layer.attention;
-    const std::size_t channels = attention.channels;
+    const std::size_t channels = attention.channels, u_step = u_stride(layer.num_inputs);
+    const std::int64_t* offsets = layer.neighbours.offsets + first;
+    const auto begin = static_cast<std::size_t>(offsets[0]);
+    if (is_few) entries.cover(begin, static_cast<std::size_t>(offsets[tile_rows]));
     for (std::size_t head = 0; head < attention.heads; ++head) {
         float row_scale[tile_rows];
         Records part = layer.records;
         part.offset = head * part.stride;
         part.center += head * scratch.head_stride;
+        const float* target = attention.target + head * attention.num_sources;
+        std::uint32_t totals[tile_rows];
+        if (is_few) {
+            float targets[tile_rows];
+            for (std::size_t r = 0; r < tile_rows; ++r) targets[r] = target[own_id(layer, first + r)];
+            attend_few(entries.scores(head, begin), entries.factors(begin), offsets, targets,
+                       attention.slope, layer.edge_bits, scratch.q, totals, row_scale);
+        }
         for (std::size_t r = 0; r < num_rows; ++r) {
             float* sums = scratch.head + r * scratch.head_stride;
-            std::int32_t* u = scratch.u + r * u_stride(layer.num_inputs);
-            const std::int64_t* offsets = layer.neighbours.offsets + first + r;
-            const auto degree = static_cast<std::size_t>(offsets[1] - offsets[0]);
+            std::int32_t* u = scratch.u + r * u_step;
+            if (!is_few) {
+                row_scale[r] =
+                    attend_one(layer, part, head, first + r, entries, scratch, sums, u);
+                continue;
+            }
+            const auto at = static_cast<std::size_t>(offsets[r]);
+            const auto count = static_cast<std::size_t>(offsets[r + 1]) - at;
+            const std::uint32_t* q = scratch.q + r * few;
             if (layer.way == Way::bits) {
-                row_scale[r] = attend_row(
-                    layer, ids, head, first + r, entries, scratch,
-                    [&](const std::byte* const* rows, std::size_t count, std::uint32_t total,
-                        bool is_first) {
-                        add_bits(rows, scratch.q, count, total, is_first, layer.num_inputs, u);
-                    });
-            } else if (degree <= chunk) {
-                row_scale[r] = attend_row(
-                    layer, ids, head, first + r, entries, scratch,
-                    [&](const std::byte* const* rows, std::size_t count, std::uint32_t total,
-                        bool) {
-                        sum_records(part, channels, rows, scratch.q, count, total, scratch.acc,
-                                    sums);
-                    });
+                add_bits(entries.rows(at), q, count, totals[r], true, layer.num_inputs, u);
             } else {
-                for (std::size_t p = 0; p < part.stride / part.width; ++p) scratch.acc[p] = 0;
-                std::uint32_t all = 0;
-                row_scale[r] = attend_row(
-                    layer, ids, head, first + r, entries, scratch,
-                    [&](const std::byte* const* rows, std::size_t count, std::uint32_t total,
-                        bool) {
-                        add_records(part, rows, scratch.q, count, scratch.acc);
-                        all += total;
-                    });
-                finish_records(part, channels, all, scratch.acc, sums);
+                sum_records(part, channels, entries.rows(at), q, count, totals[r], scratch.acc,
+                            sums);
             }
         }
         if (layer.way == Way::bits) {
@@ -381,12 +423,14 @@ inline bool layer_rows_with(const Layer& layer, const Id* ids, std::size_t begin
     for (std::size_t first = begin; first < end; first += tile_rows) {
         const std::size_t num_rows = end - first < tile_rows ? end - first : tile_rows;
         float row_scale[tile_rows];
+        const bool is_few =
+            num_rows == tile_rows && has_few(layer.neighbours.offsets + first);
         if (layer.attention.heads) {
-            attend_tile(layer, ids, first, num_rows, entries, scratch);
+            attend_tile(layer, first, num_rows, is_few, entries, scratch);
             fits = finish_tile(layer, first, num_rows, ones, layer.end_scale, scratch) && fits;
             continue;
         }
-        if (num_rows == tile_rows && has_few(layer.neighbours.offsets + first)) {
+        if (is_few) {
             gather_few(layer, first, entries, scratch, row_scale);
         } else {
             for (std::size_t r = 0; r < num_rows; ++r) {
