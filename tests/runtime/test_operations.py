@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from conftest import make_packed_model
 from numpy.typing import NDArray
+from packed_family import Writer, make_chain, make_jumping
 
 from bignn import FileError, PackedModel
 from bignn.runtime.network import Network, understand
@@ -259,3 +260,131 @@ def test_padding_bits_of_weights_must_be_0(model: PackedModel) -> None:
         refused(model.operations, model.arrays | {name: words}, 70, "padding bits of a weight")
     words = model.arrays["layers.0.words"] | np.array([0, 0b111111], dtype=np.uint64)
     understand(model.operations, model.arrays | {"layers.0.words": words}, 70)
+
+
+# --- The family --------------------------------------------------------------------------------
+
+
+def changed(model: PackedModel, op: str, **change: Any) -> Steps:
+    steps = copy.deepcopy(model.operations)
+    steps[place(model, op)] |= change
+    return steps
+
+
+def test_layers_are_recognised_by_their_shape() -> None:
+    for kinds, norms in (
+        (["gcn", "sage", "gat"], ["gcn", "mean", "attention"]),
+        (["mean-gcn"], ["mean_self"]),
+    ):
+        network = make_chain(kinds).network
+        assert [layer.norm for layer in network.layers] == norms
+        assert network.norms == set(norms)
+        assert network.rest == []
+    own, attention = (make_chain(["sage", "gat"]).network.layers[n].weights for n in (0, 1))
+    assert own.own is not None
+    assert attention.attention is not None
+    assert attention.attention.averages
+    assert (attention.num_columns, attention.num_outputs, attention.heads) == (15, 5, 3)
+
+
+def test_what_has_no_known_shape_is_left_to_numpy() -> None:
+    writer = Writer()
+    value = writer.add("binarize", "x")
+    one, two = (
+        writer.add("aggregate", writer.binary_linear(value, 70, 5), norm="gcn", edge_bits=17)
+        for _ in range(2)
+    )
+    writer.add("add", one, two)
+    network = writer.model().network
+    assert network.layers == []
+    assert len(network.rest) == 5
+    # A layer whose sum something else reads too.
+    writer = Writer()
+    value = writer.add("binarize", "x")
+    sums = writer.add("aggregate", writer.binary_linear(value, 70, 5), norm="gcn", edge_bits=17)
+    writer.add("add", writer.bias(sums, 5), sums)
+    network = writer.model().network
+    assert len(network.layers) == 1
+    assert [step.op for step in network.rest] == ["bias", "add"]
+
+
+def test_raw_features_that_are_read_twice_stay_as_they_are() -> None:
+    writer = Writer()
+    own = writer.linear("x", 70, 5)
+    value = writer.binary_linear(writer.add("binarize", "x"), 70, 5)
+    writer.add("add", own, value)
+    network = writer.model().network
+    assert not network.input.binarize
+    assert network.source == "x"
+
+
+@pytest.mark.parametrize(
+    "slope", [-0.1, 1.5, float("nan"), float("inf"), "0.2", None, True, 10**400]
+)
+def test_slopes_of_attention(slope: Any) -> None:
+    model = make_chain(["gat"])
+    steps = changed(model, "attention", negative_slope=slope)
+    refused(
+        steps, model.arrays, 70, r"'negative_slope' of 'attention' must be a number in \[0, 1\]"
+    )
+
+
+def test_attention_must_fit_its_columns() -> None:
+    model = make_chain(["gat", "gat"])
+    step = model.operations[place(model, "attention")]
+    for name in (step["att_src"], step["att_dst"]):
+        values = model.arrays[name]
+        for bad in (values[:1], values[:, :-1], values[None], values.ravel(), values[:0]):
+            match = r"must be float32 \[|do not fit 36 columns|has no outputs"
+            refused(model.operations, model.arrays | {name: bad}, 70, match)
+    for concat in (None, 1, 0, "true", [True]):
+        steps = changed(model, "attention", concat=concat)
+        refused(steps, model.arrays, 70, r"'concat' of 'attention' must be one of \[True, False\]")
+
+
+def test_attention_out_of_range_is_refused() -> None:
+    model = make_chain(["gat"])
+    arrays = dict(model.arrays)
+    arrays[model.operations[place(model, "attention")]["att_src"]] *= np.float32(1e38)
+    arrays[model.operations[place(model, "binary_linear")]["alpha"]] *= np.float32(1e30)
+    refused(model.operations, arrays, 70, "attention multiply out of range")
+
+
+def test_values_that_are_put_together_must_fit() -> None:
+    def steps_of(*more: tuple[str, list[str]]) -> Steps:
+        writer = Writer()
+        writer.linear("x", 70, 5)
+        writer.linear("x", 70, 6)
+        writer.add("binarize", "x")
+        steps = writer.operations
+        steps += [{"op": op, "in": names, "out": f"w{n}"} for n, (op, names) in enumerate(more)]
+        return steps
+
+    arrays = {"0.weight": np.ones((5, 70), np.float32), "1.weight": np.ones((6, 70), np.float32)}
+    for more, match in (
+        ([("add", ["v0", "v1"])], "'add' takes values of different widths"),
+        ([("add", ["v0"])], "'in' of 'add' must be a list of two or more values"),
+        ([("add", ["v0", "v2"])], "'add' takes 'v2', which is binary"),
+        ([("concat", ["v0", "v2"])], "'concat' takes 'v2', which is binary"),
+        ([("concat", ["v0", "v1"])], "no operation uses value 'v2'"),
+        ([("concat", ["v0"] * 1001)], "must be a list of two or more values"),
+        ([("concat", ["v0", "w0"])], "takes 'w0', which no operation before it makes"),
+        (
+            [("concat", ["v0"] * 900), ("concat", ["w0"] * 900)],
+            "'concat' makes 4050000 columns, over 65536",
+        ),
+    ):
+        refused(steps_of(*more), arrays, 70, match)
+
+
+@pytest.mark.parametrize("factor", [float("inf"), float("nan"), None, "1", True, 1e39, 10**400])
+def test_factors_are_numbers(factor: Any) -> None:
+    steps = [{"op": "scale", "in": ["x"], "out": "y", "factor": factor}]
+    refused(steps, {}, 7, "'factor' of 'scale' must be a number in")
+
+
+def test_the_last_operation_makes_the_logits() -> None:
+    model = make_jumping("sage", binary_head=True)
+    refused(model.operations[:-2], model.arrays, 70, "no operation uses value")
+    more = [*model.operations, {"op": "binarize", "in": [model.operations[-1]["out"]], "out": "b"}]
+    refused(more, model.arrays, 70, "the last operation does not make the logits")

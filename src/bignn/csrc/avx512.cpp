@@ -17,12 +17,10 @@ namespace plain {
 }
 
 using plain::add_head;
-using plain::add_own;
 using plain::bounded;
 using plain::floor_log2;
 using plain::leaky;
 using plain::power_of_two;
-using plain::put_head;
 using plain::share_of;
 using plain::RowWeights;
 

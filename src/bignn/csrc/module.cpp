@@ -302,6 +302,10 @@ void attention_from(const Fields& fields, std::size_t sources, Step& step) {
                        step.scores.out + columns.heads * sources,
                        sources,
                        layer.way == Way::bits ? fields.number("product_stride") : 0};
+    if (layer.way == Way::bits &&
+        columns.heads * fields.number("product_stride") > fields.number("product_bytes")) {
+        throw std::invalid_argument("field 'product' does not hold all heads");
+    }
 }
 
 Step step_from(const Fields& fields) {
