@@ -9,22 +9,7 @@ inline __m512 output(const float* sums, __mmask16 valid, float row_scale, const 
                          _mm512_maskz_loadu_ps(valid, shift));
 }
 
-// Sums of parts: plain.h says what they are. The compiler's own vectors are half as wide.
-inline void add_own(const std::int32_t* dots, float factor, const float* own_scale,
-                    float row_scale, const float* scale, std::size_t num_outputs, float* sums) {
-    const __m512 rows = _mm512_set1_ps(row_scale), factors = _mm512_set1_ps(factor);
-    for (std::size_t c = 0; c < num_outputs; c += 16) {
-        const __mmask16 valid = first_lanes(num_outputs - c);
-        const __m512 dot = _mm512_cvtepi32_ps(_mm512_maskz_loadu_epi32(valid, dots + c));
-        const __m512 own = _mm512_mul_ps(_mm512_mul_ps(dot, factors),
-                                         _mm512_maskz_loadu_ps(valid, own_scale + c));
-        const __m512 others =
-            _mm512_mul_ps(_mm512_mul_ps(_mm512_maskz_loadu_ps(valid, sums + c), rows),
-                          _mm512_maskz_loadu_ps(valid, scale + c));
-        _mm512_mask_storeu_ps(sums + c, valid, _mm512_add_ps(others, own));
-    }
-}
-
+// The compiler's own vectors would be half as wide.
 inline void put_head(const float* from, float row_scale, std::size_t channels, float* sums) {
     for (std::size_t c = 0; c < channels; c += 16) {
         const __mmask16 valid = first_lanes(channels - c);

@@ -296,15 +296,6 @@ inline void multiply(std::int32_t* u, std::size_t num_rows,
     }
 }
 
-// The parts of a node of its own onto a row: sums = sum * row_scale * scale + dot * t * own_scale.
-inline void add_own(const std::int32_t* dots, float factor, const float* own_scale,
-                    float row_scale, const float* scale, std::size_t num_outputs, float* sums) {
-    for (std::size_t c = 0; c < num_outputs; ++c) {
-        sums[c] = sums[c] * row_scale * scale[c] +
-                  static_cast<float>(dots[c]) * factor * own_scale[c];
-    }
-}
-
 // A head's sums to their place beside the others', or onto them.
 inline void put_head(const float* from, float row_scale, std::size_t channels, float* sums) {
     for (std::size_t c = 0; c < channels; ++c) sums[c] = from[c] * row_scale;
@@ -424,6 +415,28 @@ inline void xnor_rows(const word* a, const half* panels, std::size_t begin, std:
             for (std::size_t lane = 0; lane < panel_width && j + lane < num_columns; ++lane) {
                 out[i * num_columns + j + lane] =
                     static_cast<std::int32_t>(num_bits) - 2 * differing[lane];
+            }
+        }
+    }
+}
+
+// The parts of rows of their own onto their sums: sum * row_scale * scale + dot * t * own_scale.
+inline void add_own_rows(const word* rows, std::size_t num_rows, std::size_t num_inputs,
+                         const Own& own, const float* factors, const float* row_scale,
+                         const float* scale, std::size_t num_outputs, float* sums,
+                         std::size_t sums_stride) {
+    const std::size_t num_words = words_per_row(num_inputs);
+    for (std::size_t r = 0; r < num_rows; ++r) {
+        for (std::size_t j = 0; j < num_outputs; j += panel_width) {
+            std::int32_t dots[panel_width];
+            const std::size_t count =
+                num_outputs - j < panel_width ? num_outputs - j : panel_width;
+            xnor_rows(rows + r * num_words, own.panels + j * 2 * num_words, 0, 1, count,
+                      num_inputs, dots);
+            for (std::size_t lane = 0; lane < count; ++lane) {
+                float* sum = sums + r * sums_stride + j + lane;
+                *sum = *sum * row_scale[r] * scale[j + lane] +
+                       static_cast<float>(dots[lane]) * factors[r] * own.scale[j + lane];
             }
         }
     }

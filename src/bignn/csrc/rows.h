@@ -12,8 +12,7 @@ struct Scratch {
     std::int32_t* u;         // [tile_rows, inputs]
     float* sums;             // [tile_rows, outputs]
     float* head;             // [tile_rows, channels], of attention
-    std::int32_t* dots;      // [tile_rows, outputs], of rows' own parts
-    word* own_words;         // [tile_rows, words of the inputs], likewise
+    word* own_words;         // [tile_rows, words of the inputs], of rows' own parts
     word* words;             // [tile_rows, words of the outputs]
     std::byte* multiply;
     std::size_t size, sums_stride, head_stride;
@@ -45,8 +44,6 @@ struct Scratch {
             take(by_bits ? 4 * tile_rows * u_stride(layer.num_inputs) : 0));
         sums = reinterpret_cast<float*>(take(4 * tile_rows * sums_stride));
         head = reinterpret_cast<float*>(take(4 * tile_rows * head_stride));
-        dots = reinterpret_cast<std::int32_t*>(
-            take(has_own ? 4 * tile_rows * layer.num_outputs : 0));
         own_words = reinterpret_cast<word*>(take(has_own ? 8 * tile_rows * in_words : 0));
         words = reinterpret_cast<word*>(take(8 * tile_rows * words_per_row(layer.num_outputs)));
         multiply = take(by_bits ? multiply_scratch_bytes(layer.num_inputs, columns) : 0);
@@ -189,7 +186,7 @@ inline std::size_t own_id(const Layer& layer, std::size_t i) {
 // What rows first .. first + num_rows have of their own, onto their sums.
 inline void add_own_parts(const Layer& layer, std::size_t first, std::size_t num_rows,
                           const float* row_scale, Scratch& scratch) {
-    const std::size_t num_words = words_per_row(layer.num_inputs), width = layer.num_outputs;
+    const std::size_t num_words = words_per_row(layer.num_inputs);
     const word* words = layer.words + first * num_words;
     if (layer.own_ids) {
         for (std::size_t r = 0; r < num_rows; ++r) {
@@ -200,12 +197,12 @@ inline void add_own_parts(const Layer& layer, std::size_t first, std::size_t num
         }
         words = scratch.own_words;
     }
-    xnor_rows(words, layer.own.panels, 0, num_rows, width, layer.num_inputs, scratch.dots);
+    float factors[tile_rows];
     for (std::size_t r = 0; r < num_rows; ++r) {
-        add_own(scratch.dots + r * width,
-                layer.neighbours.source_factor[own_id(layer, first + r)], layer.own.scale,
-                row_scale[r], layer.scale, width, scratch.sums + r * scratch.sums_stride);
+        factors[r] = layer.neighbours.source_factor[own_id(layer, first + r)];
     }
+    add_own_rows(words, num_rows, layer.num_inputs, layer.own, factors, row_scale, layer.scale,
+                 layer.num_outputs, scratch.sums, scratch.sums_stride);
 }
 
 // Rows first .. first + num_rows, whose sums are in scratch: to where they go.
