@@ -124,7 +124,7 @@ def test_one_row_that_does_not_fit_is_enough(instruction_set: str, outputs: int,
     offsets = np.where(np.arange(12) > row, 300, 0).astype(np.int64)
     inputs = np.flatnonzero(alike < 0)[:300].astype(np.int32)
     offsets[offsets > 0] = len(inputs)
-    weights = replace(weights, _prepared={})
+    weights = replace(weights)
     features = SparseBits(offsets, inputs, bits.pack(np.ones(600)))
     sparse = one_layer(weights, edges, features, ones(11))
     assert same(sparse.run("S", instruction_set), sparse.expected())
