@@ -1,12 +1,12 @@
 """Every Bi-model beside its float twin on real graphs: does a bit per weight cost accuracy?
 
-    python benchmarks/family.py GRAPH.npz ... [--models gcn sage saint gat] [--seeds 5]
-        [--device cuda] [--jobs 16] [--out runs/family.jsonl] [--write docs/results.md]
+    python benchmarks/twins.py GRAPH.npz ... [--models gcn sage saint gat] [--seeds 5]
+        [--device cuda] [--jobs 16] [--out runs/twins.jsonl] [--write docs/results.md]
 
 Per graph, model and seed three runs: the float model, its binary version, and the same distilled
 from that float model. ``sage`` and ``saint`` are trained inductively, on samples. A finished run is
 a line of JSON in ``--out``; called again, what is there is not run again. The table goes to stdout,
-and with ``--write`` into a file, between its two ``family`` comments.
+and with ``--write`` into a file, between its two ``twins`` comments.
 """
 
 from __future__ import annotations
@@ -121,12 +121,12 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 def write(text: str, path: str) -> None:
     """Puts the table between the file's two comments."""
-    before, _, rest = Path(path).read_text().partition("<!-- family -->\n")
-    _, mark, after = rest.partition("<!-- end of family -->")
+    before, _, rest = Path(path).read_text().partition("<!-- twins -->\n")
+    _, mark, after = rest.partition("<!-- end of twins -->")
     if not mark:
-        sys.exit(f"--write: '{path}' has no <!-- family --> ... <!-- end of family -->")
+        sys.exit(f"--write: '{path}' has no <!-- twins --> ... <!-- end of twins -->")
     with atomic_path(path) as temporary:
-        temporary.write_text(f"{before}<!-- family -->\n{text}\n<!-- end of family -->{after}")
+        temporary.write_text(f"{before}<!-- twins -->\n{text}\n<!-- end of twins -->{after}")
 
 
 if __name__ == "__main__":
@@ -136,7 +136,7 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--out", default="runs/family.jsonl")
+    parser.add_argument("--out", default="runs/twins.jsonl")
     parser.add_argument("--write", metavar="FILE")
     options = parser.parse_args()
     out = Path(options.out)
