@@ -192,8 +192,6 @@ class _Attention:
         """``Σ_j softmax_j(leaky(target_i + source_j)) z_j`` of one head [N, C]."""
         scores = target.index_select(0, self.rows).add_(source.index_select(0, self.ids))
         scores = functional.leaky_relu_(scores, _SLOPE)
-        # leaky rises, so the row's largest score is that of its largest source: one number of each
-        # row, and no pass over the entries' scores.
         top = torch.segment_reduce(scores, "max", offsets=self.offsets)
         shares = scores.sub_(top.index_select(0, self.rows)).exp_()
         matrix = csr_tensor(self.pointers, self.ids, shares, self.size)
