@@ -124,7 +124,7 @@ from bignn.distill import digest
 from bignn.errors import InputError
 from bignn.graph import from_arrays
 from bignn.loaders import NeighborLoader
-from bignn.nn import GraphSAGE
+from bignn.nn import GCN, GraphSAGE
 from bignn.pyg import to_pyg
 from bignn.recipes import Settings, recipe
 from bignn.sampling import Sampling
@@ -139,9 +139,10 @@ said = {}
 # Different first weights, random numbers of their own, several kinds of batches: one result.
 for kind, size, fan_outs in (("neighbor", 5, (3, 3)), ("layer", 6, (9, 9)), ("walk", 4, ())):
     torch.manual_seed(rank)
-    model = GraphSAGE(20, 8, 2, 2, binarize="both", norm="batch", dropout=0.4)
+    made = GCN if kind == "layer" else GraphSAGE
+    model = made(20, 8, 2, 2, binarize="both", norm="batch", dropout=0.4)
     sampling = Sampling(kind, size, fan_outs=fan_outs, coverage=5)
-    settings = Settings(lr=0.01, epochs=60, inductive=True, sampling=sampling)
+    settings = Settings(lr=0.01, epochs=40, inductive=True, sampling=sampling)
     result = fit(model, graph, settings, progress=False)
     said[kind] = [digest([model]), result.val_acc, result.val_loss, result.epochs]
 
@@ -197,7 +198,7 @@ def test_fit_in_two_processes(tmp_path: Path) -> None:
     assert (first.pop("wrote"), second.pop("wrote")) == (True, False)
     assert first == second
     for kind in ("neighbor", "layer", "walk"):
-        assert first[kind][1] >= 80, kind
+        assert first[kind][1] >= 65, kind  # chance is 50
     straight, resumed = first["resumed"]
     assert straight == resumed
     for change in ("seed", "settings"):
