@@ -235,6 +235,28 @@ def test_a_process_that_dies_ends_the_run(tmp_path: Path) -> None:
     assert checkpoint.read(tmp_path / "runs" / "seed-0.safetensors")[1]["progress"]["epoch"] == 5
 
 
+def test_a_process_that_waits_inside_a_library_ends_when_told() -> None:
+    code = (
+        "import hashlib, os, signal, threading\n"
+        "from bignn.distributed import _Ending\n"
+        "_Ending._PATIENCE = 0.1\n"
+        "_Ending()\n"
+        "threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
+        "hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)\n"  # many minutes
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "RANK": "0", "WORLD_SIZE": "2"},
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("bignn: error: process 0 of 2 was told to end")
+    assert done.stderr.count("\n") == 1
+
+
 def test_an_error_that_all_processes_meet_is_told_once(tmp_path: Path) -> None:
     done = torchrun("-m", "bignn", "train", "cora", "--seeds", "2", "--jobs", "2", cwd=tmp_path)
     assert done.returncode == 1
@@ -284,9 +306,9 @@ def test_each_process_takes_the_gpu_of_its_number(monkeypatch: pytest.MonkeyPatc
 
 
 def test_torchs_errors_become_one_line() -> None:
-    line = r"^process 1 of 3 lost the others: .* \(\[gloo\] Connection closed\); .*--resume$"
+    line = r"^process 1 of 3 lost the others: .* \(Connection closed by \[::1\]\); .*--resume$"
     with pytest.raises(LostError, match=line), World(1, 3)._talking():
-        raise RuntimeError("[gloo] Connection closed\nand much more")
+        raise RuntimeError("[gloo/pair.cc:9] Connection closed by [::1]. Read this.\nAnd much more")
 
 
 @pytest.mark.parametrize("size", [2, 3, 7])

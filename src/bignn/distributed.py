@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import hashlib
 import os
+import re
 import signal
 import threading
 import time
@@ -59,9 +60,12 @@ class World:
         mine = [float(value) for value in values]
         if self.size == 1:
             return [mine]
-        theirs = [torch.empty(len(mine), dtype=torch.float64) for _ in range(self.size)]
+        # Over NCCL alone, as a caller may have it, only tensors on a GPU can be sent.
+        device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
+        sent = torch.tensor(mine, dtype=torch.float64, device=device)
+        theirs = [torch.empty_like(sent) for _ in range(self.size)]
         with self._talking():
-            torch.distributed.all_gather(theirs, torch.tensor(mine, dtype=torch.float64))
+            torch.distributed.all_gather(theirs, sent)
         return [row.tolist() for row in theirs]
 
     def totals(self, *values: float) -> list[float]:
@@ -161,12 +165,17 @@ class World:
         try:
             yield
         except RuntimeError as error:
-            why = str(error).strip().splitlines()[0][:200]
             raise LostError(
                 f"process {self.rank} of {self.size} lost the others: one of them ended or did not "
-                f"answer for {TIMEOUT.seconds // 60} minutes ({why}); see what it said last, and "
-                "go on with --resume"
+                f"answer for {TIMEOUT.seconds // 60} minutes ({_first_sentence(error)}); see what "
+                "it said last, and go on with --resume"
             ) from error
+
+
+def _first_sentence(error: Exception) -> str:
+    """Of torch's message, without the place in its source."""
+    line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return re.sub(r"^\[[^\]]*\] *", "", line).split(". ")[0][:200]
 
 
 def under_torchrun(environment: Mapping[str, str] = os.environ) -> bool:
@@ -224,9 +233,11 @@ def _join(device: torch.device) -> None:
     try:
         torch.distributed.init_process_group(backend, timeout=TIMEOUT)
     except (RuntimeError, ValueError) as error:
-        why = str(error).strip().splitlines()[0][:200]
-        size = os.environ["WORLD_SIZE"]
-        raise LostError(f"cannot join the other processes of {size} ({why})") from error
+        rank, size = os.environ["RANK"], os.environ["WORLD_SIZE"]
+        raise LostError(
+            f"process {rank} of {size} cannot join the others ({_first_sentence(error)}); "
+            "start all of them by one torchrun"
+        ) from error
     atexit.register(leave)
 
 
