@@ -152,10 +152,11 @@ def _train(options: argparse.Namespace) -> Report | None:
 
 def _trained(options: argparse.Namespace) -> Report:
     from bignn.experiments.jobs import checked_jobs
+
+    checked_jobs(options.jobs)
     from bignn.experiments.seeds import mean_and_std, train_seeds
     from bignn.recipes import recipe
 
-    checked_jobs(options.jobs)
     changes = {name: getattr(options, name) for name in _RECIPE_FLAGS}
     recipe(options.model, **changes)  # refuses wrong values before the graph is read
     if options.seeds is not None and options.seeds < 1:
