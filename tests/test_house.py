@@ -28,6 +28,7 @@ FLOORS = {
     "nn": 3,
     "pyg": 3,
     "deploy": 3,
+    "distributed": 3,
     "packing": 4,
     "checkpoint": 4,
     "batches": 4,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -29,6 +29,7 @@ class Batch:
         loss_weight: what each of them counts in the loss, whose terms are then added up instead of
             averaged; None for a mean.
         targets: [N, classes], a teacher's probabilities, which are learned on all nodes.
+        taught: or on these of them.
 
     """
 
@@ -39,6 +40,15 @@ class Batch:
     loss_nodes: Tensor
     loss_weight: Tensor | None = None
     targets: Tensor | None = None
+    taught: slice = field(default_factory=lambda: slice(None))
+
+    @property
+    def terms(self) -> tuple[int, int]:
+        """Over how much the two parts of the loss, labels and teacher, are averaged. A sum of
+        weighted terms estimates the loss of the whole graph by itself and counts as one.
+        """
+        labels = len(self.loss_nodes) if self.loss_weight is None else 1
+        return labels, 0 if self.targets is None else len(self.targets[self.taught])
 
     @property
     def device(self) -> torch.device:
@@ -67,7 +77,7 @@ def reachable(batch: Batch, model: nn.Module) -> Batch:
     assert isinstance(batch.x, Tensor)
     adjacency = model.adjacency(batch.edge_index, batch.edge_weight, len(batch.x))
     nodes = receptive_field(adjacency, batch.loss_nodes, num_hops)
-    loss_nodes = torch.searchsorted(nodes, batch.loss_nodes)
+    loss_nodes = torch.searchsorted(nodes, batch.loss_nodes.contiguous())
     return Batch(batch.x[nodes], adjacency.among(nodes), None, batch.y[nodes], loss_nodes)
 
 
@@ -86,6 +96,13 @@ def full_batch(graph: Graph, device: torch.device) -> Batch:
         torch.from_numpy(graph.y).to(device),
         torch.from_numpy(graph.train_idx).to(device),
     )
+
+
+def part_of_loss(batch: Batch, share: slice) -> Batch:
+    """The same batch, with a share of its loss."""
+    weight = None if batch.loss_weight is None else batch.loss_weight[share]
+    nodes = batch.loss_nodes[share]
+    return replace(batch, loss_nodes=nodes, loss_weight=weight, taught=share)
 
 
 def training_part(whole: Batch) -> Batch:

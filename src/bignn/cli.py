@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code."""
     options = _parser().parse_args(arguments)
     try:
-        report, describe = options.run(options)
+        done = options.run(options)
     except (InputError, OSError) as error:
         return _fail(options, " ".join(str(error).split()) or type(error).__name__)
     except MemoryError:
@@ -39,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = "; continue with --resume" if options.command == "train" else ""
         print(f"bignn {options.command}: interrupted{hint}", file=sys.stderr)
         return 130
+    if done is None:
+        return 0
+    report, describe = done
     try:
         print(json.dumps(report, allow_nan=False) if options.json else describe(report), flush=True)
     except BrokenPipeError:  # whoever reads has seen enough
@@ -83,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _command(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], Report], summary: str
+    commands: Any, name: str, run: Callable[[argparse.Namespace], Report | None], summary: str
 ) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=summary)
     parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
@@ -160,12 +163,22 @@ def _numbers(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"expected numbers such as 25,10, got '{text}'") from None
 
 
-def _train(options: argparse.Namespace) -> Report:
+def _train(options: argparse.Namespace) -> Report | None:
+    """None where another process, of those that train together, has the word."""
+    from bignn.distributed import joined
+
+    with joined(options.device) as world:
+        report = _trained(options)
+    return report if world.is_leader else None
+
+
+def _trained(options: argparse.Namespace) -> Report:
     from bignn.experiments.jobs import checked_jobs
+
+    checked_jobs(options.jobs)
     from bignn.experiments.seeds import mean_and_std, train_seeds
     from bignn.recipes import recipe
 
-    checked_jobs(options.jobs)
     changes = {name: getattr(options, name) for name in _RECIPE_FLAGS}
     recipe(options.model, **changes)  # refuses wrong values before the graph is read
     if options.seeds is not None and options.seeds < 1:

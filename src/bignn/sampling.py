@@ -56,9 +56,15 @@ class SampledBatches:
 
     All draws come from torch's generator. Features are normalised and binarized once, for the whole
     graph, and batches take their rows of them.
+
+    With a ``share``, ``slice(rank, None, size)``, they are those of one of several processes: of
+    each epoch's order of nodes it takes its own, ``batch_size / size`` (rounded up) at a time, or
+    of GraphSAINT's subgraphs every ``size``-th.
     """
 
-    def __init__(self, sampling: Sampling, model: GNN, whole: Batch) -> None:
+    def __init__(
+        self, sampling: Sampling, model: GNN, whole: Batch, share: slice = slice(None)
+    ) -> None:
         if not isinstance(model, GNN):
             raise wrong("model", "a bignn.nn.GNN to be trained on samples", type(model).__name__)
         if sampling.kind in ("neighbor", "layer") and len(sampling.fan_outs) != len(model.convs):
@@ -67,7 +73,7 @@ class SampledBatches:
                 f"a number per layer ({len(model.convs)})",
                 list(sampling.fan_outs),
             )
-        self.sampling, self.model, self.whole = sampling, model, whole
+        self.sampling, self.model, self.whole, self.share = sampling, model, whole, share
         assert isinstance(whole.x, Tensor)
         assert isinstance(whole.edge_index, Tensor)
         self.adjacency = model.adjacency(whole.edge_index, whole.edge_weight, len(whole.x))
@@ -90,13 +96,15 @@ class SampledBatches:
     def _make_loader(self) -> Any:
         sampling, whole = self.sampling, self.whole
         assert isinstance(whole.edge_index, Tensor)
+        seeds_per_step = -(-sampling.batch_size // (self.share.step or 1))
         if sampling.kind == "neighbor":
             return loaders.NeighborLoader(
                 Data(edge_index=whole.edge_index.cpu(), num_nodes=len(whole.y)),
                 list(sampling.fan_outs),
-                batch_size=sampling.batch_size,
+                batch_size=seeds_per_step,
                 input_nodes=whole.loss_nodes.cpu(),
                 shuffle=True,
+                share=self.share,
             )
         if sampling.kind == "layer":
             weight = None if whole.edge_weight is None else whole.edge_weight.cpu()
@@ -109,14 +117,15 @@ class SampledBatches:
             return loaders.LayerLoader(
                 data,
                 list(sampling.fan_outs),
-                batch_size=sampling.batch_size,
+                batch_size=seeds_per_step,
                 input_nodes=whole.loss_nodes.cpu(),
                 shuffle=True,
+                share=self.share,
             )
         # The entries of the weighted adjacency as edges: their numbers find the weights again.
         row, column, _ = (part.cpu() for part in self.adjacency.entries())
         data = Data(edge_index=torch.stack([column, row]), num_nodes=len(whole.y))
-        options: dict[str, Any] = {"sample_coverage": sampling.coverage}
+        options: dict[str, Any] = {"sample_coverage": sampling.coverage, "share": self.share}
         size, num_nodes = sampling.batch_size, len(whole.y)
         if sampling.kind == "walk":
             options["walk_length"] = sampling.walk_length

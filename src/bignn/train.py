@@ -1,4 +1,7 @@
-"""The only training loop. Full-batch, neighbour and subgraph training differ in their batches."""
+"""The only training loop. Full-batch, neighbour and subgraph training differ in their batches.
+
+One process or several (``torchrun``) run it: a process alone is a world of one, whose share is all.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +22,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from tqdm import tqdm
 
-from bignn import checkpoint
-from bignn.batches import Batch, as_batch, full_batch, reachable, training_part
+from bignn import checkpoint, distributed
+from bignn.batches import Batch, as_batch, full_batch, part_of_loss, reachable, training_part
 from bignn.distill import Teacher, as_teachers, digest, distillation_loss, moved, soft_targets
+from bignn.distributed import World
 from bignn.errors import FileError, InputError, wrong
 from bignn.files import prepare, remove_leftovers
 from bignn.graph import Graph
@@ -65,6 +70,10 @@ def fit(
 ) -> FitResult:
     """Trains a model in place; it ends with the weights of the lowest validation loss.
 
+    Under ``torchrun`` all processes call it alike and train one model together: each takes its
+    share of the loss (docs/design.md), all end with the leader's weights bit for bit, and the
+    leader (rank 0) shows the bar and writes the checkpoint.
+
     Args:
         model: anything called as ``model(x, edge_index[, edge_weight])`` that returns logits.
         graph: a :class:`bignn.Graph` or a PyG ``Data`` with labels and a train and val split.
@@ -72,11 +81,13 @@ def fit(
         seed: of dropout (and sampling); the model's initial weights are the caller's.
         teacher: a trained model to learn from, on every node, labelled or not; or several, whose
             probabilities are averaged. ``settings.distill_mix`` is their share of the loss.
-        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...; None is where the model is.
+        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...; None is where the model is. Under
+            ``torchrun``, ``"cuda"`` is each process's own GPU.
         batches: iterated anew every epoch (a list or a loader, not a generator; resuming is exact
             if they draw from torch's generator): of PyG's ``Data`` (:func:`as_batch`) or of
             :class:`Batch`. By default what ``settings.sampling`` says, or the whole graph in one
-            batch, less what cannot matter (:func:`reachable`).
+            batch, less what cannot matter (:func:`reachable`). Several processes take them in
+            turn.
         checkpoint_path: where to save the run; None does not save.
         resume: continue from ``checkpoint_path`` if it is there; the result is the same as that of
             a run that was never interrupted.
@@ -103,13 +114,17 @@ def fit(
     model.to(where)
     teachers = [] if teacher is None else as_teachers(teacher)
     with _own_generator(seed, where), _own_threads(graph):
-        run = _Run(model, graph, whole, settings, seed, teachers)
+        run = _Run(model, graph, whole, settings, seed, teachers, distributed.current(where))
         if checkpoint_path is not None:  # not before all that can be refused was
             prepare(checkpoint_path)
-            remove_leftovers(checkpoint_path)
+            if run.world.is_leader:
+                remove_leftovers(checkpoint_path)
         # Made before the generators are restored: what they draw for it is drawn again.
         batches = run.batches() if batches is None else batches
-        if resume and checkpoint_path is not None and Path(checkpoint_path).exists():
+        # All read it, or none: as the leader sees it.
+        if checkpoint_path is not None and (
+            run.world.gathered(resume and Path(checkpoint_path).exists())[0] == [1]
+        ):
             run.restore(checkpoint_path)
         if not run.finished:
             run.train(batches, checkpoint_path, save_every, progress)
@@ -120,14 +135,7 @@ def find_device(name: str | None, model: nn.Module) -> torch.device:
     """The device of that name, if it can be used; None means the model's own."""
     if name is None:
         return next((p.device for p in model.parameters()), torch.device("cpu"))
-    kind, _, index = name.partition(":")
-    if kind not in ("cpu", "cuda") or (index and not index.isdigit()):
-        raise wrong("device", "'cpu', 'cuda' or 'cuda:N'", repr(name))
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise wrong("device", "'cpu' here", repr(name), "torch sees no CUDA GPU on this machine")
-    if kind == "cuda" and int(index or 0) >= torch.cuda.device_count():
-        raise wrong("device", f"one of {torch.cuda.device_count()} GPUs", repr(name))
-    return torch.device(name)
+    return distributed.own_device(name)
 
 
 class _Run:
@@ -142,9 +150,10 @@ class _Run:
         whole: Batch,
         settings: Settings,
         seed: int,
-        teachers: Sequence[nn.Module] = (),
+        teachers: Sequence[nn.Module],
+        world: World,
     ) -> None:
-        self.model, self.graph = model, graph
+        self.model, self.graph, self.world = model, graph, world
         self.settings, self.seed = settings, seed
         self.teachers = digest(teachers) if teachers else None
         # What training may see.
@@ -153,7 +162,7 @@ class _Run:
             assert isinstance(seen.x, Tensor)
             model.fit_input(seen.x)
         nodes = torch.from_numpy(graph.val_idx).to(whole.device)
-        self.validation = reachable(replace(whole, loss_nodes=nodes), model)
+        self.validation = reachable(replace(whole, loss_nodes=nodes[world.share]), model)
         _check_model(model, self.validation, graph.num_classes)
         if teachers:
             for teacher in teachers:
@@ -161,8 +170,12 @@ class _Run:
                     _check_teacher(teacher, seen, graph.num_classes)
             seen = replace(seen, targets=soft_targets(teachers, seen, settings.temperature))
         self.whole, self.seen = whole, seen
-        self.optimizer = _optimizer(model, settings)
         self.digest = graph.digest()
+        if world.differ(json.dumps(self._about())):
+            expected = "the same in all processes, and so the settings, the seed and the model"
+            raise wrong("graph", expected, "different ones")
+        world.follow_leader(model.state_dict().values())
+        self.optimizer = _optimizer(model, settings)
         self.epoch = 0
         self.best_epoch = 0
         self.best_loss = math.inf
@@ -172,27 +185,29 @@ class _Run:
         self.finished = False
 
     def batches(self) -> Iterable[Batch]:
-        """What the settings ask for."""
+        """What the settings ask for: this process's share."""
         if self.settings.sampling is None:
-            return [reachable(self.seen, self.model)]
+            return [part_of_loss(reachable(self.seen, self.model), self.world.share)]
         if not isinstance(self.model, GNN):
             raise wrong("batches", "given for a model of your own that trains on samples", None)
-        return SampledBatches(self.settings.sampling, self.model, self.seen)
+        return SampledBatches(self.settings.sampling, self.model, self.seen, self.world.share)
 
     def train(
         self,
-        batches: Iterable[Batch],
+        given: Iterable[Any] | None,
         checkpoint_path: str | os.PathLike[str] | None,
         save_every: float,
         progress: bool,
     ) -> None:
-        """Trains to the end, saving on the way."""
+        """Trains to the end, on the given batches or its own, saving on the way."""
+        batches = self.batches() if given is None else _InTurn(given, self.world.share)
+        self.same_batch = given is None and self.settings.sampling is None
         saved = ticked = time.monotonic()
         with tqdm(
             total=self.settings.epochs,
             initial=self.epoch,
             desc=f"{self.graph.name} seed {self.seed}",
-            disable=not (progress and sys.stderr.isatty()),
+            disable=not (progress and self.world.is_leader and sys.stderr.isatty()),
             leave=False,
             unit="epoch",
         ) as bar:
@@ -208,30 +223,54 @@ class _Run:
                     self.save(checkpoint_path)
                     saved = ticked = time.monotonic()
         self.model.load_state_dict(self.best_state)
+        if self.world.differ(digest([self.model]) + str(torch.get_rng_state().tolist())):
+            raise InputError(
+                "the processes ended with different weights, which must not be; "
+                "compare their versions of torch and bignn"
+            )
         if checkpoint_path is not None:
             self.save(checkpoint_path)
+            self.world.wait()  # nobody looks for it before it is there
 
-    def _train_epoch(self, batches: Iterable[Batch]) -> None:
+    def _train_epoch(self, batches: Iterable[Any]) -> None:
         self.model.train()
-        trained = False
-        for piece in batches:
-            batch = as_batch(piece, self.whole.device)
-            trained = True
+        step = 0
+        for step, piece in enumerate(self.world.in_step(batches), 1):
             self.optimizer.zero_grad(set_to_none=True)
-            logits = batch.logits(self.model)
-            nodes = batch.loss_nodes
-            loss = _label_loss(logits[nodes], batch.y[nodes], batch.loss_weight)
-            if self.teachers is not None:
-                if batch.targets is None:
-                    raise wrong("batches", "with 'targets' when there is a teacher", "none")
-                mix, temperature = self.settings.distill_mix, self.settings.temperature
-                opinion = distillation_loss(logits, batch.targets, temperature)
-                loss = (1 - mix) * loss + mix * opinion
-            loss.backward()
+            with self._dropout(step):
+                self._learn(None if piece is None else as_batch(piece, self.whole.device))
+            self.world.add_gradients(self.model)
             self.optimizer.step()
-        if not trained:
+        if step == 0:
             raise wrong("batches", "at least one batch per epoch", "none")
+        self.world.follow_leader(self.model.buffers())  # running averages, of what each has seen
         self.epoch += 1
+
+    def _dropout(self, step: int) -> AbstractContextManager[None]:
+        """Processes that have the same batch, and only they, drop the same from it."""
+        if self.same_batch:
+            return nullcontext()
+        return self.world.own_numbers(self.whole.device, self.seed, self.epoch, step)
+
+    def _learn(self, batch: Batch | None) -> None:
+        """Leaves the gradients of a batch's part of the loss. Over all processes the parts add up
+        to ``(1 - mix) mean(labels) + mix mean(teacher)``, means over what all batches have.
+        """
+        if batch is None:
+            self.world.parts(0, 0)
+            return
+        of_labels, of_teacher = self.world.parts(*batch.terms)
+        logits = batch.logits(self.model)
+        nodes = batch.loss_nodes
+        loss = of_labels * _label_loss(logits[nodes], batch.y[nodes], batch.loss_weight)
+        if self.teachers is not None:
+            if batch.targets is None:
+                raise wrong("batches", "with 'targets' when there is a teacher", "none")
+            mix, temperature = self.settings.distill_mix, self.settings.temperature
+            rows = batch.taught
+            opinion = distillation_loss(logits[rows], batch.targets[rows], temperature)
+            loss = (1 - mix) * loss + mix * of_teacher * opinion
+        loss.backward()
 
     def _validate(self) -> None:
         if self.settings.inductive:
@@ -246,6 +285,7 @@ class _Run:
                 f"{self.graph.name}: training diverged (validation loss {loss} in epoch "
                 f"{self.epoch}); lower 'lr' (now {self.settings.lr}) or check the model"
             )
+        self.world.follow_leader(self.model.buffers())  # statistics: a GPU's sums vary in rounding
         if loss < self.best_loss:
             self.best_loss, self.best_acc, self.best_epoch = loss, accuracy, self.epoch
             self.best_state = _copy(self.model.state_dict())
@@ -261,12 +301,15 @@ class _Run:
 
     @torch.no_grad()
     def _score(self, batch: Batch) -> tuple[float, float]:
-        """Mean cross-entropy and accuracy in percent on a batch's ``loss_nodes``."""
+        """Mean cross-entropy and accuracy in percent on the ``loss_nodes`` of all processes."""
         self.model.eval()
         logits = batch.logits(self.model)[batch.loss_nodes]
         y = batch.y[batch.loss_nodes]
-        correct = int((logits.argmax(dim=-1) == y).sum())
-        return float(functional.cross_entropy(logits, y)), 100.0 * correct / len(y)
+        mine = int((logits.argmax(dim=-1) == y).sum())
+        (share,) = self.world.parts(len(y))
+        loss = share * float(_label_loss(logits, y, None))
+        loss, correct, count = self.world.totals(loss, mine, len(y))
+        return loss, 100.0 * correct / count
 
     def result(self) -> FitResult:
         """The score of the best weights, which the model now has."""
@@ -274,7 +317,8 @@ class _Run:
         test = None
         if self.graph.test_idx is not None:
             nodes = torch.from_numpy(self.graph.test_idx).to(self.whole.device)
-            test = self._score(replace(self.whole, loss_nodes=nodes))[1]
+            share = replace(self.whole, loss_nodes=nodes[self.world.share])
+            test = self._score(share)[1]
         self.model.eval()
         return FitResult(
             self.best_loss, self.best_acc, test, self.best_epoch, self.epoch, self.seconds
@@ -291,7 +335,9 @@ class _Run:
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a checkpoint; a finished run keeps its best weights only."""
+        """Writes a checkpoint; a finished run keeps its best weights only. The leader does."""
+        if not self.world.is_leader:
+            return
         progress = {key: getattr(self, key) for key in self._PROGRESS}
         parts: dict[str, dict[str, Tensor]] = {"model": self.best_state}
         if not self.finished:
@@ -385,10 +431,23 @@ def _optimizer(model: nn.Module, settings: Settings) -> torch.optim.Adam:
 
 
 def _label_loss(logits: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
-    """The mean cross-entropy, or the sum with a weight per node."""
+    """The mean cross-entropy, or the sum with a weight per node; 0 for no nodes."""
+    if len(y) == 0:
+        return logits.sum()
     if weight is None:
         return functional.cross_entropy(logits, y)
     return (functional.cross_entropy(logits, y, reduction="none") * weight).sum()
+
+
+class _InTurn:
+    """A share of batches that are made anew in every iteration."""
+
+    def __init__(self, batches: Iterable[Any], share: slice) -> None:
+        self._batches, self._share = batches, share
+
+    def __iter__(self) -> Iterator[Any]:
+        share = self._share
+        return islice(iter(self._batches), share.start, share.stop, share.step)
 
 
 def _copy(state: dict[str, Tensor]) -> dict[str, Tensor]:

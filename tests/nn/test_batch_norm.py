@@ -48,6 +48,8 @@ def test_a_training_batch_and_a_single_node_leave_them_alone() -> None:
         norm.train()
         norm(torch.tensor([[0.0, 2], [2, 4]]))
         torch.testing.assert_close(norm.running_mean, torch.tensor([0.1, 0.3]))
+    torch.testing.assert_close(norm(torch.ones(1, 2)), norm.eval()(torch.ones(1, 2)))
+    torch.testing.assert_close(norm.running_mean, torch.tensor([0.1, 0.3]))
 
 
 def test_the_flag_goes_back_after_an_error() -> None:

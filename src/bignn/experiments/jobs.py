@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from bignn.distributed import under_torchrun
 from bignn.errors import InputError, wrong
 from bignn.threads import get_num_threads, set_num_threads
 
@@ -58,10 +59,12 @@ def in_processes(task: Callable[[T], R], items: Sequence[T], jobs: int) -> Itera
 
 
 def checked_jobs(jobs: int) -> int:
-    """A number of processes, if it is one."""
+    """A number of processes, if it is one that can be had."""
     is_number = isinstance(jobs, int | np.integer) and not isinstance(jobs, bool)
     if not is_number or not 1 <= jobs <= 1024:
         raise wrong("jobs", "a number from 1 to 1024", repr(jobs))
+    if jobs > 1 and under_torchrun():
+        raise wrong("jobs", "1 under torchrun, whose processes train each seed together", jobs)
     return int(jobs)
 
 

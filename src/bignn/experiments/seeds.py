@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from bignn import distributed
 from bignn.checkpoint import load_model
 from bignn.errors import FileError, wrong
 from bignn.experiments.jobs import checked_jobs, in_processes
@@ -83,7 +84,8 @@ class _Runs:
             if not (self.anew and self.options["resume"]):
                 raise
             why = str(error).split(";")[0]  # what follows is advice for those who are stopped
-            print(f"{self.label} seed {seed} is trained anew: {why}", file=sys.stderr)
+            if distributed.leads():
+                print(f"{self.label} seed {seed} is trained anew: {why}", file=sys.stderr)
             return self._fit(seed, {**self.options, "resume": False})
 
     def _fit(self, seed: int, options: dict[str, Any]) -> FitResult:
@@ -141,7 +143,7 @@ def train_seeds(
     runs = _Runs(recipe, graph, Path(out), options, teachers, anew, label)
     results = []
     for seed, result in zip(seeds, in_processes(runs, list(seeds), jobs), strict=True):
-        if progress:
+        if progress and distributed.leads():
             test = "-" if result.test_acc is None else f"{result.test_acc:.1f}"
             print(
                 f"{label} seed {seed}: test {test} val {result.val_acc:.1f} "

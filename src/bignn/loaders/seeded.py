@@ -8,6 +8,7 @@ batches are the same for any number of workers, persistent ones included.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Sized
+from itertools import islice
 from typing import Any
 
 import torch
@@ -31,6 +32,8 @@ class SeededLoader(DataLoader[Any]):
         shuffle: in random order.
         sampler: gives the numbers, instead of all in order.
         generator: what to draw from instead of torch's global generator.
+        share: the places of an epoch that this loader takes, as ``slice(rank, None, size)`` for one
+            of ``size`` processes whose generators are alike; batches are made of these alone.
         worker_init_fn, kwargs: see torch's ``DataLoader``.
 
     """
@@ -44,6 +47,7 @@ class SeededLoader(DataLoader[Any]):
         shuffle: bool | None = None,
         sampler: Sampler[int] | None = None,
         generator: torch.Generator | None = None,
+        share: slice = slice(None),
         worker_init_fn: Callable[[int], None] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -61,6 +65,7 @@ class SeededLoader(DataLoader[Any]):
                 range(count) if sampler is None else sampler,
                 shuffle=bool(shuffle),
                 generator=generator,
+                share=share,
             ),
             collate_fn=collate_fn,
             # Torch draws a word for its workers when these start, which persistent ones do once:
@@ -100,14 +105,20 @@ class _Numbers(Dataset[Tagged]):
 
 class _Tagging(Sampler[Tagged]):
     def __init__(
-        self, numbers: Any, *, shuffle: bool = False, generator: torch.Generator | None = None
+        self,
+        numbers: Any,
+        *,
+        shuffle: bool = False,
+        generator: torch.Generator | None = None,
+        share: slice = slice(None),
     ) -> None:
         self._numbers = numbers
         self._shuffle = shuffle
         self._generator = generator
+        self._share = share
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(range(len(self._numbers))[self._share])
 
     def __iter__(self) -> Iterator[Tagged]:
         epoch = drawn_seed(self._generator)
@@ -115,7 +126,8 @@ class _Tagging(Sampler[Tagged]):
         if self._shuffle:
             order = torch.Generator().manual_seed(epoch)
             numbers = torch.randperm(len(numbers), generator=order).tolist()
-        for place, number in enumerate(numbers):
+        taken = self._share
+        for place, number in islice(enumerate(numbers), taken.start, taken.stop, taken.step):
             yield epoch, place, int(number)
 
 

@@ -7,15 +7,19 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """``(h - mean) / std`` per column, no affine part; ``torch.nn.BatchNorm1d`` but for one thing.
+    """``(h - mean) / std`` per column, no affine part; ``torch.nn.BatchNorm1d`` but for two things.
 
     Running averages trail behind the weights by some ten steps. A ReLU does not mind, a sign does:
     where a column's mean moves by as much as its spread, most of its bits are wrong (musae-github:
     86.7 % with exact statistics, 76.6 % with averages, same weights). So inside
     :func:`exact_statistics` evaluation first takes mean and variance from what it is given.
+
+    And a batch of one row, which has no spread to divide by, goes by the running averages in
+    training too: the last batch of an epoch may be a lone node.
     """
 
     def __init__(self, num_features: int) -> None:
@@ -31,6 +35,8 @@ class BatchNorm(nn.BatchNorm1d):
                 variance, mean = torch.var_mean(h, dim=0)
                 self.running_mean.copy_(mean)
                 self.running_var.copy_(variance)
+        if self.training and len(h) < 2:
+            return functional.batch_norm(h, self.running_mean, self.running_var, eps=self.eps)
         return super().forward(h)
 
 
