@@ -120,14 +120,14 @@ def fit(
             if run.world.is_leader:
                 remove_leftovers(checkpoint_path)
         # Made before the generators are restored: what they draw for it is drawn again.
-        batches = run.batches() if batches is None else batches
+        share = run.batches(batches)
         # All read it, or none: as the leader sees it.
         if checkpoint_path is not None and (
             run.world.gathered(resume and Path(checkpoint_path).exists())[0] == [1]
         ):
             run.restore(checkpoint_path)
         if not run.finished:
-            run.train(batches, checkpoint_path, save_every, progress)
+            run.train(share, checkpoint_path, save_every, progress)
         return run.result()
 
 
@@ -184,8 +184,11 @@ class _Run:
         self.seconds = 0.0
         self.finished = False
 
-    def batches(self) -> Iterable[Batch]:
-        """What the settings ask for: this process's share."""
+    def batches(self, given: Iterable[Any] | None) -> Iterable[Any]:
+        """The given batches, or what the settings ask for: this process's share."""
+        self.same_batch = given is None and self.settings.sampling is None
+        if given is not None:
+            return _InTurn(given, self.world.share)
         if self.settings.sampling is None:
             return [part_of_loss(reachable(self.seen, self.model), self.world.share)]
         if not isinstance(self.model, GNN):
@@ -194,14 +197,12 @@ class _Run:
 
     def train(
         self,
-        given: Iterable[Any] | None,
+        batches: Iterable[Any],
         checkpoint_path: str | os.PathLike[str] | None,
         save_every: float,
         progress: bool,
     ) -> None:
-        """Trains to the end, on the given batches or its own, saving on the way."""
-        batches = self.batches() if given is None else _InTurn(given, self.world.share)
-        self.same_batch = given is None and self.settings.sampling is None
+        """Trains to the end, saving on the way."""
         saved = ticked = time.monotonic()
         with tqdm(
             total=self.settings.epochs,
