@@ -32,7 +32,10 @@ def _functions(names: list[str]) -> set[Callable[..., Any]]:
     """Each function wherever torch has it, and the form that works in place."""
     homes: tuple[Any, ...] = (torch, functional, Tensor)
     found = {
-        getattr(home, name + ending, None) for home in homes for name in names for ending in ("", "_")
+        getattr(home, name + ending, None)
+        for home in homes
+        for name in names
+        for ending in ("", "_")
     }
     return {function for function in found if function is not None}
 
