@@ -13,8 +13,8 @@ import bignn
 from bignn import Graph, InputError, PackedModel
 from bignn.binarize import BinarizeMode
 from bignn.graph import from_arrays
-from bignn.nn import GCN
-from bignn.nn.gnn import NormMode
+from bignn.nn import GCN, GNN
+from bignn.nn.gnn import ConvName, NormMode
 
 MODES: tuple[BinarizeMode, ...] = ("none", "features", "weights", "both")
 
@@ -68,12 +68,12 @@ def tensors(graph: Graph) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | No
 
 
 @torch.no_grad()
-def torch_logits(model: GCN, graph: Graph) -> NDArray[np.float32]:
+def torch_logits(model: GNN, graph: Graph) -> NDArray[np.float32]:
     logits = model.eval()(*tensors(graph))
     return cast(NDArray[np.float32], logits.numpy())
 
 
-def assert_predicts_alike(model: GCN, graph: Graph) -> None:
+def assert_predicts_alike(model: GNN, graph: Graph) -> None:
     packed = bignn.pack(model)
     packed_graph = bignn.pack_graph(graph, like=packed)
     expected = torch_logits(model, graph)
@@ -144,7 +144,7 @@ def test_what_is_binary_is_stored_as_bits() -> None:
     ]
     assert packed.arrays["layers.0.words"].shape == (24, 1)
     assert packed.network.is_binary
-    assert [layer.edge_bits for layer in packed.network.convolutions] == [17, 20]
+    assert [layer.edge_bits for layer in packed.network.layers] == [17, 20]
     # 24 and 5 outputs: a word of bits and a scale each, 24 means and scales, 5 biases.
     assert packed.nbytes == {"weights": (24 + 5) * (8 + 4) + 24 * 8 + 5 * 4, "input": 2 * 4 * 20}
     floats = bignn.pack(make_model(graph, "none", "batch"))
@@ -202,3 +202,72 @@ def test_what_is_no_gcn_is_refused() -> None:
         bignn.pack(bignn.nn.GCNConv(2, 3))
     with pytest.raises(InputError, match="got str"):
         bignn.pack(cast(torch.nn.Module, "model.safetensors"))
+
+
+# --- The family --------------------------------------------------------------------------------
+
+CONVS: tuple[ConvName, ...] = ("mean-gcn", "sage", "gat", "sgc")
+HEADS = {"no head": {}, "float head": {"jump": "cat"}} | {
+    "binary head": {"jump": "cat", "binarize_head": True}
+}
+
+
+def make_member(
+    graph: Graph, conv: ConvName, binarize: BinarizeMode, *, bias: float = 0.1, **rest: Any
+) -> GNN:
+    """As make_model, of another convolution."""
+    torch.manual_seed(1)
+    options = {"heads": 2, "out_heads": 3, "num_layers": 3, "out_channels": 5} | rest
+    model = GNN(
+        graph.num_features, 12, conv=conv, binarize=binarize, dropout=0.0, activation="elu",
+        **options,
+    )  # fmt: skip
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_(std=bias)
+    x, edge_index, edge_weight = tensors(graph)
+    model.fit_input(x)
+    if graph.num_nodes > 1:
+        model.train()
+        model(x, edge_index, edge_weight)
+    return model.eval()
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("binarize", MODES)
+@pytest.mark.parametrize("conv", ["gcn", *CONVS])
+def test_the_family_predicts_what_torch_does(
+    conv: ConvName, binarize: BinarizeMode, head: str
+) -> None:
+    norms: tuple[NormMode, ...] = ("none", "batch")
+    for graph in toy_graphs().values():
+        for norm in norms:
+            model = make_member(graph, conv, binarize, norm=norm, **HEADS[head])
+            assert_predicts_alike(model, graph)
+    packed = bignn.pack(model)
+    if binarize == "both" and conv != "sgc":
+        assert len(packed.network.layers) == 3
+        assert packed.network.is_binary == (head != "float head")
+    elif binarize != "both":
+        assert not packed.network.is_binary
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("conv", ["gcn", *CONVS])
+def test_every_node_of_cora_gets_torchs_class_from_the_family(conv: ConvName, head: str) -> None:
+    graph = bignn.load("cora")
+    options: dict[str, Any] = {"num_layers": 2, "out_channels": graph.num_classes}
+    # Biases of the usual size would decide every class of an untrained model.
+    model = make_member(graph, conv, "both", bias=1e-3, **(options | HEADS[head]))
+    packed = bignn.pack(model)
+    packed_graph = bignn.pack_graph(graph, like=packed)
+    classes = packed.predict(packed_graph)
+    expected = torch_logits(model, graph)
+    second, first = np.sort(expected, axis=1)[:, -2:].T
+    clear = first - second > 1e-6  # one node of one model is nearer to a tie
+    assert clear.sum() >= graph.num_nodes - 1
+    assert np.array_equal(classes[clear], expected.argmax(axis=1)[clear])
+    assert len(np.unique(classes)) > 1
+    nodes = np.arange(0, graph.num_nodes, 300)
+    assert np.array_equal(packed.predict(packed_graph, nodes), classes[nodes])

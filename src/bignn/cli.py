@@ -377,6 +377,7 @@ def _add_bench(commands: Any) -> None:
     )
     add = parser.add_argument
     add("suites", nargs="*", metavar="SUITE", help="gemm, citation, shapes (default: all)")
+    add("--model", default="gcn", help="gcn, sage or gat, on graphs (default: gcn)")
     add("--scale", type=float, default=1.0, help="of the shapes' nodes and edges (default: 1)")
     add("--only", metavar="NAMES", help="some graphs, as cora,arxiv (default: all of the suites)")
     add("--threads", type=int, metavar="N", help="(default: OMP_NUM_THREADS, or all cores)")
@@ -395,6 +396,7 @@ def _bench(options: argparse.Namespace) -> Report:
         prepare(options.plot)
     report = bench.run(
         options.suites,
+        model=options.model,
         scale=options.scale,
         only=None if options.only is None else options.only.split(","),
         memory=not options.no_memory,

@@ -50,7 +50,7 @@ def predict_file(
     start = time.perf_counter()
     graph = _graph(dataset, model)
     packing = time.perf_counter() - start
-    if explain and not model.network.is_binary:
+    if explain and not model.network.layers:
         raise InputError(
             "'explain' is for models of binary features and weights, which have a plan"
         )
@@ -64,7 +64,7 @@ def predict_file(
         graph.save(save_graph)
     classes = values if values.ndim == 1 else values.argmax(axis=1)
     chosen = None
-    if model.network.is_binary:
+    if model.network.layers:
         chosen = model.explain(graph, plan=plan, measure=explain)
     report: dict[str, Any] = {
         "model": model_path,

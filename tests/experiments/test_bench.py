@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,16 @@ import torch
 from bignn.cli import main
 from bignn.experiments import bench
 from bignn.experiments.contenders import CONTENDERS, Simulated
-from bignn.experiments.problems import SHAPES, CitationProblem, Problem, ShapeProblem
+from bignn.experiments.family import contenders_of
+from bignn.experiments.problems import (
+    MODELS,
+    SHAPES,
+    CitationProblem,
+    ModelName,
+    Problem,
+    ShapeProblem,
+)
+from bignn.experiments.timing import measure
 
 PROMISED = (
     *("suite", "shape", "model", "threads", "plan", "packed_ms", "best_float_ms", "pyg_ms"),
@@ -19,26 +29,34 @@ PROMISED = (
 )
 
 
+@pytest.fixture(params=MODELS)
+def conv(request: pytest.FixtureRequest) -> ModelName:
+    return request.param  # type: ignore[no-any-return]
+
+
 @pytest.fixture(params=["cora", "arxiv"])
-def problem(request: pytest.FixtureRequest) -> Problem:
+def problem(request: pytest.FixtureRequest, conv: ModelName) -> Problem:
     if request.param == "cora":
-        return CitationProblem("cora", epochs=1)
-    return ShapeProblem("arxiv", scale=0.002)
+        return CitationProblem("cora", conv=conv, epochs=1)
+    return ShapeProblem("arxiv", conv=conv, scale=0.002)
 
 
 def test_the_float_contenders_compute_the_same_network(problem: Problem) -> None:
     classes = {}
-    for key in ("pyg", "pyg_sparse", "torch_sparse"):
-        contender = CONTENDERS[key](problem)
+    for key, kind in contenders_of(problem.conv).items():
+        if key in ("packed", "simulated"):
+            continue
+        contender = kind(problem)
         contender.load()
         contender.run()  # buffers are shared from call to call
         classes[key] = np.asarray(contender.run())
-    assert (classes["pyg"] == classes["pyg_sparse"]).mean() > 0.995
-    assert (classes["pyg"] == classes["torch_sparse"]).mean() > 0.995
+    assert {"pyg", "torch_sparse"} <= set(classes)
+    for found in classes.values():
+        assert (classes["pyg"] == found).mean() > 0.995
 
 
 def test_the_simulation_is_the_binary_model(problem: Problem) -> None:
-    simulated = Simulated(problem)
+    simulated = contenders_of(problem.conv)["simulated"](problem)
     simulated.load()
     rows = np.repeat(np.arange(problem.num_nodes), np.diff(problem.offsets))
     keep = rows != problem.ids
@@ -46,7 +64,10 @@ def test_the_simulation_is_the_binary_model(problem: Problem) -> None:
     with torch.no_grad():
         expected = problem.model(torch.from_numpy(problem.raw_features()), edges)
     simulated.run()
+    assert isinstance(simulated, Simulated)
     assert (expected.argmax(1) == simulated.run()).float().mean() > 0.98
+    packed = problem.packed.predict(problem.packed_graph())
+    assert (simulated.run().numpy() == packed).mean() > 0.95  # sums that nearly cancel abound
 
 
 def test_a_shape_has_the_published_sizes() -> None:
@@ -81,10 +102,29 @@ def test_bench_fills_every_promised_column(
     assert "flickr" in captured.err  # progress
 
 
+@pytest.mark.parametrize("model", ["sage", "gat"])
+def test_other_models_are_measured_too(
+    model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def quickly(calls: Any, **options: Any) -> Any:
+        return measure(calls, rounds=2, warm_up=0)
+
+    monkeypatch.setattr(bench, "measure", quickly)
+    arguments = ["bench", "shapes", "--only", "flickr", "--scale", "0.005", "--no-memory"]
+    assert main([*arguments, "--model", model, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["model"] == f"bi-{model}"
+    for key in (*PROMISED[:11], "agreement", "flipped_bits"):
+        assert row[key] is not None, key
+    assert row["best_float"] in contenders_of(model)
+    assert row["agreement"] > 0.97
+
+
 def test_bench_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, said in (
         (["nonsense"], "'suite' must be some of"),
         (["--only", "mars"], "'only' must be some of"),
+        (["--model", "mlp"], "'model' must be one of ['gcn', 'sage', 'gat']"),
         (["--scale", "0"], "'scale' must be above 0"),
         (["citation", "--only", "flickr"], "'only' must be some of ['cora'"),
         (["gemm", "--plot", "x.txt"], "'plot' must be a file name ending in .png"),

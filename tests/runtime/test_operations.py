@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from conftest import make_packed_model
 from numpy.typing import NDArray
+from packed_family import Writer, make_chain, make_jumping
 
 from bignn import FileError, PackedModel
-from bignn.runtime.operations import OPERATIONS, Network, understand
+from bignn.runtime.network import Network, understand
+from bignn.runtime.operations import OPERATIONS
 
 Steps = list[dict[str, Any]]
 
@@ -45,14 +47,19 @@ def test_a_binary_chain_is_understood(model: PackedModel) -> None:
     assert network.input.normalize_rows
     assert network.input.binarize
     assert network.input.mean is not None
-    first, last = network.convolutions
+    first, last = network.layers
     assert (first.num_inputs, first.num_outputs) == (70, 9)
     assert (last.num_inputs, last.num_outputs) == (9, 3)
-    assert first.is_binary
-    assert not first.relu
-    assert np.array_equal(first.bias, model.arrays["layers.0.bias"])
-    assert np.array_equal(first.scale, model.arrays["norms.0.scale"])  # type: ignore[arg-type]
-    assert last.mean is None
+    assert (first.norm, last.norm) == ("gcn", "gcn")
+    assert (first.edge_bits, last.edge_bits) == (17, 20)
+    assert network.rest == []
+    arrays = model.arrays
+    np.testing.assert_allclose(
+        first.weights.scale, arrays["layers.0.alpha"] * arrays["norms.0.scale"], rtol=1e-6
+    )
+    shift = (arrays["layers.0.bias"] - arrays["norms.0.mean"]) * arrays["norms.0.scale"]
+    np.testing.assert_allclose(first.weights.shift, shift, rtol=1e-5, atol=1e-6)
+    assert np.array_equal(last.weights.shift, arrays["layers.1.bias"])
 
 
 def test_a_float_chain_is_understood() -> None:
@@ -75,12 +82,10 @@ def test_a_float_chain_is_understood() -> None:
     assert not network.input.binarize
     assert not network.input.normalize_rows
     assert network.input.mean is None
-    first, last = network.convolutions
-    assert first.relu
-    assert first.alpha is None
-    assert first.bias.tolist() == [0] * 4
-    assert last.alpha is not None
-    assert not last.is_binary
+    assert network.layers == []
+    assert [step.op for step in network.rest] == [step["op"] for step in steps]
+    assert network.num_classes == 2
+    assert network.num_hops == 2
 
 
 def test_names_of_values_are_free(model: PackedModel) -> None:
@@ -88,7 +93,7 @@ def test_names_of_values_are_free(model: PackedModel) -> None:
     before = "x"
     for number, step in enumerate(steps):
         step["in"] = [before]
-        before = step["out"] = f"anything {number % 2}"
+        before = step["out"] = f"anything {number}"
     assert understand(steps, model.arrays, 70).num_classes == 3
 
 
@@ -140,7 +145,7 @@ def test_every_operation_has_exactly_its_parameters(model: PackedModel) -> None:
             else:
                 del steps[number][key]
             refused(steps, model.arrays, 70, rf"operation '{op}' must have exactly \[.*'op'.*\]")
-        for name in OPERATIONS[op][0]:
+        for name in OPERATIONS[op].arrays:
             for value in (None, 5, ["input.mean"], {"a": 1}, True):
                 steps = copy.deepcopy(model.operations)
                 steps[number][name] = value
@@ -148,11 +153,11 @@ def test_every_operation_has_exactly_its_parameters(model: PackedModel) -> None:
     assert {"standardize", "binarize", "binary_linear", "aggregate", "bias", "batch_norm"} <= tried
 
 
-@pytest.mark.parametrize("norm", ["mean", "", None, 3, ["gcn"], {"gcn": 1}])
+@pytest.mark.parametrize("norm", ["max", "", None, 3, ["gcn"], {"gcn": 1}])
 def test_unknown_aggregations_are_refused(model: PackedModel, norm: Any) -> None:
     steps = copy.deepcopy(model.operations)
     steps[place(model, "aggregate")]["norm"] = norm
-    refused(steps, model.arrays, 70, r"'norm' of 'aggregate' must be one of \['gcn'\]")
+    refused(steps, model.arrays, 70, r"'norm' of 'aggregate' must be one of \['gcn', .*\]")
 
 
 @pytest.mark.parametrize("edge_bits", [16, 21, 0, -17, "17", None, True, [17], 17.0, 2**70])
@@ -163,24 +168,28 @@ def test_unknown_edge_bits_are_refused(model: PackedModel, edge_bits: Any) -> No
     refused(steps, model.arrays, 70, message)
 
 
-def test_what_is_not_a_chain_is_refused(model: PackedModel) -> None:
-    changes: list[Callable[[Steps], None]] = [
-        lambda steps: steps[0].update({"in": ["y"]}),
-        lambda steps: steps[0].update({"in": "x"}),
-        lambda steps: steps[0].update({"in": []}),
-        lambda steps: steps[3].update({"in": ["v1"]}),  # skips one
-        lambda steps: steps[3].update({"in": ["v2", "v2"]}),
-        lambda steps: steps[3].update({"in": ["v3"]}),  # itself
-        lambda steps: steps[3].update({"in": None}),
-        lambda steps: steps[3].update({"out": "other"}),
-        lambda steps: steps[3].update({"out": 3}),
-        lambda steps: steps[-1].update({"out": None}),
-        lambda steps: steps.reverse(),
+def test_values_that_are_not_there_are_refused(model: PackedModel) -> None:
+    changes: list[tuple[Callable[[Steps], None], str]] = [
+        (lambda steps: steps[0].update({"in": ["y"]}), "takes 'y', which no operation before it"),
+        (lambda steps: steps[0].update({"in": "x"}), "must be a list of one value"),
+        (lambda steps: steps[0].update({"in": []}), "must be a list of one value"),
+        (lambda steps: steps[0].update({"in": ["x", "x"]}), "must be a list of one value"),
+        (lambda steps: steps[3].update({"in": [None]}), "must be a list of one value"),
+        (lambda steps: steps[3].update({"in": None}), "must be a list of one value"),
+        (lambda steps: steps[1].update({"in": ["x"]}), "no operation uses value 'v0'"),
+        (lambda steps: steps[3].update({"in": ["v3"]}), "takes 'v3', which no operation before"),
+        (lambda steps: steps[3].update({"in": ["v7"]}), "takes 'v7', which no operation before"),
+        (lambda steps: steps[3].update({"out": "other"}), "takes 'v3', which no operation before"),
+        (lambda steps: steps[3].update({"out": 3}), "'out' of 'binary_linear' must be a new name"),
+        (lambda steps: steps[3].update({"out": "v1"}), "must be a new name, got 'v1'"),
+        (lambda steps: steps[3].update({"out": "x"}), "must be a new name, got 'x'"),
+        (lambda steps: steps[-1].update({"out": None}), "must be a new name"),
+        (lambda steps: steps.reverse(), "which no operation before it makes"),
     ]
-    for change in changes:
+    for change, match in changes:
         steps = copy.deepcopy(model.operations)
         change(steps)
-        refused(steps, model.arrays, 70, "not a chain; a newer bignn may run them")
+        refused(steps, model.arrays, 70, match)
 
 
 def test_operations_in_no_order_that_makes_sense_are_refused(model: PackedModel) -> None:
@@ -188,20 +197,14 @@ def test_operations_in_no_order_that_makes_sense_are_refused(model: PackedModel)
         known = {step["op"]: step for step in reversed(model.operations)}
         return numbered([dict(known.get(op, {"op": op})) for op in ops])
 
-    layer = ("binary_linear", "aggregate", "bias")
     cases = [
-        (("normalize_rows",), "do not end in a convolution"),
-        (("normalize_rows", "standardize", "binarize"), "do not end in a convolution"),
-        (("binarize", *layer, "binarize"), "do not end in a convolution"),
-        (("binarize", "binary_linear"), "ends too early"),
-        (("binarize", "binary_linear", "bias"), "'bias' is not expected at place 2"),
-        (("standardize", "normalize_rows", *layer), "'normalize_rows' is not expected at place 1"),
-        (("binarize", "binarize", *layer), "'binarize' is not expected at place 1"),
-        (("relu", *layer), "'relu' is not expected at place 0"),
-        (("aggregate", "binary_linear"), "'aggregate' is not expected at place 0"),
-        ((*layer, "relu", "batch_norm"), "'batch_norm' is not expected at place 4"),
-        (("binarize", *layer, "standardize"), "'standardize' is not expected at place 4"),
-        ((*layer, "relu", "relu"), "'relu' is not expected at place 4"),
+        (("normalize_rows", "standardize", "binarize"), "does not make the logits"),
+        (("binarize", "binary_linear", "aggregate", "bias", "binarize"), "does not make the log"),
+        (("binarize", "binarize", "binary_linear"), "'binarize' takes 'v0', which is binary"),
+        (("binarize", "relu", "binary_linear"), "'relu' takes 'v0', which is binary"),
+        (("binarize", "standardize", "binary_linear"), "'standardize' takes 'v0', which is bin"),
+        (("binarize", "normalize_rows", "binary_linear"), "'normalize_rows' takes 'v0', which"),
+        (("binary_linear", "standardize"), r"'input\.mean' must be float32 \[9\]"),
     ]
     for ops, match in cases:
         refused(with_order(*ops), model.arrays, 70, match)
@@ -257,3 +260,131 @@ def test_padding_bits_of_weights_must_be_0(model: PackedModel) -> None:
         refused(model.operations, model.arrays | {name: words}, 70, "padding bits of a weight")
     words = model.arrays["layers.0.words"] | np.array([0, 0b111111], dtype=np.uint64)
     understand(model.operations, model.arrays | {"layers.0.words": words}, 70)
+
+
+# --- The family --------------------------------------------------------------------------------
+
+
+def changed(model: PackedModel, op: str, **change: Any) -> Steps:
+    steps = copy.deepcopy(model.operations)
+    steps[place(model, op)] |= change
+    return steps
+
+
+def test_layers_are_recognised_by_their_shape() -> None:
+    for kinds, norms in (
+        (["gcn", "sage", "gat"], ["gcn", "mean", "attention"]),
+        (["mean-gcn"], ["mean_self"]),
+    ):
+        network = make_chain(kinds).network
+        assert [layer.norm for layer in network.layers] == norms
+        assert network.norms == set(norms)
+        assert network.rest == []
+    own, attention = (make_chain(["sage", "gat"]).network.layers[n].weights for n in (0, 1))
+    assert own.own is not None
+    assert attention.attention is not None
+    assert attention.attention.averages
+    assert (attention.num_columns, attention.num_outputs, attention.heads) == (15, 5, 3)
+
+
+def test_what_has_no_known_shape_is_left_to_numpy() -> None:
+    writer = Writer()
+    value = writer.add("binarize", "x")
+    one, two = (
+        writer.add("aggregate", writer.binary_linear(value, 70, 5), norm="gcn", edge_bits=17)
+        for _ in range(2)
+    )
+    writer.add("add", one, two)
+    network = writer.model().network
+    assert network.layers == []
+    assert len(network.rest) == 5
+    # A layer whose sum something else reads too.
+    writer = Writer()
+    value = writer.add("binarize", "x")
+    sums = writer.add("aggregate", writer.binary_linear(value, 70, 5), norm="gcn", edge_bits=17)
+    writer.add("add", writer.bias(sums, 5), sums)
+    network = writer.model().network
+    assert len(network.layers) == 1
+    assert [step.op for step in network.rest] == ["bias", "add"]
+
+
+def test_raw_features_that_are_read_twice_stay_as_they_are() -> None:
+    writer = Writer()
+    own = writer.linear("x", 70, 5)
+    value = writer.binary_linear(writer.add("binarize", "x"), 70, 5)
+    writer.add("add", own, value)
+    network = writer.model().network
+    assert not network.input.binarize
+    assert network.source == "x"
+
+
+@pytest.mark.parametrize(
+    "slope", [-0.1, 1.5, float("nan"), float("inf"), "0.2", None, True, 10**400]
+)
+def test_slopes_of_attention(slope: Any) -> None:
+    model = make_chain(["gat"])
+    steps = changed(model, "attention", negative_slope=slope)
+    refused(
+        steps, model.arrays, 70, r"'negative_slope' of 'attention' must be a number in \[0, 1\]"
+    )
+
+
+def test_attention_must_fit_its_columns() -> None:
+    model = make_chain(["gat", "gat"])
+    step = model.operations[place(model, "attention")]
+    for name in (step["att_src"], step["att_dst"]):
+        values = model.arrays[name]
+        for bad in (values[:1], values[:, :-1], values[None], values.ravel(), values[:0]):
+            match = r"must be float32 \[|do not fit 36 columns|has no outputs"
+            refused(model.operations, model.arrays | {name: bad}, 70, match)
+    for concat in (None, 1, 0, "true", [True]):
+        steps = changed(model, "attention", concat=concat)
+        refused(steps, model.arrays, 70, r"'concat' of 'attention' must be one of \[True, False\]")
+
+
+def test_attention_out_of_range_is_refused() -> None:
+    model = make_chain(["gat"])
+    arrays = dict(model.arrays)
+    arrays[model.operations[place(model, "attention")]["att_src"]] *= np.float32(1e38)
+    arrays[model.operations[place(model, "binary_linear")]["alpha"]] *= np.float32(1e30)
+    refused(model.operations, arrays, 70, "attention multiply out of range")
+
+
+def test_values_that_are_put_together_must_fit() -> None:
+    def steps_of(*more: tuple[str, list[str]]) -> Steps:
+        writer = Writer()
+        writer.linear("x", 70, 5)
+        writer.linear("x", 70, 6)
+        writer.add("binarize", "x")
+        steps = writer.operations
+        steps += [{"op": op, "in": names, "out": f"w{n}"} for n, (op, names) in enumerate(more)]
+        return steps
+
+    arrays = {"0.weight": np.ones((5, 70), np.float32), "1.weight": np.ones((6, 70), np.float32)}
+    for more, match in (
+        ([("add", ["v0", "v1"])], "'add' takes values of different widths"),
+        ([("add", ["v0"])], "'in' of 'add' must be a list of two or more values"),
+        ([("add", ["v0", "v2"])], "'add' takes 'v2', which is binary"),
+        ([("concat", ["v0", "v2"])], "'concat' takes 'v2', which is binary"),
+        ([("concat", ["v0", "v1"])], "no operation uses value 'v2'"),
+        ([("concat", ["v0"] * 1001)], "must be a list of two or more values"),
+        ([("concat", ["v0", "w0"])], "takes 'w0', which no operation before it makes"),
+        (
+            [("concat", ["v0"] * 900), ("concat", ["w0"] * 900)],
+            "'concat' makes 4050000 columns, over 65536",
+        ),
+    ):
+        refused(steps_of(*more), arrays, 70, match)
+
+
+@pytest.mark.parametrize("factor", [float("inf"), float("nan"), None, "1", True, 1e39, 10**400])
+def test_factors_are_numbers(factor: Any) -> None:
+    steps = [{"op": "scale", "in": ["x"], "out": "y", "factor": factor}]
+    refused(steps, {}, 7, "'factor' of 'scale' must be a number in")
+
+
+def test_the_last_operation_makes_the_logits() -> None:
+    model = make_jumping("sage", binary_head=True)
+    refused(model.operations[:-2], model.arrays, 70, "no operation uses value")
+    more = [*model.operations, {"op": "binarize", "in": [model.operations[-1]["out"]], "out": "b"}]
+    refused(more, model.arrays, 70, "the last operation does not make the logits")

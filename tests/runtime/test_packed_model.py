@@ -13,20 +13,21 @@ from conftest import make_graph, make_packed_model
 
 import bignn
 from bignn import Graph, InputError, PackedGraph, PackedModel, kernels, pack_graph
-from bignn.kernels.layers import SparseBits
-from bignn.runtime import floats
+from bignn.kernels.layers import DenseBits, SparseBits
+from bignn.runtime import executor
+from bignn.runtime.operations import checked
 
 NODES = 60
 
 
 def as_floats(model: PackedModel) -> PackedModel:
     """The same model with its last weight as floats, so that nothing of it runs packed."""
-    last = model.network.convolutions[-1]
-    weight = bignn.bits.unpack(last.weight, last.num_inputs) * last.alpha[:, None]  # type: ignore[arg-type, index]
     operations = [dict(step) for step in model.operations]
     number = max(n for n, step in enumerate(operations) if step["op"] == "binary_linear")
     name = operations[number].pop("words")
     unused = operations[number].pop("alpha")
+    signs = bignn.bits.unpack(model.arrays[name], model.network.layers[-1].num_inputs)
+    weight = signs * model.arrays[unused][:, None]
     operations[number] |= {"op": "linear", "weight": name}
     arrays = {key: values for key, values in model.arrays.items() if key != unused}
     arrays[name] = weight.astype(np.float32)
@@ -69,13 +70,16 @@ def refused(call: Callable[[], Any], match: str) -> None:
 
 
 def test_logits_are_those_of_the_formula_in_floats(model: PackedModel, graph: PackedGraph) -> None:
-    count = model.num_layers
-    expected = floats.run(
-        model.network.convolutions,
-        [graph.edges()] * count,
-        [graph.norm] * count,
-        graph.features,
-        graph.beta,
+    steps = checked(model.operations, model.arrays, 300)
+    start = next(number for number, step in enumerate(steps) if step.op == "binarize") + 1
+    assert isinstance(graph.features, DenseBits | SparseBits)
+    assert graph.beta is not None
+    dense = graph.features if isinstance(graph.features, DenseBits) else graph.features.dense()
+    expected = executor.run(
+        steps[start:],
+        {steps[start - 1].out: executor.Bits(dense.words, graph.beta, 300)},
+        None,
+        lambda norm, taken, made: graph.edges(norm),
     )
     logits = model.predict(graph, output="logits")
     assert logits.dtype == np.float32
@@ -302,7 +306,7 @@ assert not any(name == "torch" and module for name, module in sys.modules.items(
 def test_a_plan_is_explained(binary: PackedModel, binary_graph: PackedGraph) -> None:
     plan = binary.explain(binary_graph)
     assert len(plan.layers) == 2
-    assert [(layer.num_inputs, layer.num_outputs) for layer in plan.layers] == [(300, 20), (20, 5)]
+    assert [(layer.num_inputs, layer.num_columns) for layer in plan.layers] == [(300, 20), (20, 5)]
     assert set(plan.layers[0].seconds) == {"T", "G", "S"}
     assert set(plan.layers[1].seconds) == {"T", "G"}
     assert plan.threads == bignn.get_num_threads()
@@ -412,12 +416,26 @@ def test_names_that_are_not_known_are_refused(
 
 
 def test_float_models_have_no_plans(binary: PackedModel) -> None:
-    other = as_floats(binary)
+    arrays: dict[str, Any] = {"w": np.ones((4, 300), dtype=np.float32)}
+    steps: list[dict[str, Any]] = [
+        {"op": "linear", "in": ["x"], "out": "a", "weight": "w"},
+        {"op": "aggregate", "in": ["a"], "out": "b", "norm": "gcn", "edge_bits": 17},
+    ]
+    other = PackedModel(steps, arrays, 300)
     graph = pack_graph(make_graph(9, 300), like=other)
     match = r"^'plan' must be None for a model that is not all bits, got 'T'$"
     refused(lambda: other.predict(graph, plan="T"), match)
     refused(lambda: other.predict(graph, [1], plan="T"), match)
     refused(lambda: other.explain(graph), "^only a model with binary features and weights has ways")
+
+
+def test_plans_are_of_the_layers_that_run_packed(binary: PackedModel) -> None:
+    half = as_floats(binary)
+    graph = pack_graph(make_graph(9, 300), like=half)
+    assert len(half.explain(graph).layers) == 1
+    expected = half.predict(graph, output="logits", plan="T")
+    assert np.array_equal(half.predict(graph, output="logits", plan="G"), expected)
+    refused(lambda: half.predict(graph, plan="TT"), "'plan' must be one of T, G, S, or 1 of them")
 
 
 def test_sparse_plans_of_dense_bits_are_refused(binary: PackedModel) -> None:

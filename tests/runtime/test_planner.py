@@ -2,12 +2,14 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from bignn import InputError, bits
-from bignn.kernels.layers import DenseBits, Features, SparseBits
+from bignn.kernels.attention import Attention
+from bignn.kernels.layers import DenseBits, Edges, Features, Floats, Own, SparseBits, Weights
 from bignn.runtime import Plan
 from bignn.runtime.planner import plan_layers
 
@@ -34,7 +36,28 @@ def plan(
     forced: str | None = None,
 ) -> Plan:
     first = dense(sizes[0][0]) if features is None else features
-    return plan_layers(sizes, NODES, entries, first, has_lookup=has_lookup, forced=forced)
+    return plan_layers(
+        [weights_of(*size) for size in sizes],
+        [edges_of(entries)] * len(sizes),
+        first,
+        has_lookup=has_lookup,
+        forced=forced,
+    )
+
+
+def weights_of(inputs: int, outputs: int) -> Weights:
+    words = np.zeros((outputs, bits.words_per_row(inputs)), dtype=np.uint64)
+    return Weights(words, inputs, ones(outputs), ones(outputs))
+
+
+def edges_of(entries: int) -> Edges:
+    """As many, without memory for them."""
+    ids = np.broadcast_to(np.int32(0), entries)
+    return Edges(np.zeros(NODES + 1, dtype=np.int64), ids, None, ones(NODES), NODES)
+
+
+def ones(count: int) -> Floats:
+    return np.ones(count, dtype=np.float32)
 
 
 @pytest.mark.parametrize("has_lookup", [False, True])
@@ -153,9 +176,29 @@ def test_a_plan_prints_as_a_table() -> None:
     assert "64x7" in second
     # Predictions are of one thread's work, and shown as shared by all.
     tables = [
-        plan_layers([(64, 7)], NODES, 10**7, dense(), has_lookup=True, threads=threads)
+        plan_layers(
+            [weights_of(64, 7)], [edges_of(10**7)], dense(), has_lookup=True, threads=threads
+        )
         for threads in (1, 4)
     ]
     assert tables[0].layers[0].seconds == tables[1].layers[0].seconds
     alone, shared = (float(re.findall(r"\) +([\d.]+)", str(some))[0]) for some in tables)
     assert alone == pytest.approx(4 * shared, rel=1e-3)
+
+
+@pytest.mark.parametrize("has_lookup", [False, True])
+def test_own_parts_and_heads_cost_more(has_lookup: bool) -> None:
+    plain = weights_of(256, 128)
+    own = replace(plain, own=Own(plain.words, plain.scale))
+    values = np.zeros((4, 256), dtype=np.int32)
+    attention = Attention(2, averages=False, slope=0.2, values=values, sigma=ones(4),
+                          end_scale=plain.scale)  # fmt: skip
+    heads = replace(plain, attention=attention)
+    chosen = plan_layers(
+        [plain, own, heads], [edges_of(10 * NODES)] * 3, dense(256), has_lookup=has_lookup
+    )
+    first, second, third = chosen.layers
+    for way in ("T", "G"):
+        assert second.seconds[way] > first.seconds[way]
+        assert third.seconds[way] > second.seconds[way]
+    assert third.seconds["G"] - first.seconds["G"] > third.seconds["T"] - first.seconds["T"]

@@ -92,7 +92,7 @@ inline floats broadcast(float x) { return floats(_mm256_set1_ps(x)); }
 }  // namespace
 
 const Kernels avx2_kernels = {"avx2",          pack_rows,         xnor_rows,
-                              records_of_bits, records_of_sparse, layer_rows,
+                              records_of_bits, records_of_sparse, score_rows, layer_rows,
                               scratch_bytes,   product_bytes,     make_product,
                               draw_masks,      masked_rows,       masked_gradient,
                               keep_masked};

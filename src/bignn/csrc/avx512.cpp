@@ -16,8 +16,12 @@ namespace plain {
 #include "plain.h"
 }
 
+using plain::add_head;
+using plain::bounded;
 using plain::floor_log2;
+using plain::leaky;
 using plain::power_of_two;
+using plain::share_of;
 using plain::RowWeights;
 
 template <int number>
@@ -63,6 +67,7 @@ void pack_rows(const float* x, std::size_t num_rows, std::size_t num_bits,
 
 #include "avx512_xnor.h"
 #include "avx512_weights.h"
+#include "avx512_attention.h"
 #include "avx512_records.h"
 #include "avx512_product.h"
 #include "avx512_bits.h"
@@ -96,7 +101,7 @@ inline void masked_counts(const word* row, const word* mask, const half* panel,
 }  // namespace
 
 const Kernels avx512_kernels = {"avx512",        pack_rows,         xnor_rows,
-                                records_of_bits, records_of_sparse, layer_rows,
+                                records_of_bits, records_of_sparse, score_rows, layer_rows,
                                 scratch_bytes,   product_bytes,     make_product,
                                 draw_masks,      masked_rows,       masked_gradient,
                                 keep_masked};

@@ -9,6 +9,16 @@ inline __m512 output(const float* sums, __mmask16 valid, float row_scale, const 
                          _mm512_maskz_loadu_ps(valid, shift));
 }
 
+// The compiler's own vectors would be half as wide.
+inline void put_head(const float* from, float row_scale, std::size_t channels, float* sums) {
+    for (std::size_t c = 0; c < channels; c += 16) {
+        const __mmask16 valid = first_lanes(channels - c);
+        _mm512_mask_storeu_ps(
+            sums + c, valid,
+            _mm512_mul_ps(_mm512_maskz_loadu_ps(valid, from + c), _mm512_set1_ps(row_scale)));
+    }
+}
+
 // Signs to words; returns |h| summed into sixteen partial sums.
 inline __m512 sign_row(const float* sums, float row_scale, const float* scale, const float* shift,
                        std::size_t num_outputs, word* words) {
@@ -58,8 +68,11 @@ inline void sign_tile(const float* sums, std::size_t sums_stride, std::size_t nu
                                   _mm_shuffle_ps(by2_01, by2_23, 0xdd));
     __m128 result = _mm_div_ps(sum, _mm_set1_ps(static_cast<float>(num_outputs)));
     const auto valid = static_cast<__mmask8>(first_lanes(num_rows));
-    if (norm) result = _mm_mul_ps(_mm_maskz_loadu_ps(valid, norm), result);
-    _mm_mask_storeu_ps(factor, valid, _mm_min_ps(result, _mm_set1_ps(largest_weight)));
+    // Of two operands, the minimum is the second where the first is not a number.
+    const __m128 limit = _mm_set1_ps(largest_weight);
+    result = _mm_min_ps(result, limit);
+    if (norm) result = _mm_min_ps(_mm_mul_ps(_mm_maskz_loadu_ps(valid, norm), result), limit);
+    _mm_mask_storeu_ps(factor, valid, result);
 }
 
 inline void value_row(const float* sums, float row_scale, const float* scale, const float* shift,

@@ -96,8 +96,8 @@ inline __m512i digit(const std::uint32_t* digits) {
 // Four neighbours' bytes of a column stand next to each other, a dword that vpdpbusd multiplies by
 // the four weights' digits. digits[4 g + d]: digit d of the weights of neighbours 4 g ... 4 g + 3.
 template <bool far, class Sums>
-inline void gather8(const std::byte* const* rows, const std::uint32_t* q,
-                                 std::size_t count, std::size_t stride, const Sums& sums) {
+inline void gather8(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
+                    std::size_t offset, std::size_t stride, const Sums& sums) {
     alignas(64) std::uint32_t digits[chunk];
     const __m512i by_digit = _mm512_broadcast_i32x4(
         _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
@@ -115,9 +115,9 @@ inline void gather8(const std::byte* const* rows, const std::uint32_t* q,
         __m512i s0 = zero, s1 = zero, s2 = zero;
         for (std::size_t e = 0; e < count; e += 4) {
             const auto load = [&](std::size_t n) {
-                return reinterpret_cast<const __m128i*>(rows[e + n]);
+                return reinterpret_cast<const __m128i*>(rows[e + n] + offset);
             };
-            if (far) ask4(rows, e, 0);
+            if (far) ask4(rows, e, offset);
             __m512i four = _mm512_castsi128_si512(_mm_loadu_si128(load(0)));
             four = _mm512_inserti32x4(four, _mm_loadu_si128(load(1)), 1);
             four = _mm512_inserti32x4(four, _mm_loadu_si128(load(2)), 2);
@@ -131,14 +131,15 @@ inline void gather8(const std::byte* const* rows, const std::uint32_t* q,
         return;
     }
     for (std::size_t at = 0; at < stride; at += 64) {
+        const std::size_t line = offset + at;
         __m512i a0 = zero, a1 = zero, a2 = zero, b0 = zero, b1 = zero, b2 = zero;
         __m512i c0 = zero, c1 = zero, c2 = zero, d0 = zero, d1 = zero, d2 = zero;
         for (std::size_t e = 0; e < count; e += 4) {
-            if (far) ask4(rows, e, at);
-            const __m512i r0 = _mm512_loadu_si512(rows[e] + at);
-            const __m512i r1 = _mm512_loadu_si512(rows[e + 1] + at);
-            const __m512i r2 = _mm512_loadu_si512(rows[e + 2] + at);
-            const __m512i r3 = _mm512_loadu_si512(rows[e + 3] + at);
+            if (far) ask4(rows, e, line);
+            const __m512i r0 = _mm512_loadu_si512(rows[e] + line);
+            const __m512i r1 = _mm512_loadu_si512(rows[e + 1] + line);
+            const __m512i r2 = _mm512_loadu_si512(rows[e + 2] + line);
+            const __m512i r3 = _mm512_loadu_si512(rows[e + 3] + line);
             const __m512i low01 = _mm512_unpacklo_epi8(r0, r1);
             const __m512i high01 = _mm512_unpackhi_epi8(r0, r1);
             const __m512i low23 = _mm512_unpacklo_epi8(r2, r3);
@@ -174,16 +175,16 @@ template <class Sums>
 inline void gather8(const Records& records, const std::byte* const* rows, const std::uint32_t* q,
                     std::size_t count, const Sums& sums) {
     if (records.far) {
-        gather8<true>(rows, q, count, records.stride, sums);
+        gather8<true>(rows, q, count, records.offset, records.stride, sums);
     } else {
-        gather8<false>(rows, q, count, records.stride, sums);
+        gather8<false>(rows, q, count, records.offset, records.stride, sums);
     }
 }
 
 // Two neighbours' 16-bit values of a column in a dword, for vpdpwssd.
 template <class Sums>
-inline void gather16(const std::byte* const* rows, const std::uint32_t* q,
-                                  std::size_t count, std::size_t stride, const Sums& sums) {
+inline void gather16(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
+                     std::size_t offset, std::size_t stride, const Sums& sums) {
     alignas(64) std::uint16_t low[flush16], high[flush16];
     for (std::size_t e = 0; e < count; e += 16) {
         const __m512i weights = _mm512_loadu_si512(q + e);
@@ -200,11 +201,12 @@ inline void gather16(const std::byte* const* rows, const std::uint32_t* q,
     };
     const __m512i zero = _mm512_setzero_si512();
     for (std::size_t at = 0; at < stride; at += 64) {
+        const std::size_t line = offset + at;
         __m512i a0 = zero, a1 = zero, b0 = zero, b1 = zero;
         for (std::size_t e = 0; e < count; e += 2) {
-            ask(rows, e, at), ask(rows, e + 1, at);
-            const __m512i r0 = _mm512_loadu_si512(rows[e] + at);
-            const __m512i r1 = _mm512_loadu_si512(rows[e + 1] + at);
+            ask(rows, e, line), ask(rows, e + 1, line);
+            const __m512i r0 = _mm512_loadu_si512(rows[e] + line);
+            const __m512i r1 = _mm512_loadu_si512(rows[e + 1] + line);
             const __m512i a = _mm512_unpacklo_epi16(r0, r1);
             const __m512i b = _mm512_unpackhi_epi16(r0, r1);
             const __m512i q0 = _mm512_set1_epi32(static_cast<int>(pair(low + e)));
@@ -227,8 +229,8 @@ inline void add_records(const Records& records, const std::byte* const* rows,
         gather8(records, rows, q, count, more);
     } else if (records.width == 2) {
         for (std::size_t e = 0; e < count; e += flush16) {
-            gather16(rows + e, q + e, count - e < flush16 ? count - e : flush16, records.stride,
-                     more);
+            gather16(rows + e, q + e, count - e < flush16 ? count - e : flush16, records.offset,
+                     records.stride, more);
         }
     } else {
         plain::add_records(records, rows, q, count, acc);
@@ -256,7 +258,8 @@ inline void sum_records(const Records& records, std::size_t num_outputs,
             gather8(records, rows, q, count, WideSums{records.center, sums, total});
         }
     } else if (records.width == 2 && count <= flush16) {
-        gather16(rows, q, count, records.stride, WideSums{records.center, sums, total});
+        gather16(rows, q, count, records.offset, records.stride,
+                 WideSums{records.center, sums, total});
     } else {
         for (std::size_t p = 0; p < records.stride / records.width; ++p) acc[p] = 0;
         add_records(records, rows, q, count, acc);

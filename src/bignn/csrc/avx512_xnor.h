@@ -89,6 +89,53 @@ void xnor_rows(const word* a, const half* panels, std::size_t begin, std::size_t
                (num_columns + panel_width - 1) / panel_width, num_words, store);
 }
 
+// The dots of a panel onto rows' sums, while they are in registers.
+class StoreOwn {
+   public:
+    StoreOwn(const Own& own, const float* factors, const float* row_scale, const float* scale,
+             std::size_t num_columns, std::size_t num_bits, float* sums, std::size_t stride)
+        : own_(own), factors_(factors), row_scale_(row_scale), scale_(scale), sums_(sums),
+          num_columns_(num_columns), stride_(stride), bits_(_mm512_set1_epi32(
+              static_cast<int>(num_bits))) {}
+
+    void begin(std::size_t panel) {
+        column_ = panel * panel_width;
+        valid_ = first_lanes(num_columns_ - column_);
+        own_scales_ = _mm512_maskz_loadu_ps(valid_, own_.scale + column_);
+        scales_ = _mm512_maskz_loadu_ps(valid_, scale_ + column_);
+    }
+
+    void take(std::size_t row, __m512i differing) {
+        const __m512 dots =
+            _mm512_cvtepi32_ps(_mm512_sub_epi32(bits_, _mm512_slli_epi32(differing, 1)));
+        const __m512 own = _mm512_mul_ps(_mm512_mul_ps(dots, _mm512_set1_ps(factors_[row])),
+                                         own_scales_);
+        // Rows of sums are padded: whole registers may be read and written.
+        float* sums = sums_ + row * stride_ + column_;
+        const __m512 others = _mm512_mul_ps(
+            _mm512_mul_ps(_mm512_loadu_ps(sums), _mm512_set1_ps(row_scale_[row])), scales_);
+        _mm512_storeu_ps(sums, _mm512_add_ps(others, own));
+    }
+
+   private:
+    const Own& own_;
+    const float *factors_, *row_scale_, *scale_;
+    float* sums_;
+    std::size_t num_columns_, stride_, column_ = 0;
+    __mmask16 valid_ = 0;
+    __m512i bits_;
+    __m512 own_scales_ = _mm512_setzero_ps(), scales_ = _mm512_setzero_ps();
+};
+
+inline void add_own_rows(const word* rows, std::size_t num_rows, std::size_t num_inputs,
+                         const Own& own, const float* factors, const float* row_scale,
+                         const float* scale, std::size_t num_outputs, float* sums,
+                         std::size_t sums_stride) {
+    StoreOwn store(own, factors, row_scale, scale, num_outputs, num_inputs, sums, sums_stride);
+    count_rows(rows, num_rows, own.panels, (num_outputs + panel_width - 1) / panel_width,
+               words_per_row(num_inputs), store);
+}
+
 // Records of one or two bytes per column. `high_` collects the bits of v - lowest that a record
 // has no room for.
 template <std::size_t width>

@@ -17,6 +17,15 @@
 //
 // with one rounding of the integer to float, then one rounding per operation (no fused
 // multiply-add: the files are built with -ffp-contract=off).
+//
+// Two kinds of layer have more to them. A node may have a part of its own (SAGE):
+//
+//     h_i = (fl(sum_i) * (s_i 2^-e_i) * scale + fl(F_i . B_own) * t_i * own_scale) + shift
+//
+// And the weights may come from attention, of several heads with C columns each (GAT). A node's
+// scores are sums of whole numbers V over its bits, score = fl(F . V) * sigma * t, two per head.
+// With p_ij = exp(leaky(target_i + source_j) - the row's largest), x_ij = p_ij t_j take the place
+// of w_ij t_j and s_i = 1 / sum_j p_ij, the sum taken in units of 2^-22. See Attention.
 #pragma once
 
 #include <type_traits>
@@ -58,7 +67,9 @@ constexpr std::size_t slack = 64;
 // see record_column.
 struct Records {
     const std::byte* data;
-    std::size_t stride;  // bytes from one record to the next
+    std::size_t step;    // bytes from one record to the next
+    std::size_t offset;  // where the part that is gathered begins (a head's; 0 without heads)
+    std::size_t stride;  // bytes of that part
     std::size_t width;   // bytes per column
     const std::int32_t* center;  // per column
     std::int32_t max_center;     // of |center|
@@ -103,7 +114,6 @@ struct SparseRows {
 struct SignTable {
     const std::int8_t* signs;
     std::size_t stride, width;  // of the records it makes
-    std::size_t num_columns;
 };
 
 // Row i takes from ids[offsets[i] ... offsets[i + 1]).
@@ -119,20 +129,51 @@ struct Neighbours {
 
 enum class Way { records, bits };
 
+// What a node adds of its own: F_i . B_own, see above.
+struct Own {
+    const half* panels;  // of B_own, in natural order; null: nothing
+    const float* scale;
+};
+
+// Heads' columns stand side by side in B; a record has a part per head, each laid out as a record
+// of its own, and so have centers (in 64s) and products.
+struct Attention {
+    std::size_t heads;     // 0: none
+    std::size_t channels;  // C
+    bool averages;         // the heads' results, instead of putting them side by side
+    float slope;           // of leaky
+    const float* source;   // [heads, sources]
+    const float* target;   // [heads, sources]
+    std::size_t num_sources;
+    std::size_t product_stride;  // bytes of a head's product
+};
+
+// Shares of attention are added in units of 2^-share_bits, a chunk of them in 32 bits.
+constexpr int share_bits = 22;
+// exp of what lies further below the row's largest score is taken as 0.
+constexpr float lowest_score = -64.0f;
+// Scores stop here, so that sums and differences of them are numbers.
+constexpr float largest_score = 1e30f;
+
 struct Layer {
     Neighbours neighbours;
     Way way;
     int edge_bits;
     std::size_t num_inputs, num_outputs;
     Records records;           // Way::records: transform (or sparse bits), then gather
-    const word* words;         // Way::bits: gather, then transform
+    const word* words;         // Way::bits: gather, then transform; and what Own needs
     const std::byte* product;  // Way::bits: B as make_product lays it out
+    const std::int32_t* own_ids;  // which source row i is; null: source i
+    Own own;
+    Attention attention;
     const float* scale;
+    const float* end_scale;  // after own parts or heads are put together; null without them
     const float* shift;
     // Where the rows go; null where they do not.
     float* values;               // h [rows, outputs]
     std::int64_t* classes;       // argmax of h
     word* out_words;             // sign of h, packed
+    float* out_beta;             // mean |h_i|
     float* out_factor;           // t_i = (norm of i) * mean |h_i|, for the next layer
     const float* out_norm;       // null: 1
     const Panels* next;          // the next layer's records, made while the bits are in cache
@@ -154,6 +195,18 @@ using RecordsOfBits = bool (*)(const word* rows, const Panels& panels, std::size
                                std::size_t end, std::byte* records);
 using RecordsOfSparse = bool (*)(const SparseRows& rows, const SignTable& table, std::size_t begin,
                                  std::size_t end, std::byte* records);
+
+// Scores of rows [begin, end): out[n][i] = fl(F_i . V_n) * sigma[n] * factor[i], n < count. V_n are
+// whole numbers whose absolute values add up to less than 2^31, padded with 0 to whole words.
+struct Scores {
+    const word* words;
+    std::size_t num_rows, num_bits, count;
+    const std::int32_t* values;  // [count, 64 * words of a row]
+    const float* sigma;
+    const float* factor;
+    float* out;  // [count, num_rows]
+};
+using ScoreRows = void (*)(const Scores& scores, std::size_t begin, std::size_t end);
 
 // Rows [begin, end) of a layer, from neighbours to sink; false as above, for `next`.
 using LayerRows = bool (*)(const Layer& layer, std::size_t begin, std::size_t end,
@@ -185,6 +238,7 @@ struct Kernels {
     XnorRows xnor_rows;
     RecordsOfBits records_of_bits;
     RecordsOfSparse records_of_sparse;
+    ScoreRows score_rows;
     LayerRows layer_rows;
     std::size_t (*scratch_bytes)(const Layer& layer);
     // B [outputs, inputs as bits] in the form that layer_rows wants for Way::bits.

@@ -223,9 +223,24 @@ std::size_t width_from(const Fields& fields) {
     return width;
 }
 
-Panels panels_from(const Fields& fields, std::size_t num_bits, std::size_t num_outputs,
-                   std::size_t width) {
-    const std::size_t stride = record_stride(num_outputs, width);
+// Records have a part per head, one without attention.
+struct Columns {
+    std::size_t heads, of_head;
+
+    explicit Columns(const Fields& fields) : heads(1), of_head(fields.number("num_columns")) {
+        if (!fields.has("heads")) return;
+        heads = fields.number("heads");
+        if (heads == 0 || of_head % heads != 0) {
+            throw std::invalid_argument("heads do not share the columns evenly");
+        }
+        of_head /= heads;
+    }
+
+    std::size_t stride(std::size_t width) const { return heads * record_stride(of_head, width); }
+};
+
+Panels panels_from(const Fields& fields, std::size_t num_bits, std::size_t width) {
+    const std::size_t stride = Columns(fields).stride(width);
     const std::size_t positions = stride / width;
     return {fields.required<const half>("panels", positions * 2 * words_per_row(num_bits)),
             num_bits,
@@ -235,19 +250,19 @@ Panels panels_from(const Fields& fields, std::size_t num_bits, std::size_t num_o
             width};
 }
 
-Source source_from(const Fields& fields, std::size_t num_inputs, std::size_t num_outputs) {
+Source source_from(const Fields& fields, std::size_t num_inputs) {
     Source source;
     if (!fields.has("source_rows")) return source;
     const std::size_t rows = source.num_rows = fields.number("source_rows");
     const std::size_t width = width_from(fields);
-    const std::size_t stride = record_stride(num_outputs, width);
+    const std::size_t stride = Columns(fields).stride(width);
     source.records = reinterpret_cast<std::byte*>(
         fields.required<std::uint8_t>("records", rows * stride));
     if (fields.has("feature_words")) {
         source.kind = Source::Kind::bits;
         source.words = fields.required<const word>("feature_words",
                                                    rows * words_per_row(num_inputs));
-        source.panels = panels_from(fields, num_inputs, num_outputs, width);
+        source.panels = panels_from(fields, num_inputs, width);
     } else {
         source.kind = Source::Kind::sparse;
         source.rows.offsets = fields.required<const std::int64_t>("feature_offsets", rows + 1);
@@ -260,9 +275,38 @@ Source source_from(const Fields& fields, std::size_t num_inputs, std::size_t num
             }
         }
         source.table = {fields.required<const std::int8_t>("signs", num_inputs * stride / width),
-                        stride, width, num_outputs};
+                        stride, width};
     }
     return source;
+}
+
+// Scores of all sources, and where a layer reads them.
+void attention_from(const Fields& fields, std::size_t sources, Step& step) {
+    const Columns columns(fields);
+    Layer& layer = step.layer;
+    const std::size_t count = 2 * columns.heads;
+    const std::size_t num_words = words_per_row(layer.num_inputs);
+    step.scores = {fields.required<const word>("words", sources * num_words),
+                   sources,
+                   layer.num_inputs,
+                   count,
+                   fields.required<const std::int32_t>("score_values",
+                                                       count * num_words * word_bits),
+                   fields.required<const float>("score_sigma", count),
+                   layer.neighbours.source_factor,
+                   fields.required<float>("scores", count * sources)};
+    layer.attention = {columns.heads,
+                       columns.of_head,
+                       fields.number("averages") != 0,
+                       *fields.required<const float>("slope", 1),
+                       step.scores.out,
+                       step.scores.out + columns.heads * sources,
+                       sources,
+                       layer.way == Way::bits ? fields.number("product_stride") : 0};
+    if (layer.way == Way::bits &&
+        columns.heads * fields.number("product_stride") > fields.number("product_bytes")) {
+        throw std::invalid_argument("field 'product' does not hold all heads");
+    }
 }
 
 Step step_from(const Fields& fields) {
@@ -272,6 +316,10 @@ Step step_from(const Fields& fields) {
     const std::size_t outputs = layer.num_outputs = fields.number("num_outputs");
     const std::size_t rows = layer.neighbours.num_rows = fields.number("num_rows");
     const std::size_t sources = fields.number("num_sources");
+    const Columns columns(fields);
+    if (outputs != columns.of_head && outputs != columns.heads * columns.of_head) {
+        throw std::invalid_argument("outputs do not fit the columns");
+    }
     auto& from = layer.neighbours;
     from.offsets = fields.required<const std::int64_t>("offsets", rows + 1);
     const auto entries = static_cast<std::size_t>(from.offsets[rows]);
@@ -286,29 +334,48 @@ Step step_from(const Fields& fields) {
         throw std::invalid_argument("field 'edge_bits' is out of range");
     }
     layer.edge_bits = static_cast<int>(edge_bits);
-    layer.scale = fields.required<const float>("scale", outputs);
+    layer.scale = fields.required<const float>("scale", columns.heads * columns.of_head);
     layer.shift = fields.required<const float>("shift", outputs);
+    layer.words = fields.array<const word>("words", sources * words_per_row(inputs));
+    layer.own_ids = fields.array<const std::int32_t>("own_ids", rows);
+    if (!layer.own_ids && rows > sources && (fields.has("own_panels") || fields.has("heads"))) {
+        throw std::invalid_argument("rows are not sources");
+    }
+    if (fields.has("own_panels")) {
+        const std::size_t padded = (outputs + panel_width - 1) / panel_width * panel_width;
+        layer.own = {
+            fields.required<const half>("own_panels", padded * 2 * words_per_row(inputs)),
+            fields.required<const float>("own_scale", outputs)};
+        fields.required<const word>("words", sources * words_per_row(inputs));
+    }
+    if (fields.has("own_panels") || fields.has("heads")) {
+        layer.end_scale = fields.required<const float>("end_scale", outputs);
+    }
     if (fields.has("width")) {
         layer.way = Way::records;
         const std::size_t width = width_from(fields);
-        const std::size_t stride = record_stride(outputs, width);
+        const std::size_t record = columns.stride(width);
         // Vector code reads centers by whole registers.
-        const std::size_t padded = (outputs + 63) / 64 * 64;
+        const std::size_t padded = columns.heads * ((columns.of_head + 63) / 64 * 64);
         layer.records = {reinterpret_cast<const std::byte*>(fields.required<const std::uint8_t>(
-                             "records", sources * stride)),
-                         stride, width, fields.required<const std::int32_t>("center", padded),
+                             "records", sources * record)),
+                         record, 0, record_stride(columns.of_head, width), width,
+                         fields.required<const std::int32_t>("center", padded),
                          static_cast<std::int32_t>(fields.number("max_center")),
-                         sources * stride > far_bytes};
+                         sources * record > far_bytes};
     } else {
         layer.way = Way::bits;
         if (inputs > most_inputs_of_bits) {
             throw std::invalid_argument("too many inputs to gather bits");
         }
-        layer.words = fields.required<const word>("words", sources * words_per_row(inputs));
+        fields.required<const word>("words", sources * words_per_row(inputs));
         layer.product = reinterpret_cast<const std::byte*>(
             fields.required<const std::uint8_t>("product", fields.number("product_bytes")));
     }
+    if (fields.has("heads")) attention_from(fields, sources, step);
+    layer.values = fields.array<float>("out_values", rows * outputs);
     layer.out_words = fields.array<word>("out_words", rows * words_per_row(outputs));
+    layer.out_beta = fields.array<float>("out_beta", rows);
     layer.out_factor = fields.array<float>("out_factor", rows);
     layer.out_norm = fields.array<const float>("out_norm", rows);
     return step;
@@ -321,7 +388,7 @@ class BoundProgram {
         for (nb::handle item : steps) {
             const Fields fields(nb::cast<nb::dict>(item));
             Step step = step_from(fields);
-            step.source = source_from(fields, step.layer.num_inputs, step.layer.num_outputs);
+            step.source = source_from(fields, step.layer.num_inputs);
             program_.steps().push_back(step);
         }
         // A layer whose successor gathers records makes them; its panels are the successor's.
@@ -329,18 +396,17 @@ class BoundProgram {
         for (std::size_t i = 0; i + 1 < all.size(); ++i) {
             if (!all[i].layer.out_factor) throw std::invalid_argument("'out_factor' is missing");
             const Fields after(nb::cast<nb::dict>(steps[i + 1]));
-            if (all[i + 1].layer.way != Way::records) {
-                if (!all[i].layer.out_words) throw std::invalid_argument("'out_words' is missing");
-                continue;
-            }
             const Layer& next = all[i + 1].layer;
             if (next.num_inputs != all[i].layer.num_outputs) {
                 throw std::invalid_argument("layers do not fit each other");
             }
-            all[i].next = panels_from(after, next.num_inputs, next.num_outputs,
-                                      next.records.width);
+            if (next.words && !all[i].layer.out_words) {
+                throw std::invalid_argument("'out_words' is missing");
+            }
+            if (next.way != Way::records) continue;
+            all[i].next = panels_from(after, next.num_inputs, next.records.width);
             all[i].layer.next_records = reinterpret_cast<std::byte*>(after.required<std::uint8_t>(
-                "records", all[i].layer.neighbours.num_rows * next.records.stride));
+                "records", all[i].layer.neighbours.num_rows * next.records.step));
         }
         for (Step& step : all) {
             if (step.layer.next_records) step.layer.next = &step.next;
@@ -356,8 +422,10 @@ class BoundProgram {
         }
         float* values = nullptr;
         std::int64_t* classes = nullptr;
-        if (num_steps == steps.size()) {
-            const Layer& last = steps.back().layer;
+        const Layer& last = steps.back().layer;
+        // Rows may have places of their own to go to.
+        const bool is_needed = !last.values && !last.out_factor;
+        if (num_steps == steps.size() && (is_needed || !out.is_none())) {
             const std::size_t rows = last.neighbours.num_rows;
             Vector<std::int64_t> to_classes;
             Matrix<float> to_values;

@@ -40,7 +40,15 @@ std::byte* scratch_of(std::size_t size) {
 
 }  // namespace
 
-bool Program::run_source(const Source& source) {
+bool Program::prepare(const Step& step) {
+    if (step.scores.count) {
+        auto rows = [&](std::size_t begin, std::size_t end) {
+            kernels_.score_rows(step.scores, begin, end);
+        };
+        run_in_pieces(step.scores.num_rows, grain_for(step.scores.num_rows), rows);
+    }
+    const Source& source = step.source;
+    if (source.kind == Source::Kind::none) return true;
     std::atomic<bool> fits{true};
     auto rows = [&](std::size_t begin, std::size_t end) {
         const bool fit =
@@ -71,29 +79,26 @@ int Program::run(std::size_t num_steps, float* values, std::int64_t* classes, do
         const auto start = std::chrono::steady_clock::now();
         const Step& step = steps_[i];
         Layer layer = step.layer;
-        if (i + 1 == steps_.size()) {
+        if (i + 1 == steps_.size() && (values || classes)) {
             layer.values = values;
             layer.classes = classes;
         }
-        if (step.source.kind != Source::Kind::none && !run_source(step.source)) {
-            return static_cast<int>(i);
-        }
+        if (!prepare(step)) return static_cast<int>(i);
         if (!run_layer(layer, 0, layer.neighbours.num_rows)) {
             return static_cast<int>(i) + 1;
         }
         seconds[i] =
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }
-    // A first layer that is left to run_rows has its records made here.
-    if (num_steps == 0 && steps_[0].source.kind != Source::Kind::none) {
-        return run_source(steps_[0].source) ? -1 : 0;
-    }
-    return -1;
+    // A last layer that is left to run_rows.
+    const bool fits = num_steps == steps_.size() || prepare(steps_[num_steps]);
+    return fits ? -1 : static_cast<int>(num_steps);
 }
 
 void Program::run_rows(std::size_t begin, std::size_t end, float* values) {
     Layer layer = steps_.back().layer;
     layer.values = values - begin * layer.num_outputs;
+    layer.out_factor = nullptr;
     run_layer(layer, begin, end);
 }
 

@@ -22,6 +22,7 @@ struct Source {
 
 struct Step {
     Source source;
+    Scores scores{};  // of attention; of none, count is 0
     Layer layer{};
     Panels next{};
 };
@@ -32,8 +33,8 @@ class Program {
 
     std::vector<Step>& steps() { return steps_; }
 
-    // Runs the first num_steps steps (of none, the first one's source); seconds[i] is step i's
-    // time. The last step's rows go to the caller's buffer, values or classes (the other is null).
+    // Runs the first num_steps steps, and makes what a further one takes from; seconds[i] is step
+    // i's time. The last step's rows go to the caller's buffer, values or classes (the other is null).
     // Returns the number of the step whose records overflowed their width (then nothing after it
     // ran), or -1.
     int run(std::size_t num_steps, float* values, std::int64_t* classes, double* seconds);
@@ -43,7 +44,7 @@ class Program {
     void run_rows(std::size_t begin, std::size_t end, float* values);
 
    private:
-    bool run_source(const Source& source);
+    bool prepare(const Step& step);
     bool run_layer(const Layer& layer, std::size_t begin, std::size_t end);
 
     const Kernels& kernels_;

@@ -5,13 +5,17 @@
 struct Scratch {
     const std::byte** rows;  // [batch + slack]
     float* x;                // [batch + slack]
+    float* scores;           // [heads, batch + slack], of attention
+    float* factors;          // [batch + slack], likewise
     std::uint32_t* q;        // [chunk + slack]
     std::int64_t* acc;       // [positions]
     std::int32_t* u;         // [tile_rows, inputs]
     float* sums;             // [tile_rows, outputs]
+    float* head;             // [tile_rows, channels], of attention
+    word* own_words;         // [tile_rows, words of the inputs], of rows' own parts
     word* words;             // [tile_rows, words of the outputs]
     std::byte* multiply;
-    std::size_t size, sums_stride;
+    std::size_t size, sums_stride, head_stride;
 
     Scratch(const Layer& layer, std::byte* bytes) {
         std::size_t used = 0;
@@ -22,17 +26,27 @@ struct Scratch {
         };
         // Vector code writes whole registers, up to 64 columns past a row's end.
         sums_stride = (layer.num_outputs + 63) / 64 * 64;
+        head_stride = (layer.attention.channels + 63) / 64 * 64;
         const bool by_bits = layer.way == Way::bits;
+        const bool has_own = layer.own.panels != nullptr;
+        const std::size_t in_words = words_per_row(layer.num_inputs);
+        // Columns that are summed at a time.
+        const std::size_t columns =
+            layer.attention.heads ? layer.attention.channels : layer.num_outputs;
         rows = reinterpret_cast<const std::byte**>(take(8 * (batch + slack)));
         x = reinterpret_cast<float*>(take(4 * (batch + slack)));
+        scores = reinterpret_cast<float*>(take(4 * layer.attention.heads * (batch + slack)));
+        factors =
+            reinterpret_cast<float*>(take(layer.attention.heads ? 4 * (batch + slack) : 0));
         q = reinterpret_cast<std::uint32_t*>(take(4 * (chunk + slack)));
-        acc = reinterpret_cast<std::int64_t*>(take(8 * sums_stride));
+        acc = reinterpret_cast<std::int64_t*>(take(8 * ((columns + 63) / 64 * 64)));
         u = reinterpret_cast<std::int32_t*>(
             take(by_bits ? 4 * tile_rows * u_stride(layer.num_inputs) : 0));
         sums = reinterpret_cast<float*>(take(4 * tile_rows * sums_stride));
+        head = reinterpret_cast<float*>(take(4 * tile_rows * head_stride));
+        own_words = reinterpret_cast<word*>(take(has_own ? 8 * tile_rows * in_words : 0));
         words = reinterpret_cast<word*>(take(8 * tile_rows * words_per_row(layer.num_outputs)));
-        multiply =
-            take(by_bits ? multiply_scratch_bytes(layer.num_inputs, layer.num_outputs) : 0);
+        multiply = take(by_bits ? multiply_scratch_bytes(layer.num_inputs, columns) : 0);
         size = used;
     }
 };
@@ -50,10 +64,11 @@ class Batch {
         : from_(layer.neighbours),
           ids_(ids),
           scratch_(scratch),
-          end_(static_cast<std::size_t>(layer.neighbours.offsets[end])) {
+          end_(static_cast<std::size_t>(layer.neighbours.offsets[end])),
+          attention_(layer.attention) {
         const bool by_records = layer.way == Way::records;
         data_ = by_records ? layer.records.data : reinterpret_cast<const std::byte*>(layer.words);
-        stride_ = by_records ? layer.records.stride : 8 * words_per_row(layer.num_inputs);
+        stride_ = by_records ? layer.records.step : 8 * words_per_row(layer.num_inputs);
     }
 
     // Makes entries [begin, end), a chunk at most, available. Every place from `begin` on can be
@@ -61,8 +76,16 @@ class Batch {
     void cover(std::size_t begin, std::size_t end) {
         if (begin >= first_ && end <= last_) return;
         const std::size_t count = end_ - begin < batch ? end_ - begin : batch;
-        weigh(ids_ + begin, from_.weights ? from_.weights + begin : nullptr, count,
-              from_.source_factor, scratch_.x);
+        if (attention_.heads) {
+            weigh(ids_ + begin, nullptr, count, from_.source_factor, scratch_.factors);
+        } else {
+            weigh(ids_ + begin, from_.weights ? from_.weights + begin : nullptr, count,
+                  from_.source_factor, scratch_.x);
+        }
+        for (std::size_t head = 0; head < attention_.heads; ++head) {
+            weigh(ids_ + begin, nullptr, count, attention_.source + head * attention_.num_sources,
+                  scratch_.scores + head * (batch + slack));
+        }
         point(ids_ + begin, count, data_, stride_, scratch_.rows);
         for (std::size_t e = count; e < count + slack; ++e) scratch_.rows[e] = data_;
         first_ = begin;
@@ -70,6 +93,10 @@ class Batch {
     }
 
     const float* x(std::size_t entry) const { return scratch_.x + (entry - first_); }
+    const float* scores(std::size_t head, std::size_t entry) const {
+        return scratch_.scores + head * (batch + slack) + (entry - first_);
+    }
+    const float* factors(std::size_t entry) const { return scratch_.factors + (entry - first_); }
     const std::byte* const* rows(std::size_t entry) const {
         return scratch_.rows + (entry - first_);
     }
@@ -81,6 +108,7 @@ class Batch {
     std::size_t end_;
     const std::byte* data_;
     std::size_t stride_;
+    const Attention& attention_;
     std::size_t first_ = 1, last_ = 0;
 };
 
@@ -150,29 +178,201 @@ inline float gather_bits(const Layer& layer, std::size_t i, Batch<Id>& entries, 
                       });
 }
 
-// Rows first .. first + num_rows, whose integer sums are in scratch: to where they go.
+// Which source a row is.
+inline std::size_t own_id(const Layer& layer, std::size_t i) {
+    return layer.own_ids ? static_cast<std::size_t>(layer.own_ids[i]) : i;
+}
+
+// What rows first .. first + num_rows have of their own, onto their sums.
+inline void add_own_parts(const Layer& layer, std::size_t first, std::size_t num_rows,
+                          const float* row_scale, Scratch& scratch) {
+    const std::size_t num_words = words_per_row(layer.num_inputs);
+    const word* words = layer.words + first * num_words;
+    if (layer.own_ids) {
+        for (std::size_t r = 0; r < num_rows; ++r) {
+            const word* from = layer.words + own_id(layer, first + r) * num_words;
+            for (std::size_t w = 0; w < num_words; ++w) {
+                scratch.own_words[r * num_words + w] = from[w];
+            }
+        }
+        words = scratch.own_words;
+    }
+    float factors[tile_rows];
+    for (std::size_t r = 0; r < num_rows; ++r) {
+        factors[r] = layer.neighbours.source_factor[own_id(layer, first + r)];
+    }
+    add_own_rows(words, num_rows, layer.num_inputs, layer.own, factors, row_scale, layer.scale,
+                 layer.num_outputs, scratch.sums, scratch.sums_stride);
+}
+
+// Rows first .. first + num_rows, whose sums are in scratch: to where they go.
 inline bool finish_tile(const Layer& layer, std::size_t first, std::size_t num_rows,
-                        const float* row_scale, Scratch& scratch) {
+                        const float* row_scale, const float* scale, Scratch& scratch) {
     const std::size_t width = layer.num_outputs;
     if (layer.values) {
         for (std::size_t r = 0; r < num_rows; ++r) {
-            value_row(scratch.sums + r * scratch.sums_stride, row_scale[r], layer.scale,
-                      layer.shift, width, layer.values + (first + r) * width);
+            value_row(scratch.sums + r * scratch.sums_stride, row_scale[r], scale, layer.shift,
+                      width, layer.values + (first + r) * width);
         }
-        return true;
     }
     if (layer.classes) {
-        class_tile(scratch.sums, scratch.sums_stride, num_rows, row_scale, layer.scale,
-                   layer.shift, width, layer.classes + first);
-        return true;
+        class_tile(scratch.sums, scratch.sums_stride, num_rows, row_scale, scale, layer.shift,
+                   width, layer.classes + first);
     }
+    if (!layer.out_factor) return true;
     word* words =
         layer.out_words ? layer.out_words + first * words_per_row(width) : scratch.words;
-    sign_tile(scratch.sums, scratch.sums_stride, num_rows, row_scale, layer.scale, layer.shift,
-              width, words, layer.out_norm ? layer.out_norm + first : nullptr,
-              layer.out_factor + first);
+    const float* norm = layer.out_norm ? layer.out_norm + first : nullptr;
+    float* factor = layer.out_factor + first;
+    sign_tile(scratch.sums, scratch.sums_stride, num_rows, row_scale, scale, layer.shift, width,
+              words, layer.out_beta ? nullptr : norm, factor);
+    if (layer.out_beta) {
+        for (std::size_t r = 0; r < num_rows; ++r) {
+            layer.out_beta[first + r] = factor[r];
+            if (norm) factor[r] = bounded(norm[r] * factor[r]);
+        }
+    }
     return !layer.next || make_records(words, num_rows, *layer.next,
                                        layer.next_records + first * layer.next->stride);
+}
+
+// --- Attention ---------------------------------------------------------------------------------
+
+// One head of row i: as gather_row, with weights from scores.
+template <typename Id, class Add>
+inline float attend_row(const Layer& layer, std::size_t head, std::size_t i, Batch<Id>& entries,
+                        Scratch& scratch, Add add) {
+    const Neighbours& from = layer.neighbours;
+    const Attention& attention = layer.attention;
+    const float target = attention.target[head * attention.num_sources + own_id(layer, i)];
+    const auto begin = static_cast<std::size_t>(from.offsets[i]);
+    const auto end = static_cast<std::size_t>(from.offsets[i + 1]);
+    const auto count = [&](std::size_t at) { return end - at < chunk ? end - at : chunk; };
+    float largest_source = -largest_score;
+    for (std::size_t at = begin; at < end; at += chunk) {
+        entries.cover(at, at + count(at));
+        const float some = largest_score_of(entries.scores(head, at), count(at));
+        largest_source = some > largest_source ? some : largest_source;
+    }
+    // leaky rises, also as it is rounded: the largest source has the largest score.
+    const float top = leaky(target + largest_source, attention.slope);
+    const auto attend_chunk = [&](std::size_t at) {
+        entries.cover(at, at + count(at));
+        return attend(entries.scores(head, at), entries.factors(at), count(at), target, top,
+                      attention.slope, scratch.x);
+    };
+    float most = 0;
+    std::uint64_t shares = 0;
+    for (std::size_t at = begin; at < end; at += chunk) {
+        const auto some = attend_chunk(at);
+        most = some.most > most ? some.most : most;
+        shares += some.shares;
+    }
+    const RowWeights weights(most, end - begin, share_of(shares), layer.edge_bits);
+    const bool in_one = end - begin <= chunk;
+    std::size_t at = begin;
+    do {  // at least once: a row without neighbours is 0
+        const std::size_t some = at < end ? count(at) : 0;
+        std::uint32_t total = 0;
+        if (some) {
+            if (!in_one) attend_chunk(at);
+            total = quantize(scratch.x, some, weights.two_to_e, weights.limit, scratch.q);
+        }
+        add(entries.rows(at), some, total, at == begin);
+        at += chunk;
+    } while (at < end);
+    return weights.scale;
+}
+
+// One head of a row: its sums, or u by bits.
+template <typename Id>
+inline float attend_one(const Layer& layer, const Records& part, std::size_t head, std::size_t i,
+                        Batch<Id>& entries, Scratch& scratch, float* sums, std::int32_t* u) {
+    const std::int64_t* offsets = layer.neighbours.offsets + i;
+    const std::size_t channels = layer.attention.channels;
+    if (layer.way == Way::bits) {
+        return attend_row(layer, head, i, entries, scratch,
+                          [&](const std::byte* const* rows, std::size_t count,
+                              std::uint32_t total, bool first) {
+                              add_bits(rows, scratch.q, count, total, first, layer.num_inputs, u);
+                          });
+    }
+    if (static_cast<std::size_t>(offsets[1] - offsets[0]) <= chunk) {
+        return attend_row(layer, head, i, entries, scratch,
+                          [&](const std::byte* const* rows, std::size_t count,
+                              std::uint32_t total, bool) {
+                              sum_records(part, channels, rows, scratch.q, count, total,
+                                          scratch.acc, sums);
+                          });
+    }
+    for (std::size_t p = 0; p < part.stride / part.width; ++p) scratch.acc[p] = 0;
+    std::uint32_t all = 0;
+    const float scale = attend_row(
+        layer, head, i, entries, scratch,
+        [&](const std::byte* const* rows, std::size_t count, std::uint32_t total, bool) {
+            add_records(part, rows, scratch.q, count, scratch.acc);
+            all += total;
+        });
+    finish_records(part, channels, all, scratch.acc, sums);
+    return scale;
+}
+
+// All heads of a tile's rows, put together in scratch.sums.
+template <typename Id>
+inline void attend_tile(const Layer& layer, std::size_t first, std::size_t num_rows, bool is_few,
+                        Batch<Id>& entries, Scratch& scratch) {
+    const Attention& attention = layer.attention;
+    const std::size_t channels = attention.channels, u_step = u_stride(layer.num_inputs);
+    const std::int64_t* offsets = layer.neighbours.offsets + first;
+    const auto begin = static_cast<std::size_t>(offsets[0]);
+    if (is_few) entries.cover(begin, static_cast<std::size_t>(offsets[tile_rows]));
+    for (std::size_t head = 0; head < attention.heads; ++head) {
+        float row_scale[tile_rows];
+        Records part = layer.records;
+        part.offset = head * part.stride;
+        part.center += head * scratch.head_stride;
+        const float* target = attention.target + head * attention.num_sources;
+        std::uint32_t totals[tile_rows];
+        if (is_few) {
+            float targets[tile_rows];
+            for (std::size_t r = 0; r < tile_rows; ++r) targets[r] = target[own_id(layer, first + r)];
+            attend_few(entries.scores(head, begin), entries.factors(begin), offsets, targets,
+                       attention.slope, layer.edge_bits, scratch.q, totals, row_scale);
+        }
+        for (std::size_t r = 0; r < num_rows; ++r) {
+            float* sums = scratch.head + r * scratch.head_stride;
+            std::int32_t* u = scratch.u + r * u_step;
+            if (!is_few) {
+                row_scale[r] =
+                    attend_one(layer, part, head, first + r, entries, scratch, sums, u);
+                continue;
+            }
+            const auto at = static_cast<std::size_t>(offsets[r]);
+            const auto count = static_cast<std::size_t>(offsets[r + 1]) - at;
+            const std::uint32_t* q = scratch.q + r * few;
+            if (layer.way == Way::bits) {
+                add_bits(entries.rows(at), q, count, totals[r], true, layer.num_inputs, u);
+            } else {
+                sum_records(part, channels, entries.rows(at), q, count, totals[r], scratch.acc,
+                            sums);
+            }
+        }
+        if (layer.way == Way::bits) {
+            multiply(scratch.u, num_rows, layer.num_inputs, channels,
+                     layer.product + head * attention.product_stride, scratch.multiply,
+                     scratch.head, scratch.head_stride);
+        }
+        for (std::size_t r = 0; r < num_rows; ++r) {
+            const float* from = scratch.head + r * scratch.head_stride;
+            float* sums = scratch.sums + r * scratch.sums_stride;
+            if (attention.averages) {
+                add_head(from, row_scale[r], layer.scale + head * channels, head == 0, channels,
+                         sums);
+            } else {
+                put_head(from, row_scale[r], channels, sums + head * channels);
+            }
+        }
+    }
 }
 
 // The sums of tile_rows rows of few neighbours each.
@@ -214,11 +414,20 @@ inline bool layer_rows_with(const Layer& layer, const Id* ids, std::size_t begin
     Scratch scratch(layer, bytes);
     Batch<Id> entries(layer, ids, end, scratch);
     const bool by_records = layer.way == Way::records;
+    // Sums that were put together from parts have their scales in them.
+    constexpr float ones[tile_rows] = {1, 1, 1, 1};
     bool fits = true;
     for (std::size_t first = begin; first < end; first += tile_rows) {
         const std::size_t num_rows = end - first < tile_rows ? end - first : tile_rows;
         float row_scale[tile_rows];
-        if (num_rows == tile_rows && has_few(layer.neighbours.offsets + first)) {
+        const bool is_few =
+            num_rows == tile_rows && has_few(layer.neighbours.offsets + first);
+        if (layer.attention.heads) {
+            attend_tile(layer, first, num_rows, is_few, entries, scratch);
+            fits = finish_tile(layer, first, num_rows, ones, layer.end_scale, scratch) && fits;
+            continue;
+        }
+        if (is_few) {
             gather_few(layer, first, entries, scratch, row_scale);
         } else {
             for (std::size_t r = 0; r < num_rows; ++r) {
@@ -234,7 +443,12 @@ inline bool layer_rows_with(const Layer& layer, const Id* ids, std::size_t begin
             multiply(scratch.u, num_rows, layer.num_inputs, layer.num_outputs, layer.product,
                      scratch.multiply, scratch.sums, scratch.sums_stride);
         }
-        fits = finish_tile(layer, first, num_rows, row_scale, scratch) && fits;
+        if (layer.own.panels) {
+            add_own_parts(layer, first, num_rows, row_scale, scratch);
+            fits = finish_tile(layer, first, num_rows, ones, layer.end_scale, scratch) && fits;
+        } else {
+            fits = finish_tile(layer, first, num_rows, row_scale, layer.scale, scratch) && fits;
+        }
     }
     return fits;
 }

@@ -14,9 +14,17 @@ import torch
 
 from bignn import bits, kernels
 from bignn.errors import missing_extra, wrong
-from bignn.experiments.contenders import CONTENDERS, Contender, Packed, Simulated
+from bignn.experiments.contenders import Contender, Packed, Simulated
+from bignn.experiments.family import contenders_of
 from bignn.experiments.peak_memory import peak_mib
-from bignn.experiments.problems import SHAPES, CitationProblem, Problem, ShapeProblem
+from bignn.experiments.problems import (
+    MODELS,
+    SHAPES,
+    CitationProblem,
+    ModelName,
+    Problem,
+    ShapeProblem,
+)
 from bignn.experiments.timing import Seconds, measure
 from bignn.files import atomic_path
 from bignn.graph import EMBEDDED
@@ -40,6 +48,7 @@ _HEADER = (
 def run(
     suites: Sequence[str],
     *,
+    model: ModelName = "gcn",
     scale: float = 1.0,
     only: Sequence[str] | None = None,
     memory: bool = True,
@@ -48,6 +57,7 @@ def run(
 
     Args:
         suites: some of :data:`SUITES`; none for all.
+        model: what is run on graphs, one of :data:`MODELS`.
         scale: of the suite ``shapes``: nodes and edges times this.
         only: names of shapes or datasets; None for all.
         memory: also measure peak memory, each contender in a process of its own.
@@ -57,6 +67,7 @@ def run(
     for suite in chosen:
         if suite not in SUITES:
             raise wrong("suite", f"some of {list(SUITES)}", repr(suite))
+    contenders_of(model)  # refuses what it does not know
     if not 0 < scale <= 4:
         raise wrong("scale", "above 0 and at most 4", scale)
     graphs = {"citation": EMBEDDED, "shapes": tuple(SHAPES)}
@@ -72,7 +83,8 @@ def run(
             continue
         for name in graphs[suite]:
             if only is None or name in only:
-                rows.append(_network(suite, name, scale if suite == "shapes" else 1.0, memory))
+                sized = scale if suite == "shapes" else 1.0
+                rows.append(_network(suite, name, model, sized, memory))
     return {"rows": rows}
 
 
@@ -129,15 +141,20 @@ def _product(num_rows: int, num_inputs: int, num_outputs: int) -> Row:
     return row
 
 
-def _network(suite: str, name: str, scale: float, memory: bool) -> Row:
+def _network(suite: str, name: str, model: ModelName, scale: float, memory: bool) -> Row:
     start = time.perf_counter()
     _say(f"{suite} {name}: making the graph" + (f" at scale {scale:g}" if scale != 1 else ""))
     problem: Problem
-    problem = CitationProblem(name) if suite == "citation" else ShapeProblem(name, scale=scale)
-    row = _row(suite, name if scale == 1 else f"{name} x {scale:g}", "bi-gcn")
-    row["pyg_predicted_bytes"] = CONTENDERS["pyg"].bytes_needed(problem)
+    problem = (
+        CitationProblem(name, conv=model)
+        if suite == "citation"
+        else ShapeProblem(name, conv=model, scale=scale)
+    )
+    row = _row(suite, name if scale == 1 else f"{name} x {scale:g}", f"bi-{model}")
+    contenders = contenders_of(model)
+    row["pyg_predicted_bytes"] = contenders["pyg"].bytes_needed(problem)
     chosen: dict[str, type[Contender]] = {}
-    for key, kind in CONTENDERS.items():
+    for key, kind in contenders.items():
         needed = kind.bytes_needed(problem)
         if needed > 0.6 * _memory_bytes():
             _say(f"{suite} {name}: {key} left out, it would need {needed / 1e9:.0f} GB")
@@ -197,7 +214,7 @@ def _network(suite: str, name: str, scale: float, memory: bool) -> Row:
             if key in times:
                 _say(f"{suite} {name}: peak memory of {key}")
                 row[f"peak_mib_{field}"] = peak_mib(
-                    name, key, scale=scale, threads=get_num_threads()
+                    name, key, conv=model, scale=scale, threads=get_num_threads()
                 )
         if row["peak_mib_float"] and row["peak_mib_packed"]:
             row["memory_ratio"] = row["peak_mib_float"] / row["peak_mib_packed"]
@@ -263,7 +280,8 @@ def describe(report: dict[str, Any]) -> str:
     networks = [row for row in rows if row["suite"] != "gemm"]
     if networks:
         lines += [""] * bool(lines) + [
-            f"Bi-GCN, {networks[0]['threads']} threads, median ms per prediction of all nodes",
+            f"{MODELS[networks[0]['model'].removeprefix('bi-')]}, {networks[0]['threads']} "
+            "threads, median ms per prediction of all nodes",
             _HEADER,
         ]
         lines += [_network_line(row) for row in networks]
@@ -272,8 +290,8 @@ def describe(report: dict[str, Any]) -> str:
             "fastest burst of each against the fastest of ours, nearer to an idle machine:",
             *(f"  {row['shape']:<15}{_fastest(row)}" for row in networks),
             "",
-            "best float: the fastest of PyG (edge_index, cached), PyG (CSR), torch by hand (CSR,",
-            "sparse features, cheaper order, preallocated). simulated: the binary model in floats.",
+            "best float: the fastest of PyG (edge_index), PyG (CSR), torch by hand (CSR, cheaper",
+            "order, preallocated). simulated: the binary model in floats.",
             "MiB: peak of features and activations. agree: nodes whose class equals torch's;",
             "flips: hidden bits that differ from torch's float32 sums.",
         ]

@@ -1,4 +1,4 @@
-"""The ways to run a GCN that the benchmarks compare, each in the best form its users have.
+"""The ways to run a model that the benchmarks compare, each in the best form its users have.
 
 A contender is built from a problem's structure and weights; ``load`` makes its features and
 buffers; ``run`` predicts all classes. All torch ones run without gradients.
@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+import bignn.nn
 from bignn.experiments.problems import Problem
 from bignn.kernels.layers import DenseBits, SparseBits
 from bignn.nn.sparse import csr_tensor
-from bignn.runtime import PackedGraph
 
 Classes = NDArray[np.int64]
 
@@ -76,10 +76,7 @@ class Packed(Contender):
             parts = dict(arrays)
         beta = parts.pop("beta")
         features = DenseBits(**parts) if "words" in parts else SparseBits(**parts)
-        self.graph = PackedGraph(
-            features, problem.sizes[0], beta, problem.offsets, problem.ids, None, problem.norm,
-            problem.packed.input_digest, name=problem.name,
-        )  # fmt: skip
+        self.graph = problem.graph_of(features, beta)
 
     def run(self) -> Classes:
         """See the base class."""
@@ -98,9 +95,7 @@ class PyGEdgeIndex(Contender):
         super().__init__(problem)
         from torch_geometric.nn import GCNConv
 
-        rows = np.repeat(np.arange(problem.num_nodes), np.diff(problem.offsets))
-        keep = rows != problem.ids  # PyG adds the self-loops itself
-        self.edges = torch.from_numpy(np.stack([problem.ids[keep].astype(np.int64), rows[keep]]))
+        self.edges = edge_index(problem)
         self.convs = [
             GCNConv(weight.shape[1], weight.shape[0], cached=True) for weight in problem.weights
         ]
@@ -113,7 +108,7 @@ class PyGEdgeIndex(Contender):
     @torch.no_grad()
     def run(self) -> Tensor:
         """See the base class."""
-        return _through(self.convs, self.x, self.edges)
+        return through(self.convs, self.x, self.edges)
 
     @classmethod
     def bytes_needed(cls, problem: Problem) -> int:
@@ -128,7 +123,7 @@ class PyGSparse(Contender):
         super().__init__(problem)
         from torch_geometric.nn import GCNConv
 
-        self.adjacency = _adjacency(problem)
+        self.adjacency = adjacency(problem)
         self.convs = [
             GCNConv(weight.shape[1], weight.shape[0], normalize=False) for weight in problem.weights
         ]
@@ -141,7 +136,7 @@ class PyGSparse(Contender):
     @torch.no_grad()
     def run(self) -> Tensor:
         """See the base class."""
-        return _through(self.convs, self.x, self.adjacency)
+        return through(self.convs, self.x, self.adjacency)
 
     @classmethod
     def bytes_needed(cls, problem: Problem) -> int:
@@ -156,7 +151,7 @@ class TorchSparse(Contender):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
-        self.adjacency = _adjacency(problem)
+        self.adjacency = adjacency(problem)
         self.weights = [weight.t().contiguous() for weight in problem.weights]
         self.biases = [torch.zeros(weight.shape[0]) for weight in problem.weights]
 
@@ -190,12 +185,12 @@ class TorchSparse(Contender):
             d_in, d_out = weight.shape
             gathers_first = d_in < d_out and not (layer == 0 and self.sparse)
             if gathers_first:
-                sums = _multiply(self.adjacency, h, self._buffer(0, d_in))
+                sums = multiply(self.adjacency, h, self._buffer(0, d_in))
                 h = torch.addmm(bias, sums, weight, out=self._buffer(1, d_out))
             else:
                 z = self._buffer(0, d_out)
-                z = _multiply(h, weight, z) if h.is_sparse_csr else torch.mm(h, weight, out=z)
-                h = _multiply(self.adjacency, z, self._buffer(1, d_out)).add_(bias)
+                z = multiply(h, weight, z) if h.is_sparse_csr else torch.mm(h, weight, out=z)
+                h = multiply(self.adjacency, z, self._buffer(1, d_out)).add_(bias)
             if layer + 1 < len(self.weights):
                 h = h.relu_()
         return h.argmax(dim=1)
@@ -210,10 +205,11 @@ class Simulated(Contender):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
-        self.adjacency = _adjacency(problem)
+        self.adjacency = adjacency(problem)
         self.signs, self.alphas, self.biases = [], [], []
         with torch.no_grad():
             for conv in problem.model.layers:
+                assert isinstance(conv, bignn.nn.GCNConv)
                 signs, alpha = conv.lin.binary_weight()
                 self.signs.append(signs.t().contiguous())
                 self.alphas.append(alpha[:, 0].clone())
@@ -223,7 +219,7 @@ class Simulated(Contender):
     def load(self) -> None:
         """See the base class."""
         x = torch.from_numpy(self.problem.binary_input())
-        self.x, self.beta = _sign_(x)
+        self.x, self.beta = sign_(x)
         num_nodes, widest = self.problem.num_nodes, max(self.problem.sizes[1:])
         self.buffers = [torch.empty(num_nodes * widest) for _ in range(2)]
 
@@ -241,13 +237,14 @@ class Simulated(Contender):
         h, beta = self.x, self.beta
         for layer in range(count):
             if layer > 0:
-                h, beta = _sign_(h)
+                h, beta = sign_(h)
             z = torch.mm(h, self.signs[layer], out=self._buffer(0, self.signs[layer].shape[1]))
             z.mul_(beta).mul_(self.alphas[layer])
-            h = _multiply(self.adjacency, z, self._buffer(1, z.shape[1])).add_(self.biases[layer])
+            h = multiply(self.adjacency, z, self._buffer(1, z.shape[1])).add_(self.biases[layer])
         return h
 
 
+#: Of GCN; experiments/family.py has those of other models.
 CONTENDERS: dict[str, type[Contender]] = {
     "packed": Packed,
     "pyg": PyGEdgeIndex,
@@ -257,7 +254,14 @@ CONTENDERS: dict[str, type[Contender]] = {
 }
 
 
-def _sign_(h: Tensor) -> tuple[Tensor, Tensor]:
+def edge_index(problem: Problem) -> Tensor:
+    """The edges without self-loops [2, E]; PyG adds them itself."""
+    kept = problem.rows != problem.ids
+    pair = (problem.ids[kept].astype(np.int64), problem.rows[kept].astype(np.int64))
+    return torch.from_numpy(np.stack(pair))
+
+
+def sign_(h: Tensor) -> tuple[Tensor, Tensor]:
     """Signs, in place, and row scales [N, 1], by blocks so that no copy of h is made."""
     beta = torch.empty(len(h), 1)
     for start in range(0, len(h), 65536):
@@ -267,7 +271,7 @@ def _sign_(h: Tensor) -> tuple[Tensor, Tensor]:
     return h, beta
 
 
-def _adjacency(problem: Problem) -> Tensor:
+def adjacency(problem: Problem) -> Tensor:
     """Â as a CSR tensor (32-bit indices, as MKL likes them)."""
     size = (problem.num_nodes, problem.num_nodes)
     return csr_tensor(
@@ -278,7 +282,8 @@ def _adjacency(problem: Problem) -> Tensor:
     )
 
 
-def _multiply(sparse: Tensor, dense: Tensor, out: Tensor) -> Tensor:
+def multiply(sparse: Tensor, dense: Tensor, out: Tensor) -> Tensor:
+    """Into a buffer."""
     return torch.addmm(out, sparse, dense, beta=0, out=out)
 
 
@@ -289,7 +294,8 @@ def _set_weights(convs: list[Any], weights: list[Tensor]) -> None:
             conv.eval()
 
 
-def _through(convs: list[Any], x: Tensor, edges: Tensor) -> Tensor:
+def through(convs: list[Any], x: Tensor, edges: Tensor) -> Tensor:
+    """Classes from layers with a ReLU between them."""
     h = x
     for number, conv in enumerate(convs):
         h = conv(h, edges)

@@ -15,15 +15,20 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import get_args
 
-from bignn.experiments.contenders import CONTENDERS, Packed
-from bignn.experiments.problems import SHAPES, CitationProblem, Problem, ShapeProblem
+from bignn.experiments.contenders import Packed
+from bignn.experiments.family import contenders_of
+from bignn.experiments.problems import SHAPES, CitationProblem, ModelName, Problem, ShapeProblem
 from bignn.threads import set_num_threads
 
 
-def peak_mib(problem: str, contender: str, *, scale: float, threads: int) -> float | None:
+def peak_mib(
+    problem: str, contender: str, *, conv: ModelName = "gcn", scale: float, threads: int
+) -> float | None:
     """MiB of features and activations; None where the system cannot tell."""
-    command = [sys.executable, "-m", __name__, problem, contender, str(scale), str(threads)]
+    options = [problem, contender, conv, str(scale), str(threads)]
+    command = [sys.executable, "-m", __name__, *options]
     done = subprocess.run(
         command,
         capture_output=True,
@@ -47,11 +52,12 @@ def _status(key: str) -> int:
 
 
 def _measure(problem: Problem, contender: str, folder: Path) -> float:
-    chosen = CONTENDERS[contender](problem)
+    kind = contenders_of(problem.conv)[contender]
+    chosen = kind(problem)
     if isinstance(chosen, Packed):
         chosen.store(folder / "features.npz")
     # Libraries allocate when first used: let them, on a small problem.
-    warm = CONTENDERS[contender](CitationProblem("cora", epochs=0))
+    warm = kind(CitationProblem("cora", conv=problem.conv, epochs=0))
     warm.load()
     warm.run()
     del warm
@@ -67,13 +73,14 @@ def _measure(problem: Problem, contender: str, folder: Path) -> float:
 
 
 if __name__ == "__main__":
-    name, which, scale_text, threads_text = sys.argv[1:]
+    name, which, model_name, scale_text, threads_text = sys.argv[1:]
+    model: ModelName = next(known for known in get_args(ModelName) if known == model_name)
     set_num_threads(int(threads_text))
     chosen_problem: Problem
     if name in SHAPES:
-        chosen_problem = ShapeProblem(name, scale=float(scale_text))
+        chosen_problem = ShapeProblem(name, conv=model, scale=float(scale_text))
     else:
-        chosen_problem = CitationProblem(name, epochs=0)
+        chosen_problem = CitationProblem(name, conv=model, epochs=0)
     with tempfile.TemporaryDirectory() as temporary:
         try:
             print(json.dumps(_measure(chosen_problem, which, Path(temporary))))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from bignn.graph import Graph, load
 from bignn.graph.facts import FACTS
-from bignn.nn import GCN
+from bignn.nn import GNN, GATConv
 from bignn.packing import pack
 from bignn.recipes import recipe
 from bignn.runtime import PackedGraph, PackedModel, pack_graph
@@ -20,6 +21,10 @@ from bignn.runtime.features import digest, normalized, read_features
 from bignn.train import fit
 
 Floats = NDArray[np.float32]
+
+#: Models that the benchmarks run, and what they are called.
+MODELS = {"gcn": "Bi-GCN", "sage": "Bi-GraphSAGE", "gat": "Bi-GAT"}
+ModelName = Literal["gcn", "sage", "gat"]
 
 
 @dataclass(frozen=True)
@@ -53,11 +58,13 @@ class Problem(ABC):
     """
 
     name: str
+    conv: ModelName
     sizes: tuple[int, ...]
+    #: A + I in compressed rows.
     offsets: NDArray[np.int64]
     ids: NDArray[np.int32]
     norm: Floats
-    model: GCN
+    model: GNN
 
     @property
     def num_nodes(self) -> int:
@@ -79,10 +86,55 @@ class Problem(ABC):
         ]
 
     @cached_property
+    def own_weights(self) -> list[torch.Tensor]:
+        """Weights of nodes' own parts [d_out, d_in], of GraphSAGE."""
+        generator = torch.Generator().manual_seed(2)
+        return [
+            torch.randn(*weight.shape, generator=generator) / weight.shape[1] ** 0.5
+            for weight in self.weights
+        ]
+
+    @cached_property
+    def attention(self) -> list[torch.Tensor]:
+        """Of GAT: vectors of scores [2, heads, channels] of the float model, sources' first."""
+        generator = torch.Generator().manual_seed(3)
+        return [
+            torch.randn(2, heads, size // heads, generator=generator) / (size // heads) ** 0.5
+            for heads, size in zip(self.heads, self.sizes[1:], strict=True)
+        ]
+
+    @property
+    def heads(self) -> list[int]:
+        """Attention heads of each layer, side by side; 1 without attention."""
+        return [conv.heads if isinstance(conv, GATConv) else 1 for conv in self.model.layers]
+
+    @cached_property
+    def rows(self) -> NDArray[np.int32]:
+        """The row of each entry of A + I."""
+        return np.repeat(np.arange(self.num_nodes, dtype=np.int32), np.diff(self.offsets))
+
+    @cached_property
     def edge_values(self) -> Floats:
         """The entries of Â."""
-        rows = np.repeat(np.arange(self.num_nodes, dtype=np.int32), np.diff(self.offsets))
-        return self.norm[rows] * self.norm[self.ids]
+        return self.norm[self.rows] * self.norm[self.ids]
+
+    @cached_property
+    def without_loops(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """A in compressed rows."""
+        kept = self.rows != self.ids
+        offsets = np.zeros(self.num_nodes + 1, dtype=np.int64)
+        np.cumsum(np.bincount(self.rows[kept], minlength=self.num_nodes), out=offsets[1:])
+        return offsets, self.ids[kept]
+
+    def graph_of(self, features: Any, beta: Floats | None) -> PackedGraph:
+        """Packed features with the neighbours that the model reads."""
+        plain = self.conv == "sage"
+        offsets, ids = self.without_loops if plain else (self.offsets, self.ids)
+        return PackedGraph(
+            features, self.sizes[0], beta, offsets, ids, None, self.norm,
+            digest(self.packed.network.input), name=self.name,
+            adjacency="plain" if plain else "gcn",
+        )  # fmt: skip
 
     @abstractmethod
     def raw_features(self) -> Floats:
@@ -98,24 +150,26 @@ class Problem(ABC):
 
 
 class CitationProblem(Problem):
-    """A real graph and Bi-GCN with the paper's widths, trained for some epochs."""
+    """A real graph and a binary model with the paper's widths, trained for some epochs."""
 
-    def __init__(self, name: str, *, epochs: int = 40) -> None:
+    def __init__(self, name: str, *, conv: ModelName = "gcn", epochs: int = 40) -> None:
         self.name = name
+        self.conv = conv
         self.graph = load(name)
-        self.sizes = (self.graph.num_features, 64, self.graph.num_classes)
-        chosen = recipe("bi-gcn", epochs=max(1, epochs))
+        chosen = recipe(f"bi-{conv}", epochs=max(1, epochs))
         torch.manual_seed(0)
-        model = chosen.build(self.graph)
-        assert isinstance(model, GCN)
-        self.model = model
+        self.model = chosen.build(self.graph)
+        config = self.model.config
+        width = config["hidden_channels"] * (config["heads"] if conv == "gat" else 1)
+        num_hidden = config["num_layers"] - 1
+        self.sizes = (self.graph.num_features, *[width] * num_hidden, self.graph.num_classes)
         if epochs:
             fit(self.model, self.graph, chosen.settings, seed=0, progress=False)
         else:
             self.model.fit_input(torch.from_numpy(self.graph.dense_x()))
         self.model.eval()
-        whole = self.packed_graph()
-        self.offsets, self.ids, self.norm = whole.offsets, whole.ids, whole.norm
+        whole = self.packed_graph().edges("gcn")
+        self.offsets, self.ids, self.norm = whole.offsets, whole.ids, whole.target_factor
 
     def raw_features(self) -> Floats:
         """Bag of words or tf-idf; rows are normalised as in float GCN."""
@@ -133,20 +187,25 @@ class CitationProblem(Problem):
 class ShapeProblem(Problem):
     """A random graph of a published size with skewed degrees, random features and weights."""
 
-    def __init__(self, name: str, *, scale: float = 1.0) -> None:
+    def __init__(self, name: str, *, conv: ModelName = "gcn", scale: float = 1.0) -> None:
         shape = SHAPES[name]
         self.name = name
+        self.conv = conv
         self.sizes = shape.sizes
         num_nodes = max(2, round(shape.num_nodes * scale))
         num_edges = max(1, round(shape.num_edges * scale))
         self.offsets, self.ids = _skewed_graph(num_nodes, num_edges, np.random.default_rng(0))
         self.norm = (1 / np.sqrt(np.diff(self.offsets))).astype(np.float32)
         torch.manual_seed(0)
-        self.model = GCN(
+        # Attention has two heads that share the width, and one in the last layer.
+        heads = 2 if conv == "gat" else 1
+        self.model = GNN(
             shape.sizes[0],
-            shape.sizes[1],
+            shape.sizes[1] // heads,
             len(shape.sizes) - 1,
             shape.sizes[-1],
+            conv=conv,
+            heads=heads,
             binarize="both",
             normalize_rows=False,
         )
@@ -165,10 +224,7 @@ class ShapeProblem(Problem):
         nothing = np.zeros((2, 0), dtype=np.int64)
         stage = self.packed.network.input
         features, beta = read_features(stage, Graph(x, nothing))
-        return PackedGraph(
-            features, self.sizes[0], beta, self.offsets, self.ids, None, self.norm, digest(stage),
-            name=self.name,
-        )  # fmt: skip
+        return self.graph_of(features, beta)
 
 
 def _skewed_graph(

@@ -1,8 +1,9 @@
 """Binary layers bound to a graph, and the chain of them that one native call runs.
 
 A layer, for node i with neighbours j, in ±1: ``h_i = scale ⊙ s_i Σ_j w_ij t_j (F_j · B) + shift``,
-the sum taken exactly, in integers (csrc/kernels.h says how). It can go three ways, with the same
-result to the last bit:
+the sum taken exactly, in integers (csrc/kernels.h says how). A node may have a part of its own
+(SAGE), and neighbours' weights may come from attention (GAT, :mod:`bignn.kernels.attention`). It
+can go three ways, with the same result to the last bit:
 
 - ``"T"``, transform then gather: ``F · B`` by XNOR and popcount, then sums of small integers;
 - ``"G"``, gather then transform: weighted sums of bits, then their product with B;
@@ -22,10 +23,12 @@ from numpy.typing import NDArray
 
 from bignn import bits
 from bignn.bits import Words, words_per_row
-from bignn.kernels import native, reference
+from bignn.kernels import attention, native, reference
+from bignn.kernels.attention import Attention
 
 Way = Literal["T", "G", "S"]
-Output = Literal["classes", "values", "blocks"]
+Output = Literal["classes", "values", "blocks", "kept"]
+Keep = Literal["values", "bits"]
 Floats = NDArray[np.float32]
 
 #: The lookup product of way G adds its bytes in 32 bits (csrc/kernels.h).
@@ -44,6 +47,8 @@ class Edges:
         weights: float32 [entries], or None for all ones.
         target_factor: s, float32 [rows].
         num_sources: how many rows the ids count.
+        own: int32 [rows], which source each row is; None if row i is source i.
+        source_norm: float32 [num_sources], a factor of the sources' β; None for all ones.
 
     """
 
@@ -52,6 +57,8 @@ class Edges:
     weights: Floats | None
     target_factor: Floats
     num_sources: int
+    own: NDArray[np.int32] | None = None
+    source_norm: Floats | None = None
 
     @property
     def num_rows(self) -> int:
@@ -61,12 +68,15 @@ class Edges:
     def rows(self, begin: int, end: int) -> Edges:
         """Some of the rows."""
         first, last = self.offsets[begin], self.offsets[end]
+        own = np.arange(begin, end, dtype=np.int32) if self.own is None else self.own[begin:end]
         return Edges(
             self.offsets[begin : end + 1] - first,
             self.ids[first:last],
             None if self.weights is None else self.weights[first:last],
             self.target_factor[begin:end],
             self.num_sources,
+            own,
+            self.source_norm,
         )
 
 
@@ -111,8 +121,19 @@ Features = DenseBits | SparseBits
 
 
 @dataclass(frozen=True, eq=False)
+class Own:
+    """What a node adds of its own: ``t_i scale ⊙ (F_i · B)``, B as bits [outputs, ceil(K / 64)]."""
+
+    words: Words
+    scale: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class Weights:
-    """One layer's ``B`` as bits [outputs, ceil(K / 64)], and the affine map after the sum."""
+    """One layer's ``B`` as bits [columns, ceil(K / 64)], and the affine map after the sum.
+
+    ``scale`` is of the columns, ``shift`` of the outputs: fewer, if attention averages heads.
+    """
 
     words: Words
     num_inputs: int
@@ -120,12 +141,30 @@ class Weights:
     shift: Floats
     #: Bits of the integers that neighbours are weighed with; the native kernels take up to 20.
     edge_bits: int = 17
-    _prepared: dict[Any, Any] = field(default_factory=dict, repr=False)
+    own: Own | None = None
+    attention: Attention | None = None
+    _prepared: dict[Any, Any] = field(default_factory=dict, repr=False, init=False)
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of B."""
+        return len(self.words)
+
+    @property
+    def heads(self) -> int:
+        """Parts that the columns are gathered in."""
+        return 1 if self.attention is None else self.attention.heads
 
     @property
     def num_outputs(self) -> int:
-        """Number of columns."""
-        return len(self.words)
+        """Width of the layer's result."""
+        averages = self.attention is not None and self.attention.averages
+        return self.num_columns // self.heads if averages else self.num_columns
+
+    @property
+    def reads_bits(self) -> bool:
+        """Whether rows' bits are read, besides what is gathered."""
+        return self.own is not None or self.attention is not None
 
     def prepared(self, key: Any, make: Any) -> Any:
         """Something derived from the weights, made once."""
@@ -148,13 +187,15 @@ class Weights:
 class Layer:
     """A step of a chain: weights, edges, the way it goes, and what the next layer's sources need.
 
-    ``out_norm`` [rows] multiplies the β of the rows this layer makes (None for the last layer).
+    ``out_norm`` [rows] multiplies the β of the rows this layer makes (None for ones, and for the
+    last layer). ``keep`` names what of the result is kept for the caller (:attr:`Chain.kept`).
     """
 
     weights: Weights
     edges: Edges
     way: Way
     out_norm: Floats | None = None
+    keep: frozenset[Keep] = frozenset()
 
 
 class Chain:
@@ -178,17 +219,26 @@ class Chain:
         self.backend = backend
         #: Seconds that each layer took in the last run.
         self.seconds: list[float] = [0.0] * len(self.layers)
+        #: Of the layers that keep something: values, or bits and their β. The next run overwrites.
+        self.kept: dict[tuple[int, Keep], Any] = {}
         self._program: Any = None
         self._widths: dict[int, int] = {}
 
+    def run_kept(self) -> None:
+        """Makes what layers keep; of the output ``"kept"`` there is nothing else."""
+        if self.backend == "reference":
+            self._run_hidden(len(self.layers))
+        else:
+            self._run_steps(len(self.layers), None)
+
     def run(self) -> NDArray[Any]:
         """Classes int64 [rows], or values float32 [rows, outputs]."""
+        last = self.layers[-1]
         if self.backend == "reference":
             values = _reference_layer(
-                self.layers[-1].weights, self.layers[-1].edges, *self._run_hidden()
+                last.weights, last.edges, *self._run_hidden(len(self.layers) - 1)
             )
             return reference.first_largest(values) if self.output == "classes" else values
-        last = self.layers[-1]
         out: NDArray[Any] = (
             np.empty(last.edges.num_rows, dtype=np.int64)
             if self.output == "classes"
@@ -202,7 +252,7 @@ class Chain:
         last = self.layers[-1]
         hidden = None
         if self.backend == "reference":
-            hidden = self._run_hidden()
+            hidden = self._run_hidden(len(self.layers) - 1)
         else:
             self._run_steps(len(self.layers) - 1, None)
         for begin in range(0, last.edges.num_rows, block_rows):
@@ -229,13 +279,20 @@ class Chain:
             self._program = None
             self.layers[overflowed].weights.widen(self._widths[overflowed])
 
-    def _run_hidden(self) -> tuple[Words, Floats]:
-        """The last layer's sources, by the reference."""
+    def _run_hidden(self, count: int) -> tuple[Words, Floats]:
+        """The sources of layer number ``count``, by the reference."""
         words, factor = _dense(self.features), self.source_factor
-        for layer in self.layers[:-1]:
+        for number, layer in enumerate(self.layers[:count]):
             h = _reference_layer(layer.weights, layer.edges, words, factor)
             words, beta = reference.binarize(h)
-            factor = reference.bounded(beta if layer.out_norm is None else layer.out_norm * beta)
+            beta = reference.bounded(beta)
+            if "values" in layer.keep:
+                self.kept[number, "values"] = h
+            if "bits" in layer.keep:
+                self.kept[number, "bits"] = words, beta
+            with np.errstate(over="ignore"):
+                factor = beta if layer.out_norm is None else layer.out_norm * beta
+            factor = reference.bounded(factor)
         return words, factor
 
     def _steps(self) -> list[dict[str, Any]]:
@@ -245,6 +302,7 @@ class Chain:
             weights, edges = layer.weights, layer.edges
             step: dict[str, Any] = {
                 "num_inputs": weights.num_inputs,
+                "num_columns": weights.num_columns,
                 "num_outputs": weights.num_outputs,
                 "num_rows": edges.num_rows,
                 "num_sources": edges.num_sources,
@@ -259,34 +317,68 @@ class Chain:
             if edges.weights is not None:
                 step["weights"] = edges.weights
             first = number == 0
+            if layer.way == "G" or weights.reads_bits:
+                step["words"] = _dense(self.features) if first else steps[-1]["out_words"]
+            if weights.reads_bits and edges.own is not None:
+                step["own_ids"] = edges.own
+            if weights.own is not None:
+                step |= _own_step(weights, weights.own)
+            if weights.attention is not None:
+                step |= _attention_step(weights, weights.attention, edges.num_sources)
             if layer.way == "G":
-                step |= self._bits_step(layer, steps[-1] if steps else None)
+                step |= self._product_step(weights)
             else:
                 step |= self._records_step(layer, first)
                 self._widths[number] = step["width"]
-            if number < len(self.layers) - 1:
-                factor = step["out_factor"] = np.empty(edges.num_rows, dtype=np.float32)
-                if layer.out_norm is not None:
-                    step["out_norm"] = layer.out_norm
-                if self.layers[number + 1].way == "G":
-                    num_words = words_per_row(weights.num_outputs)
-                    step["out_words"] = native.aligned(edges.num_rows * num_words, np.uint64)
+            following = self.layers[number + 1] if number + 1 < len(self.layers) else None
+            step |= self._sink_step(number, layer, following)
+            factor = step.get("out_factor", factor)
             steps.append(step)
         return steps
 
-    def _bits_step(self, layer: Layer, before: dict[str, Any] | None) -> dict[str, Any]:
-        words = _dense(self.features) if before is None else before["out_words"]
-        weights = layer.weights
-        product = weights.prepared(
-            ("product", self.backend),
-            lambda: native.product(weights.words, weights.num_inputs, self.backend),
-        )
-        return {"words": words, "product": product, "product_bytes": len(product)}
+    def _sink_step(self, number: int, layer: Layer, following: Layer | None) -> dict[str, Any]:
+        """Where a layer's rows go, to the next one or to the caller."""
+        rows, outputs = layer.edges.num_rows, layer.weights.num_outputs
+        step: dict[str, Any] = {}
+        if "values" in layer.keep:
+            step["out_values"] = np.empty((rows, outputs), dtype=np.float32)
+            self.kept[number, "values"] = step["out_values"]
+        if following is None and "bits" not in layer.keep:
+            return step
+        step["out_factor"] = np.empty(rows, dtype=np.float32)
+        if layer.out_norm is not None:
+            step["out_norm"] = layer.out_norm
+        is_read = following is not None and (following.way == "G" or following.weights.reads_bits)
+        if is_read or "bits" in layer.keep:
+            num_words = words_per_row(outputs)
+            words = native.aligned(rows * num_words, np.uint64).reshape(rows, num_words)
+            step["out_words"] = words
+        if "bits" in layer.keep:
+            step["out_beta"] = np.empty(rows, dtype=np.float32)
+            self.kept[number, "bits"] = step["out_words"], step["out_beta"]
+        return step
+
+    def _product_step(self, weights: Weights) -> dict[str, Any]:
+        def make() -> NDArray[np.uint8]:
+            parts = weights.words.reshape(weights.heads, -1, weights.words.shape[1])
+            made = [native.product(part, weights.num_inputs, self.backend) for part in parts]
+            if len(made) == 1:
+                return made[0]
+            # Heads' products begin on cache lines.
+            stride = -(-len(made[0]) // 64) * 64
+            together = native.aligned(stride * len(made), np.uint8)
+            for part, values in zip(together.reshape(len(made), -1), made, strict=True):
+                part[: len(values)] = values
+            return together
+
+        product = weights.prepared(("product", self.backend), make)
+        stride = len(product) // weights.heads
+        return {"product": product, "product_bytes": len(product), "product_stride": stride}
 
     def _records_step(self, layer: Layer, first: bool) -> dict[str, Any]:
         weights = layer.weights
         width = weights.width
-        stride, order = native.record_layout(weights.num_outputs, width)
+        stride, order = _record_layout(weights, width)
         step: dict[str, Any] = {
             "width": width,
             "records": native.aligned(layer.edges.num_sources * stride, np.uint8),
@@ -314,8 +406,9 @@ class Chain:
             if first:
                 words = _dense(self.features)
                 step |= {"source_rows": len(words), "feature_words": words}
-        padded = np.zeros(-(-weights.num_outputs // 64) * 64, dtype=np.int32)
-        padded[: weights.num_outputs] = center
+        channels = weights.num_columns // weights.heads
+        padded = np.zeros((weights.heads, -(-channels // 64) * 64), dtype=np.int32)
+        padded[:, :channels] = center.reshape(weights.heads, channels)
         return step | {"center": padded, "max_center": int(np.abs(padded).max(initial=0))}
 
 
@@ -323,19 +416,83 @@ def _dense(features: Features) -> Words:
     return features.dense().words if isinstance(features, SparseBits) else features.words
 
 
+def _own_step(weights: Weights, own: Own) -> dict[str, Any]:
+    order = np.arange(weights.num_outputs)
+    return {
+        "own_panels": weights.prepared("own", lambda: native.panels(own.words, order)),
+        "own_scale": own.scale,
+        "end_scale": np.ones(weights.num_outputs, dtype=np.float32),
+    }
+
+
+def _attention_step(weights: Weights, scored: Attention, num_sources: int) -> dict[str, Any]:
+    padded = np.zeros(
+        (len(scored.values), words_per_row(weights.num_inputs) * bits.WORD_BITS), dtype=np.int32
+    )
+    padded[:, : weights.num_inputs] = scored.values
+    return {
+        "heads": scored.heads,
+        "averages": int(scored.averages),
+        "slope": np.array([scored.slope], dtype=np.float32),
+        "score_values": padded,
+        "score_sigma": scored.sigma,
+        "scores": np.empty((len(scored.values), num_sources), dtype=np.float32),
+        "end_scale": scored.end_scale,
+    }
+
+
+def _record_layout(weights: Weights, width: int) -> tuple[int, NDArray[np.int64]]:
+    """Bytes per record, and which column each position holds (past the last: none)."""
+    channels = weights.num_columns // weights.heads
+    stride, order = native.record_layout(channels, width)
+    starts = channels * np.arange(weights.heads)[:, None]
+    places = np.where(order < channels, starts + order, weights.num_columns)
+    return stride * weights.heads, places.ravel()
+
+
 def _reference_layer(weights: Weights, edges: Edges, words: Words, factor: Floats) -> Floats:
     dots = reference.xnor_matmul(words, weights.words, weights.num_inputs)
-    sums, row_scale = reference.gather(
-        dots,
-        edges.offsets,
-        edges.ids,
-        edges.weights,
-        factor,
-        edges.target_factor,
-        weights.edge_bits,
+    if weights.attention is not None:
+        return _reference_attention(weights, weights.attention, edges, words, factor, dots)
+    q, row_scale = reference.quantize(
+        edges.offsets, edges.ids, edges.weights, factor, edges.target_factor, weights.edge_bits
     )
+    sums = reference.gather(dots, edges.offsets, edges.ids, q).astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):  # as in the native code
-        return sums.astype(np.float32) * row_scale[:, None] * weights.scale + weights.shift
+        h = sums * row_scale[:, None] * weights.scale
+        if weights.own is not None:
+            own = np.arange(edges.num_rows) if edges.own is None else edges.own
+            products = reference.xnor_matmul(words[own], weights.own.words, weights.num_inputs)
+            h = h + products.astype(np.float32) * factor[own, None] * weights.own.scale
+        return h + weights.shift
+
+
+def _reference_attention(
+    weights: Weights,
+    scored: Attention,
+    edges: Edges,
+    words: Words,
+    factor: Floats,
+    dots: NDArray[np.int32],
+) -> Floats:
+    scores = attention.scores(scored, words, weights.num_inputs, factor)
+    parts: list[Floats] = []
+    columns = np.split(np.arange(weights.num_columns), scored.heads)
+    for head in range(scored.heads):
+        x, share = attention.weights(
+            scored, head, scores, edges.offsets, edges.ids, edges.own, factor
+        )
+        q, row_scale = reference.quantize_rows(edges.offsets, x, share, weights.edge_bits)
+        sums = reference.gather(dots[:, columns[head]], edges.offsets, edges.ids, q)
+        with np.errstate(over="ignore", invalid="ignore"):
+            parts.append(sums.astype(np.float32) * row_scale[:, None])
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not scored.averages:
+            return np.concatenate(parts, axis=1) * scored.end_scale + weights.shift
+        h = parts[0] * weights.scale[columns[0]]
+        for part, of_head in zip(parts[1:], columns[1:], strict=True):
+            h = h + part * weights.scale[of_head]
+        return h * scored.end_scale + weights.shift
 
 
 def _middle(weights: Weights, features: Features | None) -> NDArray[np.int32]:
@@ -344,7 +501,7 @@ def _middle(weights: Weights, features: Features | None) -> NDArray[np.int32]:
     Up to 255 inputs any number fits a byte from 127. Beyond, the features' own mean is tried
     first, and hidden layers' half. A bad guess costs a wider record, never a wrong result.
     """
-    size = weights.num_outputs
+    size = weights.num_columns
     if weights.num_inputs <= 255:
         return np.full(size, 127, dtype=np.int32)
     if not isinstance(features, DenseBits) or features.num_rows == 0:
@@ -373,6 +530,6 @@ def _sign_table(weights: Weights, base: Words, order: NDArray[np.int64]) -> NDAr
     flips = -bits.unpack(base, weights.num_inputs)
     table = native.aligned(weights.num_inputs * len(order), np.int8).reshape(-1, len(order))
     table[:] = 0
-    holds = order < weights.num_outputs
+    holds = order < weights.num_columns
     table[:, holds] = flips[:, None] * signs[:, order[holds]]
     return table

@@ -56,6 +56,16 @@ def quantize(
     """
     with np.errstate(over="ignore"):
         x = source_factor[ids] if weights is None else bounded(weights * source_factor[ids])
+    return quantize_rows(offsets, x, target_factor, edge_bits)
+
+
+def quantize_rows(
+    offsets: NDArray[np.int64],
+    x: NDArray[np.float32],
+    target_factor: NDArray[np.float32],
+    edge_bits: int,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The second half of :func:`quantize`, from weights ``x`` of all entries."""
     degree = np.diff(offsets)
     row = np.repeat(np.arange(len(degree)), degree)
     largest = np.zeros(len(degree), dtype=np.float32)
@@ -72,21 +82,14 @@ def quantize(
 
 
 def gather(
-    dots: NDArray[np.int32],
-    offsets: NDArray[np.int64],
-    ids: NDArray[Any],
-    weights: NDArray[np.float32] | None,
-    source_factor: NDArray[np.float32],
-    target_factor: NDArray[np.float32],
-    edge_bits: int,
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """``Σ_j q_ij dots_j`` [rows, columns], exactly, and the factor of each row."""
-    q, scale = quantize(offsets, ids, weights, source_factor, target_factor, edge_bits)
+    dots: NDArray[np.int32], offsets: NDArray[np.int64], ids: NDArray[Any], q: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """``Σ_j q_ij dots_j`` [rows, columns], exactly."""
     out = np.zeros((len(offsets) - 1, dots.shape[1]), dtype=np.int64)
     for i in range(len(out)):
         entries = slice(offsets[i], offsets[i + 1])
         out[i] = q[entries] @ dots[ids[entries]].astype(np.int64)
-    return out, scale
+    return out
 
 
 def binarize(h: NDArray[np.float32]) -> tuple[Words, NDArray[np.float32]]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bignn import bits, kernels
 from bignn.graph import Graph, SparseRows
 from bignn.kernels.layers import DenseBits, Features, SparseBits
-from bignn.runtime.operations import Input
+from bignn.runtime.network import Input
 
 Floats = NDArray[np.float32]
 
@@ -31,11 +31,16 @@ def digest(stage: Input) -> str:
 def normalized(stage: Input, x: Floats) -> Floats:
     """The input stage up to, and without, the sign."""
     if stage.normalize_rows:
-        total = np.abs(x).sum(axis=1, keepdims=True, dtype=np.float64)
-        x = (x / np.where(total > 0, total, 1)).astype(np.float32)
+        x = row_normalized(x)
     if stage.mean is not None and stage.scale is not None:
         x = (x - stage.mean) * stage.scale
     return x
+
+
+def row_normalized(x: Floats) -> Floats:
+    """Rows to absolute sum 1; rows of zeros stay."""
+    total = np.abs(x).sum(axis=1, keepdims=True, dtype=np.float64)
+    return (x / np.where(total > 0, total, 1)).astype(np.float32)
 
 
 def read_features(stage: Input, graph: Graph) -> tuple[Features | Floats, Floats | None]:

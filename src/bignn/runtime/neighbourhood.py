@@ -6,48 +6,88 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn.kernels.layers import DenseBits, Edges, Features, SparseBits
+from bignn.runtime.network import Network
+from bignn.runtime.operations import NEIGHBOURLY
 from bignn.runtime.packed_graph import PackedGraph
 
+Nodes = NDArray[np.int64]
 
-def surroundings(
-    graph: PackedGraph, nodes: NDArray[np.int64], num_hops: int
-) -> tuple[NDArray[np.int64], list[Edges], list[NDArray[np.int64]]]:
-    """What is needed to compute ``nodes`` (rising, unique) through ``num_hops`` layers.
 
-    Returns:
-        The nodes whose features are read, and for each layer, first to last, its edges, whose ids
-        number the rows of the layer before, and its rows.
+class Surroundings:
+    """What is needed to compute some nodes (rising, unique) of a network.
+
+    Attributes:
+        values: the nodes at which each value of the rest is needed, rising.
+        layers: the nodes that each packed layer makes.
+        first: the nodes whose features are read.
 
     """
-    edges: list[Edges] = []
-    rows = [nodes]
-    for _ in range(num_hops):
-        block, sources = _take(graph, rows[0])
-        edges.insert(0, block)
-        rows.insert(0, sources)
-    return rows[0], edges, rows[1:]
+
+    def __init__(self, graph: PackedGraph, network: Network, nodes: Nodes) -> None:
+        self._graph = graph
+        self.values: dict[str, Nodes] = {network.result: nodes}
+        for step in reversed(network.rest):
+            wanted = self.values[step.out]
+            if step.op in NEIGHBOURLY:
+                wanted = self._sources(step.parameters.get("norm", "attention"), wanted)
+            for name in step.inputs:
+                self._want(name, wanted)
+        self.layers: list[Nodes] = []
+        below: Nodes | None = None if network.rest else nodes
+        for number in range(len(network.layers) - 1, -1, -1):
+            kept = [name for name, (layer, _) in network.kept.items() if layer == number]
+            readers = [self.values[name] for name in kept]
+            rows = _union(readers if below is None else [*readers, below])
+            for name in kept:
+                self.values[name] = rows
+            self.layers.insert(0, rows)
+            below = self._sources(network.layers[number].norm, rows)
+        if below is not None:
+            self._want(network.source, below)
+        self.first = self.values[network.source]
+
+    def edges(self, norm: str, taken: Nodes, made: Nodes) -> Edges:
+        """The neighbours of ``made`` among ``taken``."""
+        whole = self._graph.edges(norm)
+        offsets, entries = entries_of(whole.offsets, made)
+        weights = None if whole.weights is None else whole.weights[entries]
+        return Edges(
+            offsets,
+            np.searchsorted(taken, whole.ids[entries]).astype(np.int32),
+            weights,
+            whole.target_factor[made],
+            len(taken),
+            np.searchsorted(taken, made).astype(np.int32),
+            None if whole.source_norm is None else whole.source_norm[taken],
+        )
+
+    def _want(self, name: str, nodes: Nodes) -> None:
+        known = self.values.get(name)
+        self.values[name] = nodes if known is None else _union([known, nodes])
+
+    def _sources(self, norm: str, nodes: Nodes) -> Nodes:
+        """The neighbours of nodes, and they themselves."""
+        whole = self._graph.edges(norm)
+        _, entries = entries_of(whole.offsets, nodes)
+        return _union([nodes, whole.ids[entries]])
 
 
-def take_features(features: Features, nodes: NDArray[np.int64]) -> Features:
+def _union(sets: list[Nodes]) -> Nodes:
+    if all(some is sets[0] for some in sets):
+        return sets[0]
+    return np.unique(np.concatenate(sets)).astype(np.int64)
+
+
+def take_features(features: Features, nodes: Nodes) -> Features:
     """The features of some nodes, in the same form."""
     if isinstance(features, DenseBits):
         return DenseBits(np.ascontiguousarray(features.words[nodes]))
     assert isinstance(features, SparseBits)
-    offsets, entries = _entries(features.offsets, nodes)
+    offsets, entries = entries_of(features.offsets, nodes)
     return SparseBits(offsets, features.inputs[entries], features.base)
 
 
-def _take(graph: PackedGraph, nodes: NDArray[np.int64]) -> tuple[Edges, NDArray[np.int64]]:
-    offsets, entries = _entries(graph.offsets, nodes)
-    sources, ids = np.unique(graph.ids[entries], return_inverse=True)
-    weights = None if graph.weights is None else graph.weights[entries]
-    block = Edges(offsets, ids.astype(np.int32), weights, graph.norm[nodes], len(sources))
-    return block, sources.astype(np.int64)
-
-
-def _entries(
-    offsets: NDArray[np.int64], rows: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def entries_of(offsets: NDArray[np.int64], rows: Nodes) -> tuple[NDArray[np.int64], Nodes]:
     """Offsets of some rows put together, and the numbers of their entries."""
     counts = offsets[rows + 1] - offsets[rows]
     taken = np.zeros(len(rows) + 1, dtype=np.int64)

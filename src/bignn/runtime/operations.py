@@ -1,236 +1,229 @@
-"""A packed model as data: a short list of operations on named values, and arrays they refer to.
+"""A packed model as data: a list of operations on named values, and arrays they refer to.
 
-Each operation is a JSON object with ``op``, ``in`` (names of values), ``out`` (a name), and the
-names of its arrays. The list is general: values may be used more than once, and further kinds of
-operation may be added. This version runs chains of convolutions, and refuses a list it does not
-understand instead of guessing (docs/format.md lists the operations).
+Each operation is a JSON object with ``op``, ``in`` (names of values made before it), ``out`` (a new
+name), and its parameters. Values may be used more than once. A list that is not understood is
+refused, never guessed at (docs/format.md lists the operations).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.bits import Words, words_per_row
+from bignn.bits import words_per_row
 from bignn.errors import FileError
 
-Floats = NDArray[np.float32]
 Arrays = Mapping[str, NDArray[Any]]
 
-#: Operation -> its array parameters, and its other parameters with the values they may have.
-OPERATIONS: dict[str, tuple[tuple[str, ...], dict[str, tuple[Any, ...]]]] = {
-    "normalize_rows": ((), {}),
-    "standardize": (("mean", "scale"), {}),
-    "binarize": ((), {}),
-    "linear": (("weight",), {}),
-    "binary_linear": (("words", "alpha"), {}),
-    "aggregate": ((), {"norm": ("gcn",), "edge_bits": (17, 20)}),
-    "bias": (("bias",), {}),
-    "batch_norm": (("mean", "scale"), {}),
-    "relu": ((), {}),
-}
-
-_MAX_OPERATIONS = 10_000
+#: How ``aggregate`` weighs neighbours; the first two have every node among its own.
+NORMS = ("gcn", "mean_self", "mean", "sum")
 
 
-@dataclass(frozen=True, eq=False)
-class Input:
-    """What happens to raw features, see ``bignn.nn.InputNorm``."""
-
-    num_features: int
-    normalize_rows: bool
-    mean: Floats | None
-    scale: Floats | None
-    binarize: bool
-
-
-@dataclass(frozen=True, eq=False)
-class Convolution:
-    """One graph convolution of a chain.
+class Kind(NamedTuple):
+    """What an operation must have besides ``op``, ``in`` and ``out``.
 
     Attributes:
-        weight: packed words [d_out, ceil(d_in / 64)] with ``alpha``, or floats [d_out, d_in].
-        num_inputs: d_in.
-        alpha: scales of a binary weight, or None.
-        bias: added after the aggregation.
-        mean, scale: of the batch normalisation after it, or None.
-        edge_bits: of the integers that neighbours are weighed with where all is binary.
-        relu: whether a ReLU follows.
-        binarize: whether this convolution's *input* is binarized.
+        arrays: parameters that name arrays.
+        choices: parameters with the values they may have.
+        numbers: parameters with the range they may be in.
+        several: whether it takes two or more values instead of one.
+        reads_bits: whether it takes bits too, which stand for ``β · (±1)``.
 
     """
 
-    weight: Words | Floats
-    num_inputs: int
-    alpha: Floats | None
-    bias: Floats
-    edge_bits: int
-    mean: Floats | None = None
-    scale: Floats | None = None
-    relu: bool = False
-    binarize: bool = False
+    arrays: tuple[str, ...] = ()
+    choices: Mapping[str, tuple[Any, ...]] = {}
+    numbers: Mapping[str, tuple[float, float]] = {}
+    several: bool = False
+    reads_bits: bool = False
 
-    @property
-    def num_outputs(self) -> int:
-        """d_out."""
-        return len(self.weight)
 
-    @property
-    def is_binary(self) -> bool:
-        """Whether it works on bits alone: its input and its weight, and no ReLU after it."""
-        return self.binarize and self.alpha is not None and not self.relu
+_EDGE_BITS = {"edge_bits": (17, 20)}
+_LARGEST = float(np.finfo(np.float32).max)
+
+OPERATIONS: dict[str, Kind] = {
+    "normalize_rows": Kind(),
+    "standardize": Kind(("mean", "scale")),
+    "binarize": Kind(),
+    "linear": Kind(("weight",), reads_bits=True),
+    "binary_linear": Kind(("words", "alpha"), reads_bits=True),
+    "aggregate": Kind((), {"norm": NORMS} | _EDGE_BITS, reads_bits=True),
+    "attention": Kind(
+        ("att_src", "att_dst"), {"concat": (True, False)} | _EDGE_BITS, {"negative_slope": (0, 1)}
+    ),
+    "add": Kind(several=True),
+    "concat": Kind(several=True),
+    "bias": Kind(("bias",)),
+    "batch_norm": Kind(("mean", "scale")),
+    "scale": Kind((), {}, {"factor": (-_LARGEST, _LARGEST)}),
+    "relu": Kind(),
+    "elu": Kind(),
+}
+
+#: Operations that take from other nodes.
+NEIGHBOURLY = ("aggregate", "attention")
+
+_MAX_OPERATIONS = 10_000
+# Of values put side by side: a short list could otherwise ask for any amount of memory.
+_MAX_COLUMNS = 1 << 16
+_MAX_INPUTS = 1_000
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
-    """The operations, understood: an input stage and a chain of convolutions."""
+class Operation:
+    """One operation, checked: its arrays are there and fit.
 
-    input: Input
-    convolutions: list[Convolution]
+    Attributes:
+        op: its name.
+        inputs: names of the values it takes.
+        out: name of the value it makes.
+        arrays: its arrays by parameter.
+        parameters: its other parameters.
+        num_inputs: width of the (first) value it takes.
+        width: of the value it makes.
+        reads_bits, is_bits: whether the (first) value it takes, the one it makes, is binary.
 
-    @property
-    def is_binary(self) -> bool:
-        """Whether every layer works on bits alone."""
-        return all(convolution.is_binary for convolution in self.convolutions)
+    """
 
-    @property
-    def num_classes(self) -> int:
-        """Width of the last layer."""
-        return self.convolutions[-1].num_outputs
+    op: str
+    inputs: tuple[str, ...]
+    out: str
+    arrays: Mapping[str, NDArray[Any]]
+    parameters: Mapping[str, Any]
+    num_inputs: int
+    width: int
+    reads_bits: bool
+    is_bits: bool
 
 
-def understand(operations: Any, arrays: Arrays, num_features: Any) -> Network:
-    """Checks a list of operations against its arrays and turns it into a :class:`Network`."""
+class _Value(NamedTuple):
+    width: int
+    is_bits: bool
+
+
+def checked(operations: Any, arrays: Arrays, num_features: Any) -> list[Operation]:
+    """The operations, each of them and all together checked against the arrays."""
     if type(num_features) is not int or not 0 < num_features < 2**31:
         raise FileError("the number of features is missing or out of range")
-    reader = _Reader(_checked(operations), arrays)
-    current = num_features
-    normalize_rows = reader.take("normalize_rows") is not None
-    mean, scale = reader.take_pair("standardize", current)
-    binarize = reader.take("binarize") is not None
-    first = Input(num_features, normalize_rows, mean, scale, binarize)
-    convolutions: list[Convolution] = []
-    while not reader.at_end:
-        convolution = _convolution(reader, current, binarize)
-        current = convolution.num_outputs
-        convolutions.append(convolution)
-        binarize = reader.take("binarize") is not None
-    if not convolutions or binarize:
-        raise FileError("the operations do not end in a convolution")
-    return Network(first, convolutions)
-
-
-def _convolution(reader: _Reader, num_inputs: int, binarize: bool) -> Convolution:
-    alpha: Floats | None = None
-    weight: NDArray[Any]
-    if (step := reader.take("binary_linear")) is not None:
-        weight = reader.array(step, "words", np.uint64, (None, words_per_row(num_inputs)))
-        alpha = reader.array(step, "alpha", np.float32, (len(weight),))
-        _check_padding(weight, num_inputs)
-    elif (step := reader.take("linear")) is not None:
-        weight = reader.array(step, "weight", np.float32, (None, num_inputs))
-    else:
-        raise reader.unexpected()
-    if len(weight) == 0:
-        raise FileError("a layer has no outputs")
-    if (aggregate := reader.take("aggregate")) is None:
-        raise reader.unexpected()
-    step = reader.take("bias")
-    if step is None:
-        bias = np.zeros(len(weight), dtype=np.float32)
-    else:
-        bias = reader.array(step, "bias", np.float32, (len(weight),))
-    mean, scale = reader.take_pair("batch_norm", len(weight))
-    relu = reader.take("relu") is not None
-    edge_bits = int(aggregate["edge_bits"])
-    return Convolution(weight, num_inputs, alpha, bias, edge_bits, mean, scale, relu, binarize)
-
-
-def _check_padding(words: Words, num_bits: int) -> None:
-    spare = -num_bits % 64
-    if spare and words.size and (words[:, -1] >> np.uint64(64 - spare)).any():
-        raise FileError("padding bits of a weight are not 0")
-
-
-def _checked(operations: Any) -> Sequence[dict[str, Any]]:
-    """A chain in which each operation takes what the one before it made."""
     if not isinstance(operations, list) or not 0 < len(operations) <= _MAX_OPERATIONS:
         raise FileError("the list of operations is missing or too long")
-    before = "x"
+    values = {"x": _Value(num_features, is_bits=False)}
+    used: set[str] = set()
+    result: list[Operation] = []
     for step in operations:
-        kind = step.get("op") if isinstance(step, dict) else step
-        if not isinstance(kind, str) or not isinstance(step, dict) or kind not in OPERATIONS:
-            raise FileError(f"operation {str(kind)[:40]!r} is unknown; a newer bignn may know it")
-        names, choices = OPERATIONS[step["op"]]
-        expected = {"op", "in", "out", *names, *choices}
-        if set(step) != expected or not all(isinstance(step[name], str) for name in names):
-            raise FileError(f"operation '{step['op']}' must have exactly {sorted(expected)}")
-        for name, values in choices.items():
-            if type(step[name]) is not type(values[0]) or step[name] not in values:
-                raise FileError(f"'{name}' of '{step['op']}' must be one of {list(values)}")
-        if step["in"] != [before] or not isinstance(step["out"], str):
-            raise FileError("the operations are not a chain; a newer bignn may run them")
-        before = step["out"]
-    return operations
+        kind = _checked_kind(step)
+        names = _checked_names(step, kind, values)
+        operation = _operation(step, names, [values[name] for name in names], arrays)
+        used.update(names)
+        values[operation.out] = _Value(operation.width, operation.is_bits)
+        result.append(operation)
+    for name in values:
+        if name not in used and name != result[-1].out:
+            raise FileError(f"no operation uses value '{name[:40]}'")
+    if result[-1].out in used or result[-1].is_bits:
+        raise FileError("the last operation does not make the logits")
+    return result
 
 
-class _Reader:
-    """Takes operations from the front of a list."""
+def _checked_kind(step: Any) -> Kind:
+    name = step.get("op") if isinstance(step, dict) else step
+    if not isinstance(name, str) or not isinstance(step, dict) or name not in OPERATIONS:
+        raise FileError(f"operation {str(name)[:40]!r} is unknown; a newer bignn may know it")
+    kind = OPERATIONS[name]
+    expected = {"op", "in", "out", *kind.arrays, *kind.choices, *kind.numbers}
+    if set(step) != expected or not all(isinstance(step[key], str) for key in kind.arrays):
+        raise FileError(f"operation '{name}' must have exactly {sorted(expected)}")
+    for key, choices in kind.choices.items():
+        if type(step[key]) is not type(choices[0]) or step[key] not in choices:
+            raise FileError(f"'{key}' of '{name}' must be one of {list(choices)}")
+    for key, (low, high) in kind.numbers.items():
+        number = step[key]
+        # Integers of any size are JSON too; comparing them is exact.
+        if type(number) not in (int, float) or not low <= number <= high or math.isnan(number):
+            raise FileError(f"'{key}' of '{name}' must be a number in [{low:g}, {high:g}]")
+    return kind
 
-    def __init__(self, operations: Sequence[dict[str, Any]], arrays: Arrays) -> None:
-        self._operations = operations
-        self._arrays = arrays
-        self._next = 0
 
-    @property
-    def at_end(self) -> bool:
-        return self._next == len(self._operations)
+def _checked_names(step: dict[str, Any], kind: Kind, values: dict[str, _Value]) -> tuple[str, ...]:
+    names, op = step["in"], step["op"]
+    fits = isinstance(names, list) and (
+        2 <= len(names) <= _MAX_INPUTS if kind.several else len(names) == 1
+    )
+    if not fits or not all(isinstance(name, str) for name in names):
+        count = "two or more values" if kind.several else "one value"
+        raise FileError(f"'in' of '{op}' must be a list of {count}")
+    for name in names:
+        if name not in values:
+            raise FileError(f"'{op}' takes '{name[:40]}', which no operation before it makes")
+        if values[name].is_bits and not kind.reads_bits:
+            raise FileError(f"'{op}' takes '{name[:40]}', which is binary")
+    out = step["out"]
+    if not isinstance(out, str) or out in values:
+        raise FileError(f"'out' of '{op}' must be a new name, got {str(out)[:40]!r}")
+    return tuple(names)
 
-    def take(self, op: str) -> dict[str, Any] | None:
-        """The next operation if it is ``op``."""
-        if self.at_end or self._operations[self._next]["op"] != op:
-            return None
-        self._next += 1
-        return self._operations[self._next - 1]
 
-    def take_pair(self, op: str, size: int) -> tuple[Floats | None, Floats | None]:
-        """Mean and scale of the next operation if it is ``op``."""
-        if (step := self.take(op)) is None:
-            return None, None
-        return (
-            self.array(step, "mean", np.float32, (size,)),
-            self.array(step, "scale", np.float32, (size,)),
+def _operation(
+    step: dict[str, Any], names: tuple[str, ...], taken: list[_Value], arrays: Arrays
+) -> Operation:
+    op, num_inputs = step["op"], taken[0].width
+    found: dict[str, NDArray[Any]] = {}
+
+    def array(parameter: str, dtype: Any, *shape: int | None) -> NDArray[Any]:
+        found[parameter] = _array(arrays, step[parameter], dtype, shape)
+        return found[parameter]
+
+    width = num_inputs
+    if op == "binary_linear":
+        words = array("words", np.uint64, None, words_per_row(num_inputs))
+        width = len(words)
+        array("alpha", np.float32, width)
+        spare = -num_inputs % 64
+        if spare and words.size and (words[:, -1] >> np.uint64(64 - spare)).any():
+            raise FileError("padding bits of a weight are not 0")
+    elif op == "linear":
+        width = len(array("weight", np.float32, None, num_inputs))
+    elif op == "attention":
+        heads, channels = array("att_src", np.float32, None, None).shape
+        array("att_dst", np.float32, heads, channels)
+        if heads * channels != num_inputs:
+            raise FileError(f"{heads} heads of {channels} do not fit {num_inputs} columns")
+        width = num_inputs if step["concat"] else channels
+    elif op == "concat":
+        width = sum(value.width for value in taken)
+        if width > _MAX_COLUMNS:
+            raise FileError(f"'concat' makes {width} columns, over {_MAX_COLUMNS}")
+    elif op == "add" and any(value.width != num_inputs for value in taken):
+        raise FileError("'add' takes values of different widths")
+    else:
+        for parameter in OPERATIONS[op].arrays:  # one number per column
+            array(parameter, np.float32, num_inputs)
+    if width == 0:
+        raise FileError("a layer has no outputs")
+    parameters = {key: step[key] for key in (*OPERATIONS[op].choices, *OPERATIONS[op].numbers)}
+    return Operation(
+        op, names, step["out"], found, parameters, num_inputs, width, taken[0].is_bits,
+        op == "binarize",
+    )  # fmt: skip
+
+
+def _array(arrays: Arrays, name: str, dtype: Any, shape: tuple[int | None, ...]) -> NDArray[Any]:
+    if name not in arrays:
+        raise FileError(f"array '{name[:40]}' is missing")
+    array = arrays[name]
+    fits = len(array.shape) == len(shape) and all(
+        wanted is None or size == wanted for size, wanted in zip(array.shape, shape, strict=True)
+    )
+    if array.dtype != dtype or not fits:
+        raise FileError(
+            f"array '{name[:40]}' must be {np.dtype(dtype)} {list(shape)}, "
+            f"got {array.dtype} {list(array.shape)}"
         )
-
-    def array(
-        self, step: dict[str, Any], parameter: str, dtype: Any, shape: tuple[int | None, ...]
-    ) -> NDArray[Any]:
-        """The array that a parameter names, checked."""
-        name = step[parameter]
-        if name not in self._arrays:
-            raise FileError(f"array '{name[:40]}' is missing")
-        array = self._arrays[name]
-        fits = len(array.shape) == len(shape) and all(
-            wanted is None or size == wanted
-            for size, wanted in zip(array.shape, shape, strict=True)
-        )
-        if array.dtype != dtype or not fits:
-            raise FileError(
-                f"array '{name[:40]}' must be {np.dtype(dtype)} {list(shape)}, "
-                f"got {array.dtype} {list(array.shape)}"
-            )
-        if array.dtype == np.float32 and not np.isfinite(array).all():
-            raise FileError(f"array '{name[:40]}' has values that are not finite")
-        return array
-
-    def unexpected(self) -> FileError:
-        if self.at_end:
-            return FileError("the list of operations ends too early")
-        return FileError(
-            f"operation '{self._operations[self._next]['op']}' is not expected at place "
-            f"{self._next}; a newer bignn may run it"
-        )
+    if array.dtype == np.float32 and not np.isfinite(array).all():
+        raise FileError(f"array '{name[:40]}' has values that are not finite")
+    return array

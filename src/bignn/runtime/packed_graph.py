@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,10 @@ Floats = NDArray[np.float32]
 FORMAT = "bignn-graph"
 VERSION = 1
 
+#: ``"gcn"``: every node once among its neighbours; ``"plain"``: edges as they were given.
+Adjacency = Literal["gcn", "plain"]
+_AS_GIVEN = ("mean", "sum")
+
 
 @dataclass(frozen=True, eq=False)
 class PackedGraph:
@@ -35,12 +39,14 @@ class PackedGraph:
             do not binarize their input.
         num_features: d.
         beta: scale of each row of bits, float32 [N]; None with float features.
-        offsets, ids, weights: the neighbours of each node, itself among them: those of i are
+        offsets, ids, weights: the neighbours of each node: those of i are
             ``ids[offsets[i]:offsets[i + 1]]``; weights are None where all are 1.
-        norm: ``1 / sqrt(degree)``, float32 [N].
+        norm: ``1 / sqrt(degree)`` of A + I, float32 [N].
         input_digest: fingerprint of the input statistics the features were packed with.
         labels: ``y`` and the splits, where the graph had them.
         name: where it came from, for messages.
+        adjacency: whether every node is among its neighbours, once (``"gcn"``), or the edges are as
+            they were given (``"plain"``), which layers that tell a node from its neighbours need.
 
     """
 
@@ -54,6 +60,8 @@ class PackedGraph:
     input_digest: str
     labels: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     name: str = "graph"
+    adjacency: Adjacency = "gcn"
+    _edges: dict[str, Edges] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         # Native code takes the arrays at their word, so nobody gets past this, file or caller.
@@ -66,7 +74,7 @@ class PackedGraph:
 
     @property
     def num_entries(self) -> int:
-        """Number of neighbours in all, every node itself included."""
+        """Number of neighbours in all."""
         return len(self.ids)
 
     @property
@@ -83,9 +91,24 @@ class PackedGraph:
             size = self.features.nbytes
         return size + (0 if self.beta is None else self.beta.nbytes)
 
-    def edges(self) -> Edges:
-        """The neighbours of all nodes."""
-        return Edges(self.offsets, self.ids, self.weights, self.norm, self.num_nodes)
+    def edges(self, norm: str = "gcn") -> Edges:
+        """The neighbours of all nodes, as a norm of ``aggregate`` (or ``"attention"``) weighs them.
+
+        Edge weights count in ``"gcn"`` alone, as in PyG's layers.
+        """
+        if norm not in self._edges:
+            self._edges[norm] = self._made_edges(norm)
+        return self._edges[norm]
+
+    def _made_edges(self, norm: str) -> Edges:
+        offsets, ids, weights = self.offsets, self.ids, self.weights
+        if norm not in _AS_GIVEN and self.adjacency == "plain":
+            rows = np.repeat(np.arange(self.num_nodes), np.diff(offsets))
+            offsets, ids, weights, _ = _gcn_neighbours(ids, rows, weights, self.num_nodes)
+        if norm == "gcn":
+            return Edges(offsets, ids, weights, self.norm, self.num_nodes, None, self.norm)
+        count = np.maximum(np.diff(offsets), 1).astype(np.float32)
+        return Edges(offsets, ids, None, np.float32(1) / count, self.num_nodes)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the graph; :func:`bignn.open` reads it, mapped into memory."""
@@ -111,7 +134,7 @@ class PackedGraph:
             "format": FORMAT,
             "version": VERSION,
             "num_features": self.num_features,
-            "adjacency": "gcn",
+            "adjacency": self.adjacency,
             "input": self.input_digest,
         }
         tensors.write(path, arrays, header)
@@ -134,66 +157,76 @@ def pack_graph(graph: Graph, *, like: PackedModel) -> PackedGraph:
     """
     if not isinstance(graph, Graph):
         raise wrong("graph", "a bignn.Graph", type(graph).__name__, "see bignn.from_pyg")
-    stage = getattr(getattr(like, "network", None), "input", None)
-    if stage is None:
+    network = getattr(like, "network", None)
+    stage = getattr(network, "input", None)
+    if network is None or stage is None:
         raise wrong("like", "a packed model", type(like).__name__, "make one with bignn.pack")
     if graph.num_features != stage.num_features:
         raise wrong("graph", f"one with {stage.num_features} features per node", graph.num_features)
     features, beta = read_features(stage, graph)
-    offsets, ids, weights, norm = _gcn_neighbours(graph)
+    source, target = graph.edge_index
+    adjacency: Adjacency = "gcn" if network.norms.isdisjoint(_AS_GIVEN) else "plain"
+    offsets, ids, weights, norm = _gcn_neighbours(
+        source, target, graph.edge_weight, graph.num_nodes
+    )
+    if adjacency == "plain":
+        offsets, ids, weights = _compressed(source, target, graph.edge_weight, graph.num_nodes)
     labels = {key: values for key in ("y", *SPLITS) if (values := getattr(graph, key)) is not None}
     return PackedGraph(
         features, graph.num_features, beta, offsets, ids, weights, norm, digest(stage), labels,
-        graph.name,
+        graph.name, adjacency,
     )  # fmt: skip
 
 
 def _gcn_neighbours(
-    graph: Graph,
+    source: NDArray[Any], target: NDArray[Any], given: Floats | None, num_nodes: int
 ) -> tuple[NDArray[np.int64], NDArray[Any], Floats | None, Floats]:
     """A + I in compressed rows of targets, and D^-1/2 of it, as ``bignn.nn.GCNConv`` has them: a
     node that has self-loops keeps them (as the last one's weight) instead of getting another.
     """
-    num_nodes = graph.num_nodes
-    source, target = graph.edge_index
     is_loop = source == target
     loops = np.arange(num_nodes, dtype=np.int64)
     own = np.ones(num_nodes, dtype=np.float32)
-    given = graph.edge_weight
     if given is not None:
         own[target[is_loop]] = given[is_loop]
     target = np.concatenate([target[~is_loop], loops])
     source = np.concatenate([source[~is_loop], loops])
-    weights: Floats | None = None
-    if given is not None:
-        weights = np.concatenate([given[~is_loop], own])
-        if (weights == 1).all():
-            weights = None
+    weights = None if given is None else np.concatenate([given[~is_loop], own])
+    offsets, ids, ordered = _compressed(source, target, weights, num_nodes)
+    degree: NDArray[Any] = np.diff(offsets).astype(np.float64)
+    if ordered is not None:
+        assert weights is not None
+        degree = np.bincount(target, weights.astype(np.float64), minlength=num_nodes)
+    with np.errstate(divide="ignore"):
+        norm = np.where(degree > 0, 1 / np.sqrt(degree), 0).astype(np.float32)
+    return offsets, ids, ordered, norm
+
+
+def _compressed(
+    source: NDArray[Any], target: NDArray[Any], weights: Floats | None, num_nodes: int
+) -> tuple[NDArray[np.int64], NDArray[Any], Floats | None]:
+    """Edges in compressed rows of targets; no weights where all are 1."""
     order = np.lexsort((source, target))
     offsets = np.zeros(num_nodes + 1, dtype=np.int64)
     np.cumsum(np.bincount(target, minlength=num_nodes), out=offsets[1:])
-    degree: NDArray[Any]
-    if weights is None:
-        degree = np.diff(offsets).astype(np.float64)
-    else:
-        degree = np.bincount(target, weights.astype(np.float64), minlength=num_nodes)
-        weights = weights[order]
-    with np.errstate(divide="ignore"):
-        norm = np.where(degree > 0, 1 / np.sqrt(degree), 0).astype(np.float32)
-    small = num_nodes < 2**31
-    return offsets, source[order].astype(np.int32 if small else np.int64), weights, norm
+    if weights is not None:
+        weights = None if (weights == 1).all() else weights[order]
+    ids = source[order].astype(np.int32 if num_nodes < 2**31 else np.int64)
+    return offsets, ids, weights
 
 
 def from_file(
     arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any], name: str
 ) -> PackedGraph:
     """A graph from the arrays of a file, every one of them checked."""
-    version = header.get("version")
-    if type(version) is not int or version != VERSION or header.get("adjacency") != "gcn":
+    version, known = header.get("version"), get_args(Adjacency)
+    given: Any = header.get("adjacency")
+    if type(version) is not int or version != VERSION or given not in known:
         raise FileError(
-            f"version {header.get('version')!r} with adjacency {header.get('adjacency')!r} is not "
-            f"known, expected {VERSION} with 'gcn'"
+            f"version {version!r} with adjacency {given!r} is not known, expected {VERSION} with "
+            f"one of {list(known)}"
         )
+    adjacency: Adjacency = given
     num_features, fingerprint = header.get("num_features"), header.get("input")
     if type(num_features) is not int or not 0 < num_features < 2**31:
         raise FileError("the number of features is missing or out of range")
@@ -205,7 +238,7 @@ def from_file(
     labels = {key: arrays[f"labels.{key}"] for key in ("y", *SPLITS) if f"labels.{key}" in arrays}
     return PackedGraph(
         _features(arrays), num_features, arrays.get("beta"), arrays["offsets"], arrays["ids"],
-        arrays.get("weights"), arrays["norm"], fingerprint, labels, name,
+        arrays.get("weights"), arrays["norm"], fingerprint, labels, name, adjacency,
     )  # fmt: skip
 
 

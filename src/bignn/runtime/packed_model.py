@@ -14,21 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 from bignn import kernels
 from bignn.errors import FileError, InputError, wrong
 from bignn.kernels import native
-from bignn.kernels.layers import (
-    Chain,
-    DenseBits,
-    Edges,
-    Features,
-    Layer,
-    Output,
-    SparseBits,
-    Weights,
-)
+from bignn.kernels.layers import Chain, DenseBits, Edges, Features, Layer, Output, SparseBits
 from bignn.kernels.reference import first_largest
-from bignn.runtime import floats, tensors
+from bignn.runtime import executor, tensors
+from bignn.runtime.executor import Bits, Value
 from bignn.runtime.features import digest
-from bignn.runtime.neighbourhood import surroundings, take_features
-from bignn.runtime.operations import Convolution, understand
+from bignn.runtime.neighbourhood import Surroundings, take_features
+from bignn.runtime.network import understand
 from bignn.runtime.packed_graph import PackedGraph
 from bignn.runtime.planner import Plan, plan_layers
 
@@ -46,8 +38,8 @@ class PackedModel:
 
     Made by :func:`bignn.pack`, or read from a file by :func:`bignn.open`. Predictions of a model
     with binary features and weights are the same to the last bit for any number of threads,
-    instruction set, plan, and choice of nodes; others run in NumPy, where sums round as they come.
-    Several threads may predict at once.
+    instruction set, plan, and choice of nodes; what is float in others runs in NumPy, where sums
+    round as they come. Several threads may predict at once.
 
     Attributes:
         operations: the model as data (docs/format.md).
@@ -70,11 +62,6 @@ class PackedModel:
         self.num_features = num_features
         self.about = dict(about or {})
         self.input_digest = digest(self.network.input)
-        self._weights = (
-            [_folded(layer) for layer in self.network.convolutions]
-            if self.network.is_binary
-            else []
-        )
         # Bound chains and their buffers, kept from call to call: allocating them anew costs as
         # much as a small graph's prediction. A chain is taken out while it runs.
         self._idle: WeakKeyDictionary[PackedGraph, dict[Any, list[Chain]]] = WeakKeyDictionary()
@@ -90,7 +77,7 @@ class PackedModel:
     @property
     def num_layers(self) -> int:
         """Number of convolutions, and of hops that a prediction looks around."""
-        return len(self.network.convolutions)
+        return self.network.num_hops
 
     @property
     def nbytes(self) -> dict[str, int]:
@@ -164,13 +151,11 @@ class PackedModel:
         backend: str | None,
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
         blocks: Iterator[tuple[int, NDArray[Any]]]
-        if not self.network.is_binary:
+        if self.network.rest:
             values = self._run(graph, "logits", plan, backend)
             blocks = ((at, values[at : at + block]) for at in range(0, len(values), block))
         else:
-            chain = self._chain(
-                self._whole(graph), graph.features, graph.norm, graph.beta, "blocks", plan, backend
-            )
+            chain = self._whole_chain(graph, "blocks", plan, backend)
             blocks = chain.run_in_blocks(block)
         for begin, some in blocks:
             classes = first_largest(some) if output == "classes" else some
@@ -192,17 +177,18 @@ class PackedModel:
         whose bits are stored sparse, ``S``.
         """
         self._check(graph)
-        if not self.network.is_binary:
+        if not self.network.layers:
             raise InputError(
                 "only a model with binary features and weights has ways to choose from and explain"
             )
         backend = kernels.checked_backend(backend)
-        chosen = self._plan(graph.num_nodes, graph.num_entries, graph.features, plan, backend)
+        chosen = self._plan(self._whole(graph), graph.features, plan, backend)
         if measure:
-            key: tuple[Output, str, str] = ("classes", chosen.ways, backend)
+            output: Output = "kept" if self.network.rest else "classes"
+            key: tuple[Output, str, str] = (output, chosen.ways, backend)
             chain = self._take(graph, key)
-            chain.run()
-            chain.run()  # the first touches fresh memory
+            for _ in range(2):  # the first touches fresh memory
+                chain.run_kept() if self.network.rest else chain.run()
             for number, layer in enumerate(chosen.layers):
                 layer.measured = chain.seconds[number]
                 layer.record_bytes = chain.record_bytes(number)
@@ -221,13 +207,10 @@ class PackedModel:
         tensors.write(path, self.arrays, header)
 
     def __repr__(self) -> str:
-        sizes = " -> ".join(
-            str(size)
-            for size in (
-                self.num_features,
-                *(layer.num_outputs for layer in self.network.convolutions),
-            )
-        )
+        widths = [layer.num_outputs for layer in self.network.layers]
+        if self.network.rest:
+            widths.append(self.num_classes)
+        sizes = " -> ".join(str(size) for size in (self.num_features, *widths))
         kind = "binary" if self.network.is_binary else "with floats"
         return f"PackedModel({sizes}, {kind}, {self.nbytes['weights']:,} bytes of weights)"
 
@@ -247,27 +230,38 @@ class PackedModel:
             kind = "bits" if self.network.input.binarize else "floats"
             got = f"{graph.num_features} as {'bits' if is_bits else 'floats'}"
             raise wrong("graph", f"one with {self.num_features} features as {kind}", got)
+        if graph.adjacency == "gcn" and not self.network.norms.isdisjoint(("mean", "sum")):
+            raise wrong(
+                "graph",
+                "one whose edges are as they were given",
+                "one with every node among its neighbours",
+                "make it with bignn.pack_graph(graph, like=model)",
+            )
 
     def _run(
         self, graph: PackedGraph, output: Kind, plan: str | None, backend: str | None
     ) -> NDArray[Any]:
-        if not self.network.is_binary:
-            edges = [graph.edges()] * self.num_layers
-            norms = [graph.norm] * self.num_layers
-            return self._run_floats(edges, norms, graph.features, graph.beta, output, plan)
-        kind: Output = "classes" if output == "classes" else "values"
         backend = kernels.checked_backend(backend)
+        if not self.network.layers:
+            self._check_no_plan(plan)
+            return self._run_rest(graph, None, None, output, backend)
+        kind: Output = "classes" if output == "classes" else "values"
+        if self.network.rest:
+            kind = "kept"
         asked_for = repr(plan), backend
         with self._lock:
             ways = self._planned.setdefault(graph, {}).get(asked_for)
         if ways is None:
-            chosen = self._plan(graph.num_nodes, graph.num_entries, graph.features, plan, backend)
-            ways = chosen.ways
+            ways = self._plan(self._whole(graph), graph.features, plan, backend).ways
             with self._lock:
                 self._planned[graph][asked_for] = ways
         key: tuple[Output, str, str] = (kind, ways, backend)
         chain = self._take(graph, key)
-        values = chain.run()
+        if self.network.rest:
+            chain.run_kept()
+            values = self._run_rest(graph, chain, None, output, backend)
+        else:
+            values = chain.run()
         self._give_back(graph, key, chain)
         return values
 
@@ -279,35 +273,60 @@ class PackedModel:
         plan: str | None,
         backend: str | None,
     ) -> NDArray[Any]:
-        first, edges, rows = surroundings(graph, nodes, self.num_layers)
-        norms = [graph.norm[first], *(graph.norm[some] for some in rows[:-1])]
-        beta = None if graph.beta is None else graph.beta[first]
-        if not self.network.is_binary:
-            x = graph.features
-            some = x[first] if isinstance(x, np.ndarray) else take_features(x, first)
-            return self._run_floats(edges, norms, some, beta, output, plan)
+        backend = kernels.checked_backend(backend)
+        around = Surroundings(graph, self.network, nodes)
+        if not self.network.layers:
+            self._check_no_plan(plan)
+            return self._run_rest(graph, None, around, output, backend)
         assert isinstance(graph.features, DenseBits | SparseBits)
-        kind: Output = "classes" if output == "classes" else "values"
-        blocks = [
-            (block, norms[number + 1] if number + 1 < len(norms) else None)
-            for number, block in enumerate(edges)
+        assert graph.beta is not None
+        rows = [around.first, *around.layers]
+        edges = [
+            around.edges(layer.norm, rows[number], rows[number + 1])
+            for number, layer in enumerate(self.network.layers)
         ]
-        features = take_features(graph.features, first)
-        return self._chain(blocks, features, norms[0], beta, kind, plan, backend).run()
+        kind: Output = "classes" if output == "classes" else "values"
+        if self.network.rest:
+            kind = "kept"
+        features = take_features(graph.features, around.first)
+        beta = graph.beta[around.first]
+        chain = self._chain(edges, features, beta, kind, plan, backend)
+        if not self.network.rest:
+            return chain.run()
+        chain.run_kept()
+        return self._run_rest(graph, chain, around, output, backend)
 
-    def _run_floats(
+    def _run_rest(
         self,
-        edges: Sequence[Edges],
-        norms: Sequence[NDArray[np.float32]],
-        features: Features | NDArray[np.float32],
-        beta: NDArray[np.float32] | None,
+        graph: PackedGraph,
+        chain: Chain | None,
+        around: Surroundings | None,
         output: Kind,
-        plan: str | None,
+        backend: str,
     ) -> NDArray[Any]:
+        """What no packed layer does, of all nodes or of some."""
+        network = self.network
+        values: dict[str, Value] = {}
+        if any(network.source in step.inputs for step in network.rest):
+            values[network.source] = _input_value(graph, None if around is None else around.first)
+        for name, (number, form) in network.kept.items():
+            assert chain is not None
+            kept = chain.kept[number, form]
+            width = network.layers[number].num_outputs
+            values[name] = Bits(kept[0], kept[1], width) if form == "bits" else kept
+
+        def edges(norm: str, taken: str, made: str) -> Edges:
+            if around is None:
+                return graph.edges(norm)
+            return around.edges(norm, around.values[taken], around.values[made])
+
+        rows = None if around is None else around.values
+        logits = executor.run(network.rest, values, rows, edges, backend)
+        return first_largest(logits) if output == "classes" else logits
+
+    def _check_no_plan(self, plan: str | None) -> None:
         if plan is not None:
             raise wrong("plan", "None for a model that is not all bits", repr(plan))
-        values = floats.run(self.network.convolutions, edges, norms, features, beta)
-        return first_largest(values) if output == "classes" else values
 
     def _finish(self, values: NDArray[Any], output: Kind) -> NDArray[Any]:
         if output == "probabilities":
@@ -315,48 +334,48 @@ class PackedModel:
             values /= values.sum(axis=1, keepdims=True)
         return values
 
-    def _whole(self, graph: PackedGraph) -> list[tuple[Edges, NDArray[np.float32] | None]]:
-        """Every layer's edges, and the factor of the rows it makes."""
-        last = self.num_layers - 1
-        return [
-            (graph.edges(), None if number == last else graph.norm)
-            for number in range(self.num_layers)
-        ]
+    def _whole(self, graph: PackedGraph) -> list[Edges]:
+        """Every packed layer's edges."""
+        return [graph.edges(layer.norm) for layer in self.network.layers]
 
-    def _plan(
-        self, num_nodes: int, num_entries: int, features: Any, plan: str | None, backend: str
-    ) -> Plan:
+    def _plan(self, edges: Sequence[Edges], features: Any, plan: str | None, backend: str) -> Plan:
         return plan_layers(
-            [(weights.num_inputs, weights.num_outputs) for weights in self._weights],
-            num_nodes,
-            num_entries,
+            [layer.weights for layer in self.network.layers],
+            edges,
             features,
             has_lookup=backend == "avx512",
             forced=plan,
             threads=native.num_threads(),
         )
 
+    def _whole_chain(
+        self, graph: PackedGraph, output: Output, plan: str | None, backend: str | None
+    ) -> Chain:
+        assert isinstance(graph.features, DenseBits | SparseBits)
+        assert graph.beta is not None
+        edges = self._whole(graph)
+        return self._chain(edges, graph.features, graph.beta, output, plan, backend)
+
     def _chain(
         self,
-        blocks: Sequence[tuple[Edges, NDArray[np.float32] | None]],
-        features: Any,
-        norm: NDArray[np.float32],
-        beta: NDArray[np.float32] | None,
+        edges: Sequence[Edges],
+        features: Features,
+        beta: NDArray[np.float32],
         output: Output,
         plan: str | None,
         backend: str | None,
     ) -> Chain:
         backend = kernels.checked_backend(backend)
-        edges = blocks[0][0]
-        ways = self._plan(edges.num_sources, len(edges.ids), features, plan, backend)
+        ways = self._plan(edges, features, plan, backend)
+        norms = [block.source_norm for block in edges]
         layers = [
-            Layer(weights, block, layer.way, out_norm)
-            for weights, (block, out_norm), layer in zip(
-                self._weights, blocks, ways.layers, strict=True
+            Layer(layer.weights, block, planned.way, norm, layer.keep)
+            for layer, block, planned, norm in zip(
+                self.network.layers, edges, ways.layers, [*norms[1:], None], strict=True
             )
         ]
-        assert beta is not None
-        return Chain(layers, features, norm * beta, output, backend)
+        factor = beta if norms[0] is None else norms[0] * beta
+        return Chain(layers, features, factor, output, backend)
 
     def _take(self, graph: PackedGraph, key: tuple[Output, str, str]) -> Chain:
         with self._lock:
@@ -364,9 +383,7 @@ class PackedModel:
             if idle:
                 return idle.pop()
         output, ways, backend = key
-        return self._chain(
-            self._whole(graph), graph.features, graph.norm, graph.beta, output, ways, backend
-        )
+        return self._whole_chain(graph, output, ways, backend)
 
     def _give_back(self, graph: PackedGraph, key: tuple[Output, str, str], chain: Chain) -> None:
         with self._lock:
@@ -375,19 +392,15 @@ class PackedModel:
                 idle.append(chain)
 
 
-def _folded(layer: Convolution) -> Weights:
-    """A binary layer's weights, its α, bias and batch normalisation as one scale and shift."""
-    assert layer.alpha is not None
-    scale, shift = layer.alpha.astype(np.float64), layer.bias.astype(np.float64)
-    if layer.mean is not None and layer.scale is not None:
-        scale = scale * layer.scale
-        shift = (shift - layer.mean) * layer.scale
-    with np.errstate(over="ignore"):
-        folded = scale.astype(np.float32), shift.astype(np.float32)
-    if not all(np.isfinite(values).all() for values in folded):
-        raise FileError("scales of a layer and its batch normalisation multiply out of range")
-    words = np.ascontiguousarray(layer.weight, dtype=np.uint64)
-    return Weights(words, layer.num_inputs, *folded, layer.edge_bits)
+def _input_value(graph: PackedGraph, nodes: NDArray[np.int64] | None) -> Value:
+    """The features of all nodes or of some."""
+    features = graph.features
+    if isinstance(features, np.ndarray):
+        return features if nodes is None else features[nodes]
+    assert graph.beta is not None
+    some = features if nodes is None else take_features(features, nodes)
+    words = (some.dense() if isinstance(some, SparseBits) else some).words
+    return Bits(words, graph.beta if nodes is None else graph.beta[nodes], graph.num_features)
 
 
 def _node_ids(nodes: ArrayLike, num_nodes: int) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from bignn.bits import words_per_row
 from bignn.errors import wrong
-from bignn.kernels.layers import MOST_INPUTS_OF_G, Features, SparseBits, Way
+from bignn.kernels.layers import MOST_INPUTS_OF_G, Edges, Features, SparseBits, Way, Weights
 
 WAYS: tuple[Way, ...] = ("T", "G", "S")
 
@@ -27,7 +27,7 @@ class LayerPlan:
     """One layer: the way chosen, and predicted seconds on one thread and bytes touched by way."""
 
     num_inputs: int
-    num_outputs: int
+    num_columns: int
     way: Way
     seconds: dict[Way, float]
     bytes_touched: dict[Way, int]
@@ -61,7 +61,7 @@ class Plan:
                 if way != layer.way
             )
             lines.append(
-                f"{number:<6}{f'{layer.num_inputs}x{layer.num_outputs}':>12}  "
+                f"{number:<6}{f'{layer.num_inputs}x{layer.num_columns}':>12}  "
                 f"{f'{layer.way} ({_MEANING[layer.way]})':<30}"
                 f"{1e3 * layer.seconds[layer.way] / self.threads:>14.3f}"
                 f"{layer.bytes_touched[layer.way] / 2**20:>13.1f}{measured:>13}"
@@ -80,6 +80,9 @@ _ROW = 45e-9  # a row's weights and its end
 _COLUMN = 0.12e-9  # a column of a row's end
 _ADD_RECORD = 0.015e-9  # per column of a neighbour
 _ADD_BIT = {True: 0.018e-9, False: 0.03e-9}  # per bit of a neighbour; of many or not
+_ATTENTION_ROW = 50e-9  # a row's largest score and sum of shares, per head
+_ATTENTION = 2e-9  # an exponential and its weight, per neighbour and head
+_SCORE = 0.03e-9  # per bit of a score
 _MANY = 32  # from here on sixteen neighbours are added at once: `many` of csrc/avx512_bits.h
 # A cache line, by table size. The last cache is shared, and lines out of it cost up to four times
 # as much when others use it too: these are what a machine with neighbours shows.
@@ -87,9 +90,8 @@ _LINE = ((1 << 20, 0.6e-9), (24 << 20, 7e-9), (1 << 62, 11e-9))
 
 
 def plan_layers(
-    sizes: Sequence[tuple[int, int]],
-    num_nodes: int,
-    num_entries: int,
+    weights: Sequence[Weights],
+    edges: Sequence[Edges],
     features: Features,
     *,
     has_lookup: bool,
@@ -99,30 +101,37 @@ def plan_layers(
     """Chooses a way for each layer.
 
     Args:
-        sizes: (inputs, outputs) of each layer.
-        num_nodes: of the graph.
-        num_entries: neighbours in all.
+        weights: of each layer.
+        edges: of each layer.
         features: the form in which the first layer's bits are stored.
         has_lookup: whether the kernels have the fast product after a gather.
         forced: ``"T"`` for all layers, or one letter per layer; None to choose.
         threads: for the explanation.
 
     """
-    ways = _forced(forced, len(sizes), features)
+    ways = _forced(forced, len(weights), features)
     plan = Plan(threads=threads)
-    is_dense = has_lookup and num_entries >= _MANY * num_nodes
-    for number, (inputs, outputs) in enumerate(sizes):
+    for number, (layer, block) in enumerate(zip(weights, edges, strict=True)):
+        inputs, columns, heads = layer.num_inputs, layer.num_columns, layer.heads
+        num_rows, num_sources, num_entries = block.num_rows, block.num_sources, len(block.ids)
+        is_dense = has_lookup and num_entries >= _MANY * num_rows
         seconds: dict[Way, float] = {}
         touched: dict[Way, int] = {}
-        row = num_nodes * (_ROW + outputs * _COLUMN)
-        record = 16 if outputs <= 16 else -(-outputs // 64) * 64
-        gather = num_entries * (outputs * _ADD_RECORD + _lines(record, num_nodes)) + row
+        row = num_rows * (_ROW + columns * _COLUMN)
+        if layer.own is not None:
+            row += num_rows * columns * (inputs * _XNOR + _COLUMN)
+        if layer.attention is not None:
+            row += heads * (num_rows * _ATTENTION_ROW + num_entries * _ATTENTION)
+            row += 2 * heads * num_sources * inputs * _SCORE
+        channels = columns // heads
+        record = heads * (16 if channels <= 16 else -(-channels // 64) * 64)
+        gather = num_entries * (columns * _ADD_RECORD + _lines(record, num_sources)) + row
         bits = 8 * words_per_row(inputs)
-        seconds["T"] = num_nodes * inputs * outputs * _XNOR + gather
-        touched["T"] = num_nodes * (bits + record) + num_entries * record
+        seconds["T"] = num_sources * inputs * columns * _XNOR + gather
+        touched["T"] = num_sources * (bits + record) + num_entries * record
         seconds["G"] = (
-            num_entries * (inputs * _ADD_BIT[is_dense] + _lines(bits, num_nodes))
-            + num_nodes * inputs * outputs * _LOOKUP[has_lookup]
+            num_entries * (heads * inputs * _ADD_BIT[is_dense] + _lines(bits, num_sources))
+            + num_rows * inputs * columns * _LOOKUP[has_lookup]
             + row
         )
         touched["G"] = num_entries * bits
@@ -130,12 +139,12 @@ def plan_layers(
             seconds["G"] = math.inf
         if number == 0 and isinstance(features, SparseBits):
             ones = len(features.inputs)
-            seconds["S"] = ones * max(outputs, 64) * _SPARSE + gather
-            touched["S"] = ones * record + num_nodes * record + num_entries * record
+            seconds["S"] = ones * max(columns, 64) * _SPARSE + gather
+            touched["S"] = ones * record + num_sources * record + num_entries * record
         if ways is not None and math.isinf(seconds[ways[number]]):
             raise wrong("plan", f"'T' for a layer of over {MOST_INPUTS_OF_G} inputs", repr(forced))
         choice = min(seconds, key=lambda way: seconds[way]) if ways is None else ways[number]
-        plan.layers.append(LayerPlan(inputs, outputs, choice, seconds, touched))
+        plan.layers.append(LayerPlan(inputs, columns, choice, seconds, touched))
     return plan
 
 

@@ -1,0 +1,342 @@
+"""Contenders of GraphSAGE and GAT: PyG's layers, the best of torch by hand, and simulations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from bignn.errors import wrong
+from bignn.experiments.contenders import (
+    CONTENDERS,
+    Contender,
+    Packed,
+    Simulated,
+    edge_index,
+    multiply,
+    sign_,
+    through,
+)
+from bignn.experiments.problems import MODELS, Problem
+from bignn.nn import GATConv, SAGEConv
+from bignn.nn.sparse import csr_tensor
+
+_SLOPE = 0.2
+
+
+class _Buffers:
+    """Float matrices that all layers share."""
+
+    def __init__(self, num_nodes: int, width: int, count: int) -> None:
+        self._num_nodes = num_nodes
+        self._data = [torch.empty(num_nodes * width) for _ in range(count)]
+
+    def take(self, number: int, width: int) -> Tensor:
+        """A matrix [N, width] in the place of that number."""
+        return self._data[number][: self._num_nodes * width].view(self._num_nodes, width)
+
+
+# --- GraphSAGE ---------------------------------------------------------------------------------
+
+
+def _mean_matrix(problem: Problem) -> Tensor:
+    """Rows of ``1 / |N(i)|``."""
+    offsets, ids = problem.without_loops
+    degree = np.diff(offsets)
+    values = np.repeat((1 / np.maximum(degree, 1)).astype(np.float32), degree)
+    size = (problem.num_nodes, problem.num_nodes)
+    pointers = torch.from_numpy(offsets.astype(np.int32))
+    return csr_tensor(pointers, torch.from_numpy(ids), torch.from_numpy(values), size)
+
+
+class PyGSage(Contender):
+    """PyG's SAGEConv on dense features and an edge index."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        from torch_geometric.nn import SAGEConv as TheirConv
+
+        self.edges: Any = self._edges(problem)
+        self.convs = [TheirConv(w.shape[1], w.shape[0]).eval() for w in problem.weights]
+        with torch.no_grad():
+            for conv, weight, own in zip(
+                self.convs, problem.weights, problem.own_weights, strict=True
+            ):
+                conv.lin_l.weight.copy_(weight)
+                conv.lin_r.weight.copy_(own)
+                conv.lin_l.bias.zero_()
+
+    def _edges(self, problem: Problem) -> Any:
+        return edge_index(problem)
+
+    def load(self) -> None:
+        """See the base class."""
+        self.x = torch.from_numpy(self.problem.raw_features())
+
+    @torch.no_grad()
+    def run(self) -> Tensor:
+        """See the base class."""
+        return through(self.convs, self.x, self.edges)
+
+    @classmethod
+    def bytes_needed(cls, problem: Problem) -> int:
+        """A message per edge and input column."""
+        return 4 * len(problem.ids) * max(problem.sizes[:-1])
+
+
+class PyGSageSparse(PyGSage):
+    """PyG's SAGEConv with the adjacency as a CSR matrix."""
+
+    def _edges(self, problem: Problem) -> Any:
+        offsets, ids = problem.without_loops
+        size = (problem.num_nodes, problem.num_nodes)
+        pointers, columns = torch.from_numpy(offsets), torch.from_numpy(ids.astype(np.int64))
+        return csr_tensor(pointers, columns, torch.ones(len(ids)), size)
+
+    @classmethod
+    def bytes_needed(cls, problem: Problem) -> int:
+        """Three wide activations."""
+        return 4 * problem.num_nodes * (problem.sizes[0] + 3 * max(problem.sizes[1:]))
+
+
+class TorchSage(Contender):
+    """Torch by hand: CSR means, each layer in the cheaper order of its products, the node's own
+    product first and the neighbours' added onto it, all outputs preallocated.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.matrix = _mean_matrix(problem)
+        self.weights = [weight.t().contiguous() for weight in problem.weights]
+        self.own = [weight.t().contiguous() for weight in problem.own_weights]
+        self.biases = [torch.zeros(weight.shape[0]) for weight in problem.weights]
+
+    def load(self) -> None:
+        """See the base class."""
+        self.x = torch.from_numpy(self.problem.raw_features())
+        self.buffers = _Buffers(self.problem.num_nodes, max(self.problem.sizes), 3)
+
+    @torch.no_grad()
+    def run(self) -> Tensor:
+        """See the base class."""
+        h = self.x
+        for layer, (weight, own, bias) in enumerate(
+            zip(self.weights, self.own, self.biases, strict=True)
+        ):
+            d_in, d_out = weight.shape
+            out = torch.addmm(bias, h, own, out=self.buffers.take(1 + layer % 2, d_out))
+            if d_in < d_out:
+                sums = multiply(self.matrix, h, self.buffers.take(0, d_in))
+                h = torch.addmm(out, sums, weight, out=out)
+            else:
+                z = torch.mm(h, weight, out=self.buffers.take(0, d_out))
+                h = torch.addmm(out, self.matrix, z, out=out)
+            if layer + 1 < len(self.weights):
+                h = h.relu_()
+        return h.argmax(dim=1)
+
+
+class SimulatedSage(Simulated):
+    """The binary GraphSAGE in floats, preallocated."""
+
+    def __init__(self, problem: Problem) -> None:
+        Contender.__init__(self, problem)
+        self.adjacency = _mean_matrix(problem)
+        self.signs, self.alphas, self.biases = [], [], []
+        self.own: list[tuple[Tensor, Tensor]] = []
+        with torch.no_grad():
+            for conv in problem.model.layers:
+                assert isinstance(conv, SAGEConv)
+                signs, alpha = conv.lin_l.binary_weight()
+                self.signs.append(signs.t().contiguous())
+                self.alphas.append(alpha[:, 0].clone())
+                signs, alpha = conv.lin_r.binary_weight()
+                self.own.append((signs.t().contiguous(), alpha[:, 0].clone()))
+                bias = conv.lin_l.bias
+                self.biases.append(torch.zeros(1) if bias is None else bias.detach().clone())
+
+    @torch.no_grad()
+    def layers(self, count: int) -> Tensor:
+        """See the base class."""
+        h, beta = self.x, self.beta
+        for layer in range(count):
+            if layer > 0:
+                h, beta = sign_(h)
+            signs, alpha = self.own[layer]
+            own = torch.mm(h, signs).mul_(beta).mul_(alpha)
+            z = torch.mm(h, self.signs[layer], out=self._buffer(0, self.signs[layer].shape[1]))
+            z.mul_(beta).mul_(self.alphas[layer])
+            out = multiply(self.adjacency, z, self._buffer(1, z.shape[1]))
+            h = out.add_(own).add_(self.biases[layer])
+        return h
+
+
+# --- GAT ---------------------------------------------------------------------------------------
+
+
+class _Attention:
+    """A softmax per row of compressed entries, and sums by it."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.size = (problem.num_nodes, problem.num_nodes)
+        self.pointers = torch.from_numpy(problem.offsets.astype(np.int32))
+        self.offsets = torch.from_numpy(problem.offsets)
+        self.rows = torch.from_numpy(problem.rows)
+        self.ids = torch.from_numpy(problem.ids)
+        self.ones = torch.ones(problem.num_nodes, 1)
+
+    def sums(self, z: Tensor, source: Tensor, target: Tensor, out: Tensor) -> Tensor:
+        """``Σ_j softmax_j(leaky(target_i + source_j)) z_j`` of one head [N, C]."""
+        scores = target.index_select(0, self.rows).add_(source.index_select(0, self.ids))
+        scores = functional.leaky_relu_(scores, _SLOPE)
+        # leaky rises, so the row's largest score is that of its largest source: one number of each
+        # row, and no pass over the entries' scores.
+        top = torch.segment_reduce(scores, "max", offsets=self.offsets)
+        shares = scores.sub_(top.index_select(0, self.rows)).exp_()
+        matrix = csr_tensor(self.pointers, self.ids, shares, self.size)
+        total = multiply(matrix, self.ones, torch.empty_like(self.ones))
+        # Dividing rows is cheaper than dividing entries.
+        return multiply(matrix, z, out).div_(total)
+
+
+class PyGGat(Contender):
+    """PyG's GATConv on dense features and an edge index."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        from torch_geometric.nn import GATConv as TheirConv
+
+        self.edges = edge_index(problem)
+        self.convs = [
+            TheirConv(w.shape[1], w.shape[0] // heads, heads=heads).eval()
+            for w, heads in zip(problem.weights, problem.heads, strict=True)
+        ]
+        with torch.no_grad():
+            for conv, weight, vectors in zip(
+                self.convs, problem.weights, problem.attention, strict=True
+            ):
+                conv.lin.weight.copy_(weight)
+                conv.att_src.copy_(vectors[:1])
+                conv.att_dst.copy_(vectors[1:])
+
+    def load(self) -> None:
+        """See the base class."""
+        self.x = torch.from_numpy(self.problem.raw_features())
+
+    @torch.no_grad()
+    def run(self) -> Tensor:
+        """See the base class."""
+        return through(self.convs, self.x, self.edges)
+
+    @classmethod
+    def bytes_needed(cls, problem: Problem) -> int:
+        """Two messages per edge and column: taken, and weighed."""
+        return 8 * len(problem.ids) * max(problem.sizes[1:])
+
+
+class TorchGat(Contender):
+    """Torch by hand: scores from the inputs by one narrow product, a softmax over compressed rows,
+    a CSR product per head with shares as its values, rows divided at the end.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.attention = _Attention(problem)
+        self.weights, self.vectors = [], []
+        for weight, vectors, heads in zip(
+            problem.weights, problem.attention, problem.heads, strict=True
+        ):
+            parts = weight.view(heads, -1, weight.shape[1])
+            self.weights.append([part.t().contiguous() for part in parts])
+            self.vectors.append(torch.einsum("hcd,shc->dsh", parts, vectors).flatten(1))
+
+    def load(self) -> None:
+        """See the base class."""
+        self.x = torch.from_numpy(self.problem.raw_features())
+        self.buffers = _Buffers(self.problem.num_nodes, max(self.problem.sizes), 4)
+
+    @torch.no_grad()
+    def run(self) -> Tensor:
+        """See the base class."""
+        h = self.x
+        for layer, (weights, vectors) in enumerate(zip(self.weights, self.vectors, strict=True)):
+            heads, width = len(weights), weights[0].shape[1]
+            scores = torch.mm(h, vectors).t().contiguous()
+            out = self.buffers.take(2 + layer % 2, heads * width)
+            for head, weight in enumerate(weights):
+                z = torch.mm(h, weight, out=self.buffers.take(0, width))
+                whole = heads == 1
+                place = out if whole else self.buffers.take(1, width)
+                sums = self.attention.sums(z, scores[head], scores[heads + head], place)
+                if not whole:
+                    out[:, head * width : (head + 1) * width] = sums
+            h = out.relu_() if layer + 1 < len(self.weights) else out
+        return h.argmax(dim=1)
+
+
+class SimulatedGat(Simulated):
+    """The binary GAT in floats."""
+
+    def __init__(self, problem: Problem) -> None:
+        Contender.__init__(self, problem)
+        self.attention = _Attention(problem)
+        self.signs, self.alphas, self.biases = [], [], []
+        self.vectors: list[Tensor] = []
+        self.concat: list[bool] = []
+        with torch.no_grad():
+            for conv in problem.model.layers:
+                assert isinstance(conv, GATConv)
+                signs, alpha = conv.lin.binary_weight()
+                self.signs.append(signs.t().contiguous())
+                self.alphas.append(alpha[:, 0].clone())
+                self.vectors.append(torch.cat([conv.att_src, conv.att_dst]).detach().clone())
+                self.concat.append(conv.concat)
+                self.biases.append(
+                    torch.zeros(1) if conv.bias is None else conv.bias.detach().clone()
+                )
+
+    @torch.no_grad()
+    def layers(self, count: int) -> Tensor:
+        """See the base class."""
+        h, beta = self.x, self.beta
+        for layer in range(count):
+            if layer > 0:
+                h, beta = sign_(h)
+            z = torch.mm(h, self.signs[layer]).mul_(beta).mul_(self.alphas[layer])
+            heads = self.vectors[layer].shape[1]
+            outs = []
+            for head, part in enumerate(z.chunk(heads, dim=1)):
+                source, target = (part @ vector[head] for vector in self.vectors[layer])
+                own = part.contiguous()
+                outs.append(self.attention.sums(own, source, target, torch.empty_like(own)))
+            out = torch.cat(outs, dim=1) if self.concat[layer] else torch.stack(outs).mean(dim=0)
+            h = out.add_(self.biases[layer])
+        return h
+
+
+_FAMILY: dict[str, dict[str, type[Contender]]] = {
+    "gcn": CONTENDERS,
+    "sage": {
+        "packed": Packed,
+        "pyg": PyGSage,
+        "pyg_sparse": PyGSageSparse,
+        "torch_sparse": TorchSage,
+        "simulated": SimulatedSage,
+    },
+    "gat": {
+        "packed": Packed,
+        "pyg": PyGGat,
+        "torch_sparse": TorchGat,
+        "simulated": SimulatedGat,
+    },
+}
+
+
+def contenders_of(conv: str) -> dict[str, type[Contender]]:
+    """The contenders of a model, by name."""
+    if conv not in _FAMILY:
+        raise wrong("model", f"one of {list(MODELS)}", repr(conv))
+    return _FAMILY[conv]
