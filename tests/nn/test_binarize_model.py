@@ -436,7 +436,7 @@ def test_bad_arguments_say_so(data: Data) -> None:
     ):
         with pytest.raises(InputError, match=line):
             bignn.binarize_(Own(), **options)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="'model' must be a torch.nn.Module, got str"):
+    with pytest.raises(InputError, match=r"'model' must be a torch\.nn\.Module, got str"):
         bignn.binarize_("gcn")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="a module that contains layers, got a GCNConv itself"):
         bignn.binarize_(pyg.GCNConv(4, 4))
@@ -463,6 +463,92 @@ def test_bad_calls_say_so(data: Data) -> None:
         sage(data.x, data.edge_index, edge_attr=torch.ones(data.num_edges, 1))
     with pytest.raises(InputError, match="'x' must be a tensor"):
         sage((data.x, data.x), data.edge_index)
+
+
+def packed_like_torch(model: nn.Module, call: Callable[[], Tensor], data: Data) -> None:
+    """Every class, and the logits up to rounding; biases are random so that no sum is near 0."""
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 1:
+                parameter.add_(0.1 * torch.randn_like(parameter))
+        model.train()
+        for _ in range(3):
+            call()
+        modes = [module.training for module in model.modules()]
+        packed = bignn.pack(model)
+        assert modes == [module.training for module in model.modules()]
+        expected = call_in_eval(model, call)
+    graph = bignn.from_pyg(data)
+    logits = torch.from_numpy(packed.predict(bignn.pack_graph(graph, like=packed), output="logits"))
+    scores = logits.log_softmax(dim=-1)
+    assert torch.allclose(scores, expected.log_softmax(dim=-1), atol=1e-4)
+    classes = torch.from_numpy(packed.predict(bignn.pack_graph(graph, like=packed)))
+    assert torch.equal(classes.long(), expected.argmax(dim=-1))
+
+
+def call_in_eval(model: nn.Module, call: Callable[[], Tensor]) -> Tensor:
+    model.eval()
+    return call()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"norm": "BatchNorm", "dropout": 0.5}, {"norm": "BatchNorm", "jk": "cat"}],
+    ids=str,
+)
+@pytest.mark.parametrize("binarize", ["both", "weights"])
+def test_the_family_packs(name: str, options: dict[str, Any], binarize: Any, data: Data) -> None:
+    model = family(**options)[name]
+    bignn.binarize_(model, binarize=binarize)
+    packed_like_torch(model, lambda: model(data.x, data.edge_index), data)
+
+
+def test_models_of_ones_own_pack(data: Data) -> None:
+    torch.manual_seed(0)
+    own, modules, head, centered = Own(dropout=0.5), Modules(), Modules(), Own()
+    bignn.binarize_(own)
+    bignn.binarize_(modules)
+    bignn.binarize_(head, skip=["lin_out"])  # its ELU counts
+    bignn.binarize_(centered, center=True)  # its ReLU counts
+    packed_like_torch(own, lambda: own(data.x, data.edge_index), data)
+    packed_like_torch(modules, lambda: modules(data), data)
+    packed_like_torch(head, lambda: head(data), data)
+    packed_like_torch(centered, lambda: centered(data.x, data.edge_index), data)
+    steps = [step["op"] for step in bignn.pack(centered).operations]
+    assert "relu" in steps
+    assert "relu" not in [step["op"] for step in bignn.pack(own).operations]
+
+
+def test_what_cannot_be_packed_says_so(data: Data) -> None:
+    class Branching(Own):
+        def forward(self, x: Tensor, edge_index: Tensor, _: Tensor | None = None) -> Tensor:
+            x = self.conv1(x, edge_index)
+            return x if x.sum() > 0 else self.conv2(x, edge_index)
+
+    class Scaled(Own):
+        def forward(self, x: Tensor, edge_index: Tensor, _: Tensor | None = None) -> Tensor:
+            out: Tensor = self.conv2(self.conv1(x, edge_index) * 2, edge_index.flip(0))
+            return out
+
+    unfitted = family()["gcn"]
+    bignn.binarize_(unfitted)
+    with pytest.raises(InputError, match="no input statistics yet"):
+        bignn.pack(unfitted)
+    with pytest.raises(InputError, match=r"one that bignn\.binarize_ has converted, got Own"):
+        bignn.pack(Own())
+    largest = family(jk="max")["gcn"]
+    for model, line in (
+        (Branching(), "its forward cannot be followed"),
+        (Scaled(), "'conv2' is not given the model's own edges"),
+        (largest, "no packed operation does what"),
+    ):
+        bignn.binarize_(model)
+        model.fit_input(data.x)  # type: ignore[operator]
+        with pytest.raises(InputError, match=line) as caught:
+            bignn.pack(model)
+        assert "\n" not in str(caught.value)
 
 
 def test_values_moved_after_an_activation_are_followed(data: Data) -> None:

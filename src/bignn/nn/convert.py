@@ -25,13 +25,9 @@ from bignn.nn.linear import Linear
 from bignn.nn.port import Layer, Port, entrances, open_port, standardize_input
 from bignn.nn.sage_conv import SAGEConv
 from bignn.nn.sg_conv import SGConv
-from bignn.nn.unactivated import remember_in
+from bignn.nn.unactivated import ACTIVATION_MODULES, remember_in
 
 _LINEARS = (nn.Linear, pyg.Linear)
-_ACTIVATIONS = (
-    *(nn.ReLU, nn.ELU, nn.LeakyReLU, nn.PReLU, nn.RReLU, nn.GELU, nn.SiLU, nn.SELU, nn.CELU),
-    *(nn.ReLU6, nn.Softplus, nn.Mish, nn.Hardswish, nn.Tanh, nn.Sigmoid, nn.Hardtanh),
-)
 
 
 @dataclass(frozen=True)
@@ -366,16 +362,14 @@ def _standardize(
 
 def _simplify_family(model: BasicGNN) -> None:
     """Step 3 in PyG's own models, whose structure is known."""
-    model.act = nn.Identity()
-    p = model.dropout.p if isinstance(model.dropout, nn.Module) else model.dropout
-    if isinstance(model.dropout, nn.Module):
-        model.dropout.p = 0.0
-    else:
-        model.dropout = 0.0
-    for conv in list(model.convs)[1:]:
+    family: Any = model
+    family.act = nn.Identity()
+    p = family.dropout.p
+    family.dropout.p = 0.0
+    for conv in list(family.convs)[1:]:
         _set_dropout(conv, p)
-    if hasattr(model, "lin"):
-        _set_dropout(model.lin, p)
+    if hasattr(family, "lin"):
+        _set_dropout(family.lin, p)
 
 
 def _simplify_sequence(sequence: nn.Sequential) -> None:
@@ -389,7 +383,7 @@ def _simplify_sequence(sequence: nn.Sequential) -> None:
             if waiting:
                 _set_dropout(module, 1 - kept)
             waiting, kept = [], 1.0
-        elif isinstance(module, (*_ACTIVATIONS, _Applied)):
+        elif isinstance(module, (*ACTIVATION_MODULES, _Applied)):
             waiting.append(name)
         elif isinstance(module, nn.Dropout):
             waiting.append(name)

@@ -41,13 +41,14 @@ class GINConv(nn.Module):
     def reset_parameters(self) -> None:
         """Draws new weights; ε stays."""
         for module in self.modules():
-            if module is not self and hasattr(module, "reset_parameters"):
-                module.reset_parameters()
+            reset = getattr(module, "reset_parameters", None)
+            if module is not self and callable(reset):
+                reset()
 
     def forward(self, x: Features, edge_index: Edges, edge_weight: Tensor | None = None) -> Tensor:
         """See the class. Edge weights are not looked at."""
         z = self.lin.product(x)
         summed = aggregate(edge_index, None, z, self.norm)
         out = summed + (1 + self.eps) * z[: len(summed)]
-        out = self.rest(out if self.lin.bias is None else out + self.lin.bias)
-        return out
+        result: Tensor = self.rest(out if self.lin.bias is None else out + self.lin.bias)
+        return result

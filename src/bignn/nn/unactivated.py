@@ -27,6 +27,12 @@ _ACTIVATION_NAMES = [
     *["logsigmoid", "tanhshrink"],
 ]
 
+#: Modules that are activations.
+ACTIVATION_MODULES = (
+    *(nn.ReLU, nn.ELU, nn.LeakyReLU, nn.PReLU, nn.RReLU, nn.GELU, nn.SiLU, nn.SELU, nn.CELU),
+    *(nn.ReLU6, nn.Softplus, nn.Mish, nn.Hardswish, nn.Tanh, nn.Sigmoid, nn.Hardtanh),
+)
+
 
 def _functions(names: list[str]) -> set[Callable[..., Any]]:
     """Each function wherever torch has it, and the form that works in place."""
@@ -85,11 +91,11 @@ class Remembering(TorchFunctionMode):
 
     def __enter__(self) -> Any:
         _active.depth = getattr(_active, "depth", 0) + 1
-        return super().__enter__()
+        return super().__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(self, *error: Any) -> None:
         _active.depth -= 1
-        super().__exit__(*error)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
