@@ -72,8 +72,8 @@ def _input(writer: _Writer, norm: InputNorm, value: str) -> str:
 
 def _converted(writer: _Writer, model: torch.nn.Module) -> PackedModel:
     """A model of the user's own, step by step as its forward goes."""
-    from bignn.nn.port import entrances  # noqa: PLC0415 (they import PyG, which is slow)
-    from bignn.nn.traced import trace  # noqa: PLC0415
+    from bignn.nn.port import entrances
+    from bignn.nn.traced import trace
 
     steps = trace(model)
     convolutions = [s for s in steps if s.op == "layer" and not isinstance(s.module, Linear)]

@@ -61,7 +61,7 @@ class Modules(nn.Module):
         return functional.log_softmax(self.lin_out(x), dim=-1)
 
 
-def family(**options: Any) -> dict[str, nn.Module]:
+def family(**options: Any) -> dict[str, Any]:
     torch.manual_seed(0)
     return {
         "gcn": pyg.GCN(D, 16, 3, CLASSES, **options),
@@ -193,9 +193,9 @@ def test_the_functional_relu_and_dropout_are_looked_past(data: Data) -> None:
 @torch.no_grad()
 def test_module_activations_and_a_data_argument(data: Data) -> None:
     torch.manual_seed(0)
-    model = Modules()
+    model: Any = Modules()
     report = bignn.binarize_(model)
-    assert isinstance(model.gin, GINConv)
+    assert any(isinstance(module, GINConv) for module in model.modules())
     assert isinstance(model.gin.rest[0], nn.Identity)  # a ReLU before
     before = data.x.clone()
     model.train()
@@ -218,6 +218,44 @@ def test_module_activations_and_a_data_argument(data: Data) -> None:
     expected = signs_of(h) @ weights_of(model.lin_out).t() + model.lin_out.bias
     assert torch.allclose(out, expected.log_softmax(dim=-1), atol=1e-4)
     assert "bn" in str(report)
+
+
+@torch.no_grad()
+def test_gin_in_floats_is_gin(data: Data) -> None:
+    """``W ((1 + ε) x_i + Σ x_j) + b`` is ``(1 + ε) W x_i + Σ W x_j + b``."""
+    network = nn.Sequential(nn.Linear(D, 8), nn.Tanh(), nn.Linear(8, 3))
+    conv = pyg.GINConv(network, eps=0.3, train_eps=True)
+    model = nn.ModuleDict({"conv": conv})
+    expected = conv(data.x, data.edge_index)
+    bignn.binarize_(model, binarize="none")
+    assert torch.allclose(model["conv"](data.x, data.edge_index), expected, atol=1e-5)
+    assert "conv.eps" in dict(model.named_parameters())
+
+
+def test_edge_weights_and_sparse_matrices_go_where_they_went(data: Data) -> None:
+    weight = torch.rand(data.num_edges)
+    order = torch.argsort(data.edge_index[1] * data.num_nodes + data.edge_index[0])
+    size = (data.num_nodes, data.num_nodes)
+    matrix = bignn.nn.SparseMatrix.from_entries(
+        data.edge_index[1][order], data.edge_index[0][order], weight[order], size
+    ).matrix
+    model = family()["gcn"]
+    bignn.binarize_(model)
+    model.fit_input(data.x)
+    plain = model(data.x, data.edge_index)
+    weighted = model(data.x, data.edge_index, edge_weight=weight)
+    assert not torch.allclose(plain, weighted)
+    assert torch.allclose(model(data.x, matrix), weighted, atol=1e-5)
+
+
+def test_compiled_models_compute_the_same(data: Data) -> None:
+    for model in family().values():
+        bignn.binarize_(model)
+        model.fit_input(data.x)
+        model.eval()
+        compiled = torch.compile(model, backend="eager")
+        out = compiled(data.x, data.edge_index)
+        assert torch.allclose(out, model(data.x, data.edge_index), atol=1e-4)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -427,6 +465,7 @@ def test_what_cannot_be_binarized_says_so(layer: Callable[[], nn.Module], line: 
 
 
 def test_bad_arguments_say_so(data: Data) -> None:
+    options: Any
     for options, line in (
         ({"binarize": "all"}, "'binarize' must be one of"),
         ({"ste": "none"}, "'ste' must be one of"),
@@ -435,7 +474,7 @@ def test_bad_arguments_say_so(data: Data) -> None:
         ({"first": "conv9"}, "'first' must be names of modules"),
     ):
         with pytest.raises(InputError, match=line):
-            bignn.binarize_(Own(), **options)  # type: ignore[arg-type]
+            bignn.binarize_(Own(), **options)
     with pytest.raises(InputError, match=r"'model' must be a torch\.nn\.Module, got str"):
         bignn.binarize_("gcn")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="a module that contains layers, got a GCNConv itself"):
