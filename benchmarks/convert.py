@@ -25,6 +25,7 @@ class Own(nn.Module):
         self.conv2 = pyg.GCNConv(64, 7)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Logits."""
         x = functional.dropout(x, 0.5, training=self.training)
         x = self.conv1(x, edge_index).relu()
         x = functional.dropout(x, 0.5, training=self.training)
@@ -42,6 +43,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 
 
 def train(model: nn.Module, data: Any) -> float:
+    """The test accuracy in percent."""
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
     best = (0.0, 0.0)
     for _ in range(60):
@@ -58,6 +60,7 @@ def train(model: nn.Module, data: Any) -> float:
 
 
 def main() -> None:
+    """Prints a row per model and way."""
     torch.set_num_threads(1)
     data = bignn.to_pyg(bignn.load("cora"))
     for name, make in MODELS.items():
