@@ -196,7 +196,7 @@ def test_a_model_that_needs_no_statistics_packs_untrained(binarize: BinarizeMode
 
 
 def test_what_is_no_gcn_is_refused() -> None:
-    with pytest.raises(InputError, match=r"^'model' must be a bignn\.nn\.GNN, got Linear"):
+    with pytest.raises(InputError, match=r"^'model' must be a bignn\.nn\.GNN or .*, got Linear"):
         bignn.pack(torch.nn.Linear(2, 3))
     with pytest.raises(InputError, match="got GCNConv"):
         bignn.pack(bignn.nn.GCNConv(2, 3))

@@ -11,7 +11,7 @@ import bignn
 from bignn import train
 
 README = Path(__file__).parent.parent / "README.md"
-QUICKSTART, SAMPLING = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+QUICKSTART, CONVERSION, SAMPLING = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
 
 
 def test_quickstart_runs(
@@ -27,6 +27,13 @@ def test_quickstart_runs(
     names: dict[str, Any] = {}
     exec(QUICKSTART, names)
     assert "test accuracy" in capsys.readouterr().out
+    assert names["classes"].shape == (2708,)
+
+
+def test_conversion_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    exec(CONVERSION.replace("range(60)", "range(3)"), names)
+    assert "features+weights" in capsys.readouterr().out
     assert names["classes"].shape == (2708,)
 
 

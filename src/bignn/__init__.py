@@ -19,6 +19,7 @@ from bignn.threads import get_num_threads, set_num_threads
 if TYPE_CHECKING:
     from bignn import nn
     from bignn.checkpoint import load_model
+    from bignn.nn.convert import binarize_
     from bignn.packing import pack
     from bignn.pyg import from_pyg, to_pyg
     from bignn.recipes import Settings, recipe
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 
 _WITH_TORCH = {
     "nn": "bignn.nn",
+    "binarize_": "bignn.nn.convert",
     "load_model": "bignn.checkpoint",
     "pack": "bignn.packing",
     "from_pyg": "bignn.pyg",
@@ -46,6 +48,7 @@ __all__ = [
     "PackedGraph",
     "PackedModel",
     "Settings",
+    "binarize_",
     "bits",
     "fit",
     "from_pyg",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -9,7 +11,18 @@ from torch import Tensor
 
 from bignn import kernels
 from bignn.errors import InputError, wrong
-from bignn.nn import GNN, BatchNorm, GATConv, GCNConv, JumpingHead, Linear, SAGEConv, SGConv
+from bignn.nn import (
+    GNN,
+    BatchNorm,
+    GATConv,
+    GCNConv,
+    GINConv,
+    InputNorm,
+    JumpingHead,
+    Linear,
+    SAGEConv,
+    SGConv,
+)
 from bignn.runtime import PackedModel
 
 
@@ -17,24 +30,17 @@ def pack(model: torch.nn.Module) -> PackedModel:
     """Packs a trained model: bits for what is binary, float32 for the rest.
 
     Args:
-        model: a :class:`bignn.nn.GNN`; its weights are copied, training can go on.
+        model: a :class:`bignn.nn.GNN`, or one that :func:`bignn.binarize_` has converted; its
+            weights are copied, training can go on.
 
     """
-    if not isinstance(model, GNN):
+    if not isinstance(model, torch.nn.Module):
         raise wrong("model", "a bignn.nn.GNN", type(model).__name__)
-    norm = model.input_norm
-    if norm.standardize and not bool(norm.is_fitted):
-        raise InputError(
-            "the model has no input statistics yet; train it, or call model.fit_input(x)"
-        )
     writer = _Writer()
-    value = "x"
-    if norm.normalize_rows:
-        value = writer.add("normalize_rows", value)
-    if norm.standardize:
-        value = writer.add(
-            "standardize", value, "input", mean=_array(norm.mean), scale=_array(norm.scale)
-        )
+    if not isinstance(model, GNN):
+        return _converted(writer, model)
+    norm = model.input_norm
+    value = _input(writer, norm, "x")
     hidden: list[str] = []
     for number, conv in enumerate(model.layers):
         if model.binarization.features:
@@ -50,15 +56,89 @@ def pack(model: torch.nn.Module) -> PackedModel:
     return PackedModel(writer.operations, writer.arrays, norm.num_features)
 
 
+def _input(writer: _Writer, norm: InputNorm, value: str) -> str:
+    if norm.standardize and not bool(norm.is_fitted):
+        raise InputError(
+            "the model has no input statistics yet; train it, or call model.fit_input(x)"
+        )
+    if norm.normalize_rows:
+        value = writer.add("normalize_rows", value)
+    if norm.standardize:
+        value = writer.add(
+            "standardize", value, "input", mean=_array(norm.mean), scale=_array(norm.scale)
+        )
+    return value
+
+
+def _converted(writer: _Writer, model: torch.nn.Module) -> PackedModel:
+    """A model of the user's own, step by step as its forward goes."""
+    from bignn.nn.port import entrances
+    from bignn.nn.traced import trace
+
+    steps = trace(model)
+    convolutions = [s for s in steps if s.op == "layer" and not isinstance(s.module, Linear)]
+    names = {"x": "x"}
+    num_features: int | None = None
+    for number, step in enumerate(steps):
+        values = [names[name] for name in step.inputs]
+        value, module = values[0], cast(Any, step.module)
+        if step.inputs[0] == "x" and num_features is None:
+            is_norm = isinstance(module, InputNorm)
+            reader = entrances(module)[0] if hasattr(module, "port") else module
+            num_features = module.num_features if is_norm else reader.weight.shape[1]
+        match step.op:
+            case "standardize":
+                out = _input(writer, module, value)
+            case "linear":  # one that stayed float
+                out = writer.add("linear", value, f"{number}", weight=_array(module.weight))
+                if module.bias is not None:
+                    out = writer.add("bias", out, f"{number}", bias=_array(module.bias))
+            case "batch_norm":
+                out = _batch_norm(writer, f"{number}", module, value)
+            case "layer":
+                if entrances(module)[0].binarization.features:
+                    value = writer.binarized(value)
+                if isinstance(module, Linear):
+                    out = writer.linear(f"{number}", module, value)
+                    if module.bias is not None:
+                        out = writer.add("bias", out, f"{number}", bias=_array(module.bias))
+                else:
+                    edge_bits = 20 if step is convolutions[-1] else 17
+                    out = _convolution(writer, f"{number}", module, value, edge_bits)
+            case _:
+                out = writer.add(step.op, values if len(values) > 1 else value)
+        names[step.out] = out
+    assert num_features is not None
+    return PackedModel(writer.operations, writer.arrays, num_features)
+
+
+def _batch_norm(writer: _Writer, name: str, norm: Any, value: str) -> str:
+    """``(h - mean) / std · w + b`` as ``(h - mean') · scale``."""
+    norm = getattr(norm, "module", norm)  # PyG's holds torch's
+    if norm.running_mean is None or norm.running_var is None:
+        raise InputError("a BatchNorm without running statistics cannot be packed")
+    scale = (norm.running_var.double() + norm.eps).rsqrt()
+    mean = norm.running_mean.double()
+    bias = None
+    if norm.weight is not None:
+        scale = scale * norm.weight.double()
+        if bool((scale.abs() > 1e-12).all()):
+            mean = mean - norm.bias.double() / scale
+        else:  # a column that is its bias alone
+            bias = norm.bias
+    value = writer.add("batch_norm", value, name, mean=_array(mean), scale=_array(scale))
+    return value if bias is None else writer.add("bias", value, f"{name}.norm", bias=_array(bias))
+
+
 def _convolution(
     writer: _Writer,
     name: str,
-    conv: GCNConv | SAGEConv | GATConv | SGConv,
+    conv: GCNConv | SAGEConv | GATConv | SGConv | GINConv,
     value: str,
     edge_bits: int,
 ) -> str:
     linear = conv.lin_l if isinstance(conv, SAGEConv) else conv.lin
-    out = writer.linear(name, linear, value)
+    out = product = writer.linear(name, linear, value)
     if isinstance(conv, GATConv):
         out = writer.add(
             "attention",
@@ -76,7 +156,11 @@ def _convolution(
     if isinstance(conv, SAGEConv):
         own = writer.linear(f"{name}.own", conv.lin_r, value)
         out = writer.add("add", [out, own])
-    bias = linear.bias if isinstance(conv, SAGEConv | SGConv) else conv.bias
+    elif isinstance(conv, GINConv):
+        out = writer.add(
+            "add", [out, writer.add("scale", product, factor=1 + float(conv.eps.detach()))]
+        )
+    bias = linear.bias if isinstance(conv, SAGEConv | SGConv | GINConv) else conv.bias
     return out if bias is None else writer.add("bias", out, name, bias=_array(bias))
 
 
@@ -84,16 +168,7 @@ def _between(writer: _Writer, model: GNN, number: int, value: str) -> str:
     """Batch normalisation and activation after a hidden layer."""
     norm = model.norms[number]
     if isinstance(norm, BatchNorm):
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
-        scale = (norm.running_var.double() + norm.eps).rsqrt()
-        value = writer.add(
-            "batch_norm",
-            value,
-            f"norms.{number}",
-            mean=_array(norm.running_mean),
-            scale=_array(scale),
-        )
+        value = _batch_norm(writer, f"norms.{number}", norm, value)
     if not model.binarization.features:
         value = writer.add(model.config["activation"], value)
     return value

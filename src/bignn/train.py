@@ -158,9 +158,9 @@ class _Run:
         self.teachers = digest(teachers) if teachers else None
         # What training may see.
         seen = training_part(whole) if settings.inductive else whole
-        if isinstance(model, GNN):
-            assert isinstance(seen.x, Tensor)
-            model.fit_input(seen.x)
+        # Our models, and those that bignn.binarize_ has made ours.
+        if (fit_input := getattr(model, "fit_input", None)) is not None:
+            fit_input(seen.x)
         nodes = torch.from_numpy(graph.val_idx).to(whole.device)
         self.validation = reachable(replace(whole, loss_nodes=nodes[world.share]), model)
         _check_model(model, self.validation, graph.num_classes)

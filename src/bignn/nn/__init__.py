@@ -6,6 +6,7 @@ from bignn.nn.binary_product import DropMode
 from bignn.nn.features import BinaryRows, SparseFeatures
 from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
+from bignn.nn.gin_conv import GINConv
 from bignn.nn.gnn import GAT, GCN, GNN, MODELS, Activation, ConvName, GraphSAGE, JumpMode, NormMode
 from bignn.nn.input_norm import InputNorm
 from bignn.nn.jumping import JumpingHead
@@ -26,6 +27,7 @@ __all__ = [
     "DropMode",
     "GATConv",
     "GCNConv",
+    "GINConv",
     "GraphSAGE",
     "InputNorm",
     "JumpMode",

@@ -12,7 +12,7 @@ from bignn.nn.memory import Memory
 from bignn.nn.sparse import SparseMatrix, row_of_each_entry
 
 #: How neighbours are weighed, see :func:`edge_weights`.
-Norm = Literal["gcn", "mean", "mean_self", "ones_self"]
+Norm = Literal["gcn", "mean", "mean_self", "ones_self", "sum"]
 
 #: What a layer takes as a graph: edges [2, E], a sparse CSR adjacency with targets as rows, or a
 #: matrix of weights that is ready (rectangular where a layer makes fewer rows than it reads; row i
@@ -37,7 +37,8 @@ def edge_weights(
     - ``"gcn"``: ``Â = D̂^{-1/2} (A + I) D̂^{-1/2}``, D̂ the weighted in-degrees of A + I;
     - ``"mean_self"``: ``1 / (d_i + 1)``, the mean over neighbours and the node itself;
     - ``"mean"``: ``1 / d_i``, the mean over neighbours; 0 for a node that has none;
-    - ``"ones_self"``: 1, the neighbours and the node itself, for attention to weigh.
+    - ``"ones_self"``: 1, the neighbours and the node itself, for attention to weigh;
+    - ``"sum"``: 1, the neighbours alone.
 
     Where ``I`` is added, a node that has self-loops already keeps one instead of getting another
     (in ``"gcn"`` with the last one's weight), as in PyG. Only ``"gcn"`` looks at edge weights, as
@@ -51,6 +52,8 @@ def edge_weights(
     """
     source, target = edge_index[0], edge_index[1]
     ones = torch.ones(edge_index.shape[1], dtype=dtype, device=edge_index.device)
+    if norm == "sum":
+        return ones, ones.new_zeros(num_nodes)
     if norm == "mean":
         degree = ones.new_zeros(num_nodes).scatter_add(0, target, ones)
         return ones / degree.clamp(min=1)[target], ones.new_zeros(num_nodes)
@@ -89,7 +92,7 @@ def normalized_adjacency(
         edges, weights = _edge_list(edge_index, edge_weight, num_nodes)
         values, own = edge_weights(norm, edges, weights, num_nodes, dtype)
         row, column = edges[1], edges[0]
-        if norm != "mean":
+        if norm not in ("mean", "sum"):
             kept = row != column
             loops = torch.arange(num_nodes, device=edges.device)
             row, column = torch.cat([row[kept], loops]), torch.cat([column[kept], loops])

@@ -31,6 +31,7 @@ class InputNorm(nn.Module):
         normalize_rows: step 1.
         standardize: step 2.
         binarize: step 3.
+        dense: the result is always a tensor, whoever reads it; no step 3.
 
     """
 
@@ -39,13 +40,20 @@ class InputNorm(nn.Module):
     is_fitted: Tensor
 
     def __init__(
-        self, num_features: int, *, normalize_rows: bool, standardize: bool, binarize: bool
+        self,
+        num_features: int,
+        *,
+        normalize_rows: bool,
+        standardize: bool,
+        binarize: bool,
+        dense: bool = False,
     ) -> None:
         super().__init__()
         self.num_features = num_features
         self.normalize_rows = normalize_rows
         self.standardize = standardize
         self.binarize = binarize
+        self.dense = dense
         # The buffer travels in the state; its copy is a fact that compiled code can branch on.
         self._knows_statistics = not standardize
         if standardize:
@@ -105,6 +113,8 @@ class InputNorm(nn.Module):
 
     def _as_constant(self, x: Tensor) -> Tensor | BinaryRows | SparseFeatures:
         x = self._normalized(x)
+        if self.dense:
+            return x
         if self.binarize:
             return BinaryRows(*binarize_features(x))
         return SparseFeatures(x) if SparseFeatures.pays_for(x) else x

@@ -144,7 +144,7 @@ def _parts(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _compressed_rows(row: Tensor, column: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
     if row.device.type == "cpu":  # where torch's sort takes ten times as long
-        by_row = order_of_entries(row.numpy(), column.numpy(), shape)
+        by_row = order_of_entries(row.contiguous().numpy(), column.contiguous().numpy(), shape)
         pointers, order = (torch.from_numpy(part) for part in by_row)
     else:
         order = torch.argsort(row * shape[1] + column, stable=True)

@@ -1,0 +1,256 @@
+"""What a converted model's forward does, as a list of steps, for packing."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch_geometric.nn as pyg
+from torch import fx, nn
+
+from bignn.errors import InputError
+from bignn.nn.gin_conv import GINConv
+from bignn.nn.input_norm import InputNorm
+from bignn.nn.port import Layer
+from bignn.nn.unactivated import ACTIVATION_MODULES, ACTIVATIONS, DROPOUTS
+
+_NORMS = (nn.BatchNorm1d, pyg.BatchNorm)
+_SAME = (torch.Tensor.contiguous, torch.Tensor.float, torch.Tensor.clone)
+_SUMS = (operator.add, operator.iadd, torch.add, torch.Tensor.add, torch.Tensor.add_)
+_LAST = ("softmax", "log_softmax")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One of ``"standardize"``, ``"layer"`` (one of ours; a GIN layer without its ``rest``),
+    ``"linear"`` (one that stayed float), ``"batch_norm"``, ``"relu"``, ``"elu"``, ``"add"`` and
+    ``"concat"``.
+    """
+
+    op: str
+    inputs: list[str]
+    out: str
+    module: nn.Module | None = None
+
+
+def trace(model: nn.Module) -> list[Step]:
+    """The steps from x to the logits; a softmax at the end is left out, as it changes no class."""
+    if not any(hasattr(module, "port") for module in model.modules()):
+        raise InputError(
+            f"'model' must be a bignn.nn.GNN or one that bignn.binarize_ has converted, got "
+            f"{type(model).__name__}"
+        )
+    optional = {
+        name: None
+        for name, parameter in inspect.signature(model.forward).parameters.items()
+        if parameter.default is None and name != "edge_weight"
+    }
+    try:
+        with _evaluating(model):
+            graph = _Tracer().trace(model, optional)
+    except Exception as error:
+        line = (str(error).splitlines() or [type(error).__name__])[0]
+        raise _cannot(f"its forward cannot be followed ({line})") from error
+    return _Reader(model, graph).steps
+
+
+def _cannot(why: str) -> InputError:
+    return InputError(f"the model cannot be packed: {why}; it runs in torch as it is")
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+class _Tracer(fx.Tracer):
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Layers, PyG's norm and all of torch's own modules are followed no further."""
+        leaves = (Layer, pyg.BatchNorm, pyg.Linear, pyg.MessagePassing)
+        return isinstance(m, leaves) or super().is_leaf_module(m, module_qualified_name)
+
+
+class _Value:
+    """A value that is made when first asked for, and what it was before activation and dropout."""
+
+    def __init__(self, make: Callable[[], str], before: _Value | None = None) -> None:
+        self._make = make
+        self._name: str | None = None
+        self.before = before or self
+        self.has_before = before is not None
+
+    @property
+    def name(self) -> str:
+        if self._name is None:
+            self._name = self._make()
+        return self._name
+
+
+class _Reader:
+    """Walks a traced graph; steps are added in the order in which they are needed."""
+
+    def __init__(self, model: nn.Module, graph: fx.Graph) -> None:
+        self.model = model
+        self.steps: list[Step] = []
+        self._edges: set[fx.Node] = set()
+        self._values: dict[fx.Node, _Value] = {}
+        x = _Value(lambda: "x")
+        norm = getattr(model, "input_norm", None)
+        if isinstance(norm, InputNorm):
+            raw = x
+            x = _Value(lambda: self._add("standardize", [raw], norm))
+        place = 0
+        for node in graph.nodes:
+            if node.op == "placeholder":
+                if place == 0:
+                    self._values[node] = x
+                elif node.target in ("edge_index", "adj_t", "edge_weight") or place == 1:
+                    self._edges.add(node)
+                place += 1
+            elif node.op == "output":
+                self._finish(node.args[0])
+            else:
+                self._read(node)
+
+    def _add(self, op: str, inputs: Sequence[_Value], module: nn.Module | None = None) -> str:
+        names = [value.name for value in inputs]
+        out = f"t{len(self.steps)}"
+        self.steps.append(Step(op, names, out, module))
+        return out
+
+    def _finish(self, node: Any) -> None:
+        while isinstance(node, fx.Node) and _called(node) in _LAST:
+            node = node.args[0]
+        if not isinstance(node, fx.Node) or node not in self._values:
+            raise _cannot("it returns more than one tensor")
+        last = self._values[node].name
+        if not self.steps or self.steps[-1].out != last:
+            raise _cannot("its result is not made last")
+
+    def _read(self, node: fx.Node) -> None:
+        if node.op == "call_function" and node.target is getattr:
+            data, name = node.args
+            if name == "x":
+                self._values[node] = self._values[data]  # type: ignore[index]
+            elif name in ("edge_index", "adj_t", "edge_weight"):
+                self._edges.add(node)
+            return
+        if node.op == "call_module":
+            module = self.model.get_submodule(str(node.target))
+            self._values[node] = self._after(module, self._argument(node, 0), str(node.target))
+            if isinstance(module, Layer):
+                self._check_edges(node)
+            return
+        called = _called(node)
+        if called == "":
+            return  # what checks arguments
+        self._values[node] = self._of_function(node, called)
+
+    def _argument(self, node: fx.Node, place: int) -> _Value:
+        given = node.args[place] if len(node.args) > place else node.kwargs.get("x")
+        if not isinstance(given, fx.Node) or given not in self._values:
+            why = f"{node.target} reads something other than a value of the nodes"
+            return _Value(lambda: _fail(why))
+        return self._values[given]
+
+    def _check_edges(self, node: fx.Node) -> None:
+        rest = [*node.args[1:], *(v for k, v in node.kwargs.items() if k not in ("x", "input"))]
+        if any(some is not None and some not in self._edges for some in rest):
+            raise _cannot(f"'{node.target}' is not given the model's own edges")
+
+    def _of_function(self, node: fx.Node, called: str) -> _Value:
+        target: Any = node.target
+        if node.op == "call_method":
+            target = getattr(torch.Tensor, called, None)
+        if target in ACTIVATIONS:
+            others = [*node.args[1:], *(v for k, v in node.kwargs.items() if k != "inplace")]
+            alpha = others[0] if others and called == "elu" else 1.0
+            return self._activated(called.removesuffix("_"), self._argument(node, 0), alpha)
+        if target in DROPOUTS or target in _SAME:
+            x = self._argument(node, 0)
+            return _Value(lambda: x.name, x.before if x.has_before else None)
+        if target in _SUMS:
+            parts = [self._argument(node, 0), self._argument(node, 1)]
+            return _Value(lambda: self._add("add", parts))
+        if target in (torch.cat, torch.concat):
+            listed: Any = node.args[0]
+            dim = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
+            values = [self._values[some] for some in listed if some in self._values]
+            if dim in (1, -1) and len(values) == len(listed):
+                return self._side_by_side(values)
+        return _Value(lambda: _fail(f"no packed operation does what '{called}' does"))
+
+    def _side_by_side(self, values: list[_Value]) -> _Value:
+        if len(values) == 1:
+            return values[0]
+        before = None
+        if any(value.has_before for value in values):
+            origins = [value.before for value in values]
+            before = _Value(lambda: self._add("concat", origins))
+        return _Value(lambda: self._add("concat", values), before)
+
+    def _activated(self, name: str, x: _Value, alpha: Any = 1.0) -> _Value:
+        if name not in ("relu", "elu") or alpha != 1:
+            return _Value(lambda: _fail(f"no packed operation does what '{name}' does"), x.before)
+        return _Value(lambda: self._add(name, [x]), x.before)
+
+    def _after(self, module: nn.Module, x: _Value, name: str) -> _Value:
+        """The value of a module's output."""
+        if isinstance(module, Layer):
+            return self._after_layer(module, x, name)
+        if isinstance(module, _NORMS):
+            return _Value(lambda: self._add("batch_norm", [x], module))
+        if isinstance(module, nn.Identity):
+            return x
+        if isinstance(module, nn.Dropout):
+            return _Value(lambda: x.name, x.before)
+        kind = type(module).__name__
+        if isinstance(module, nn.ReLU | nn.ELU):
+            return self._activated(kind.lower(), x, getattr(module, "alpha", 1.0))
+        if isinstance(module, nn.Linear | pyg.Linear):
+            return _Value(lambda: self._add("linear", [x], module))
+        if isinstance(module, ACTIVATION_MODULES):
+            return self._activated(kind.lower(), x)
+        return _Value(lambda: _fail(f"no packed operation does what '{name}' ({kind}) does"))
+
+    def _after_layer(self, layer: Any, x: _Value, name: str) -> _Value:
+        if layer.port.sees_before:
+            x = x.before
+        norm, center = getattr(layer, "input_norm", None), getattr(layer, "center", None)
+        if isinstance(norm, InputNorm):
+            given = x
+            x = _Value(lambda: self._add("standardize", [given], norm))
+        elif isinstance(center, nn.Module):
+            given = x
+            x = _Value(lambda: self._add("batch_norm", [given], center))
+        taken = x
+        out = _Value(lambda: self._add("layer", [taken], layer))
+        if isinstance(layer, GINConv):
+            parts = list(layer.rest) if isinstance(layer.rest, nn.Sequential) else [layer.rest]
+            for number, part in enumerate(parts):
+                out = self._after(part, out, f"{name}.rest.{number}")
+        return out
+
+
+def _fail(why: str) -> str:
+    raise _cannot(why)
+
+
+def _called(node: fx.Node) -> str:
+    if node.op == "call_method":
+        return str(node.target)
+    if node.op != "call_function":
+        return ""
+    name = getattr(node.target, "__name__", str(node.target))
+    return "" if name.startswith("_assert") else name

@@ -1,0 +1,193 @@
+"""Values before their activation and dropout, for binary layers in a model of any code.
+
+A binary layer wants the sign of what comes *before* a ReLU, since after it every sign is +1, and
+wants to drop entries itself, after the sign. A model's own ``forward`` cannot be edited from
+outside. So while it runs, results of activations and dropout remember what they were made from;
+binary layers ask for that, and everyone else sees the true values.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from bignn.errors import InputError
+
+_NAME = "_bignn_origin"
+
+_ACTIVATION_NAMES = [
+    *["relu", "elu", "leaky_relu", "gelu", "silu", "selu", "celu", "prelu", "rrelu", "relu6"],
+    *["softplus", "mish", "hardswish", "hardtanh", "hardsigmoid", "sigmoid", "tanh", "softsign"],
+    *["logsigmoid", "tanhshrink"],
+]
+
+#: Modules that are activations.
+ACTIVATION_MODULES = (
+    *(nn.ReLU, nn.ELU, nn.LeakyReLU, nn.PReLU, nn.RReLU, nn.GELU, nn.SiLU, nn.SELU, nn.CELU),
+    *(nn.ReLU6, nn.Softplus, nn.Mish, nn.Hardswish, nn.Tanh, nn.Sigmoid, nn.Hardtanh),
+)
+
+
+def _functions(names: list[str]) -> set[Callable[..., Any]]:
+    """Each function wherever torch has it, and the form that works in place."""
+    homes: tuple[Any, ...] = (torch, functional, Tensor)
+    found = {
+        getattr(home, name + ending, None)
+        for home in homes
+        for name in names
+        for ending in ("", "_")
+    }
+    return {function for function in found if function is not None}
+
+
+ACTIVATIONS = _functions(_ACTIVATION_NAMES)
+DROPOUTS = _functions(["dropout"])
+# What moves entries without changing them.
+_MOVES = _functions(["cat", "concat", "contiguous", "clone", "view", "reshape", "flatten"]) | {
+    Tensor.__getitem__,
+    Tensor.index_select,
+    torch.index_select,
+    Tensor.to,
+    Tensor.float,
+}
+
+
+class Origin(NamedTuple):
+    """What a value was before activation and dropout, and the share that was dropped."""
+
+    value: Tensor
+    dropped: float
+
+
+def origin(x: Tensor) -> Origin:
+    """Where x comes from; x itself if from no activation or dropout, or if changed since."""
+    known = getattr(x, _NAME, None)
+    if known is None or known[1] != x._version:
+        return Origin(x, 0.0)
+    found: Origin = known[0]
+    return found
+
+
+def _remember(out: Tensor, found: Origin) -> None:
+    setattr(out, _NAME, (found, out._version))
+
+
+_active = threading.local()
+
+
+def is_remembering() -> bool:
+    """Whether a model is running in :class:`Remembering`."""
+    return getattr(_active, "depth", 0) > 0
+
+
+class Remembering(TorchFunctionMode):
+    """While inside, :func:`origin` knows what activations and dropout did."""
+
+    def __enter__(self) -> Any:
+        _active.depth = getattr(_active, "depth", 0) + 1
+        return super().__enter__()  # type: ignore[no-untyped-call]
+
+    def __exit__(self, *error: Any) -> None:
+        _active.depth -= 1
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Calls the function; if it is one of ours, its result remembers."""
+        kwargs = kwargs or {}
+        if func in ACTIVATIONS:
+            return _after_activation(func, args, kwargs)
+        if func in DROPOUTS:
+            return _after_dropout(func, args, kwargs)
+        out = func(*args, **kwargs)
+        if func in _MOVES and isinstance(out, Tensor):
+            _follow(func, args, kwargs, out)
+        return out
+
+
+def _given(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str, usual: Any) -> Any:
+    return args[place] if len(args) > place else kwargs.get(name, usual)
+
+
+def _after_activation(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x = _given(args, kwargs, 0, "input", None)
+    before = origin(x)
+    if before.value is x:  # it may be overwritten in place
+        kept = x.clone() if kwargs.get("inplace") or func.__name__.endswith("_") else x
+        before = Origin(kept, 0.0)
+    out = func(*args, **kwargs)
+    if isinstance(out, Tensor):
+        _remember(out, before)
+    return out
+
+
+def _after_dropout(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x = _given(args, kwargs, 0, "input", None)
+    p = float(_given(args, kwargs, 1, "p", 0.5))
+    training = bool(_given(args, kwargs, 2, "training", True) or kwargs.get("train", False))
+    before = origin(x)
+    if not training or p == 0:
+        out = func(*args, **kwargs)
+        if out is not x and before.value is not x:
+            _remember(out, before)
+        return out
+    in_place = _given(args, kwargs, 3, "inplace", False) or func.__name__.endswith("_")
+    value = x.clone() if before.value is x and in_place else before.value
+    out = func(*args, **kwargs)
+    # Two dropouts in a row keep (1 - p)(1 - q).
+    _remember(out, Origin(value, 1 - (1 - before.dropped) * (1 - p)))
+    return out
+
+
+def _follow(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Tensor) -> None:
+    """The same move of the origins, if any part has one and all dropped the same share."""
+    several = isinstance(args[0], list | tuple) if args else False
+    parts = list(args[0]) if several else [args[0]] if args else []
+    if not parts or not all(isinstance(part, Tensor) for part in parts):
+        return
+    origins = [origin(part) for part in parts]
+    if all(o.value is part for o, part in zip(origins, parts, strict=True)):
+        return
+    if len({o.dropped for o in origins}) > 1:
+        return
+    values = [o.value for o in origins]
+    moved = func(values if several else values[0], *args[1:], **kwargs)
+    _remember(out, Origin(moved, origins[0].dropped))
+
+
+def remember_in(model: nn.Module) -> None:
+    """Runs every call of the model in :class:`Remembering`."""
+    model.register_forward_pre_hook(_enter)
+    # Whatever is raised, the mode must not outlive the call.
+    model.register_forward_hook(_leave, always_call=True)
+
+
+def _enter(model: nn.Module, args: Any) -> None:
+    if torch.compiler.is_compiling():
+        raise InputError(
+            "torch.compile cannot follow what binarize_ remembers of a model's own forward; "
+            "convert with center=True, or compile a torch_geometric.nn.GCN, GraphSAGE, GAT or GIN"
+        )
+    mode = Remembering()
+    mode.__enter__()
+    _stack().append((id(model), mode))
+
+
+def _leave(model: nn.Module, args: Any, out: Any) -> None:
+    stack = _stack()
+    if stack and stack[-1][0] == id(model):  # else the call failed before it was entered
+        stack.pop()[1].__exit__(None, None, None)
+
+
+def _stack() -> list[tuple[int, Remembering]]:
+    if not hasattr(_active, "stack"):
+        _active.stack = []
+    stack: list[tuple[int, Remembering]] = _active.stack
+    return stack
