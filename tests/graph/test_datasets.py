@@ -65,7 +65,11 @@ def whole_arrays() -> Arrays:
     return arrays
 
 
-@pytest.mark.parametrize(("name", "place", "write"), LAYOUTS, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(
+    ("name", "place", "write"),
+    LAYOUTS,
+    ids=lambda value: getattr(value, "__name__", str(value))[:40],
+)
 def test_published_files_make_the_graph(
     folder: Path, name: str, place: str, write: Callable[[Path, Arrays], None]
 ) -> None:
