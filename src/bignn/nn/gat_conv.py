@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bignn.binarize import BinarizeMode, SteRule
 from bignn.errors import wrong
 from bignn.nn.adjacency import Edges, Norm, edge_weights, normalized_adjacency
 from bignn.nn.attention import softmax_of_rows, weighted_sum
-from bignn.nn.binary_product import DropMode
-from bignn.nn.linear import Features, Linear
+from bignn.nn.linear import Features, Linear, LinearOptions
 from bignn.nn.sparse import SparseMatrix
 
 
@@ -33,11 +33,8 @@ class GATConv(nn.Module):
         negative_slope: of the LeakyReLU.
         attention_dropout: probability of dropping a neighbour's weight while training.
         bias: adds b.
-        binarize: ``"none"``, ``"features"``, ``"weights"`` or ``"both"``.
-        ste: gradient rule for features, see :func:`bignn.binarize.binarize_features`.
-        dropout: probability of dropping an entry of the (binarized) input while training.
-        drop: which entries of a binary input may be dropped, see :class:`bignn.nn.Linear`.
-        balance: binary columns of W have as many +1 as -1, see :class:`bignn.nn.Linear`.
+        options: ``binarize``, ``ste``, ``dropout``, ``drop``, ``balance`` of
+            :class:`bignn.nn.Linear`.
 
     Shapes: x [N, d_in], edge_index [2, E] (or another form of
     :data:`bignn.nn.adjacency.Edges`) -> [N, H · d_out] or [N, d_out].
@@ -56,11 +53,7 @@ class GATConv(nn.Module):
         negative_slope: float = 0.2,
         attention_dropout: float = 0.0,
         bias: bool = True,
-        binarize: BinarizeMode = "none",
-        ste: SteRule = "input",
-        dropout: float = 0.0,
-        drop: DropMode = "all",
-        balance: bool = False,
+        **options: Unpack[LinearOptions],
     ) -> None:
         super().__init__()
         if heads < 1:
@@ -76,11 +69,7 @@ class GATConv(nn.Module):
             in_channels,
             heads * out_channels,
             bias=False,
-            binarize=binarize,
-            ste=ste,
-            dropout=dropout,
-            drop=drop,
-            balance=balance,
+            **options,
         )
         self.att_src = nn.Parameter(torch.empty(1, heads, out_channels))
         self.att_dst = nn.Parameter(torch.empty(1, heads, out_channels))

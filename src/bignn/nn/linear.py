@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import TypedDict, get_args
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,16 @@ from bignn.nn.features import BinaryRows, SparseFeatures
 
 #: What a layer takes: hidden layers tensors, first layers a constant matrix in a faster form.
 Features = Tensor | BinaryRows | SparseFeatures
+
+
+class LinearOptions(TypedDict, total=False):
+    """What a layer's linear map may be told, see :class:`Linear`; convolutions pass it on."""
+
+    binarize: BinarizeMode
+    ste: SteRule
+    dropout: float
+    drop: DropMode
+    balance: bool
 
 
 class Linear(nn.Module):

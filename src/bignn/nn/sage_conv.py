@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from torch import Tensor, nn
 
-from bignn.binarize import BinarizeMode, SteRule, binarize_features
+from bignn.binarize import binarize_features
 from bignn.nn.adjacency import Edges, Norm, aggregate
-from bignn.nn.binary_product import DropMode
 from bignn.nn.features import BinaryRows
-from bignn.nn.linear import Features, Linear
+from bignn.nn.linear import Features, Linear, LinearOptions
 from bignn.nn.sparse import SparseMatrix
 
 
@@ -25,12 +26,8 @@ class SAGEConv(nn.Module):
         in_channels: d_in.
         out_channels: d_out.
         bias: adds b.
-        binarize: ``"none"``, ``"features"``, ``"weights"`` or ``"both"``.
-        ste: gradient rule for features, see :func:`bignn.binarize.binarize_features`.
-        dropout: probability of dropping an entry of the (binarized) input while training; drawn
-            for both products by themselves.
-        drop: which entries of a binary input may be dropped, see :class:`bignn.nn.Linear`.
-        balance: binary columns have as many +1 as -1, see :class:`bignn.nn.Linear`.
+        options: ``binarize``, ``ste``, ``dropout``, ``drop``, ``balance`` of
+            :class:`bignn.nn.Linear`.
 
     Shapes: x [N, d_in], edge_index [2, E] (or another form of
     :data:`bignn.nn.adjacency.Edges`) -> [N, d_out].
@@ -45,11 +42,7 @@ class SAGEConv(nn.Module):
         out_channels: int,
         *,
         bias: bool = True,
-        binarize: BinarizeMode = "none",
-        ste: SteRule = "input",
-        dropout: float = 0.0,
-        drop: DropMode = "all",
-        balance: bool = False,
+        **options: Unpack[LinearOptions],
     ) -> None:
         super().__init__()
         self.lin_l, self.lin_r = (
@@ -57,11 +50,7 @@ class SAGEConv(nn.Module):
                 in_channels,
                 out_channels,
                 bias=bias and of_neighbours,
-                binarize=binarize,
-                ste=ste,
-                dropout=dropout,
-                drop=drop,
-                balance=balance,
+                **options,
             )
             for of_neighbours in (True, False)
         )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from torch import Tensor, nn
 
-from bignn.binarize import BinarizeMode, SteRule
 from bignn.errors import wrong
 from bignn.nn.adjacency import Edges, Norm, aggregate
-from bignn.nn.binary_product import DropMode
-from bignn.nn.linear import Features, Linear
+from bignn.nn.linear import Features, Linear, LinearOptions
 
 
 class SGConv(nn.Module):
@@ -23,11 +23,8 @@ class SGConv(nn.Module):
         out_channels: d_out.
         hops: K.
         bias: adds b.
-        binarize: ``"none"``, ``"features"``, ``"weights"`` or ``"both"``.
-        ste: gradient rule for features, see :func:`bignn.binarize.binarize_features`.
-        dropout: probability of dropping an entry of the (binarized) input while training.
-        drop: which entries of a binary input may be dropped, see :class:`bignn.nn.Linear`.
-        balance: binary columns of W have as many +1 as -1, see :class:`bignn.nn.Linear`.
+        options: ``binarize``, ``ste``, ``dropout``, ``drop``, ``balance`` of
+            :class:`bignn.nn.Linear`.
 
     Shapes: x [N, d_in], edge_index [2, E] (or another form of
     :data:`bignn.nn.adjacency.Edges`), edge_weight [E] -> [N, d_out].
@@ -43,11 +40,7 @@ class SGConv(nn.Module):
         *,
         hops: int = 2,
         bias: bool = True,
-        binarize: BinarizeMode = "none",
-        ste: SteRule = "input",
-        dropout: float = 0.0,
-        drop: DropMode = "all",
-        balance: bool = False,
+        **options: Unpack[LinearOptions],
     ) -> None:
         super().__init__()
         if hops < 1:
@@ -57,11 +50,7 @@ class SGConv(nn.Module):
             in_channels,
             out_channels,
             bias=bias,
-            binarize=binarize,
-            ste=ste,
-            dropout=dropout,
-            drop=drop,
-            balance=balance,
+            **options,
         )
 
     def reset_parameters(self) -> None:
