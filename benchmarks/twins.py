@@ -4,9 +4,9 @@
         [--device cuda] [--jobs 16] [--out runs/twins.jsonl] [--write docs/results.md]
 
 Per graph, model and seed three runs: the float model, its binary version, and the same distilled
-from that float model. ``sage`` and ``saint`` are trained inductively, on samples. A finished run is
-a line of JSON in ``--out``; called again, what is there is not run again. The table goes to stdout,
-and with ``--write`` into a file, between its two ``twins`` comments.
+from a float model of that seed. ``sage`` and ``saint`` are trained inductively, on samples. A
+finished run is a line of JSON in ``--out``; called again, what is there is not run again. The table
+goes to stdout, and with ``--write`` into a file, between its two ``twins`` comments.
 """
 
 from __future__ import annotations
@@ -61,8 +61,11 @@ class Runs:
         if what == "binary":
             self._write(task, "binary", trained(recipe(f"bi-{model}", graph=graph))[1])
             return task
-        teacher, result = trained(teacher_recipe(f"bi-{model}", graph))
+        own, taught_by = recipe(model, graph=graph), teacher_recipe(f"bi-{model}", graph)
+        teacher, result = trained(own)
         self._write(task, "float", result)
+        if taught_by != own:  # the best teacher is not always the best model
+            teacher, _ = trained(taught_by)
         student = recipe(f"bi-{model}", graph=graph, distill=True)
         self._write(task, "distilled", trained(student, teacher)[1])
         return task

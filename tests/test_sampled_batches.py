@@ -9,17 +9,18 @@ import pytest
 import torch
 from conftest import make_arrays
 from torch import Tensor
+from torch_geometric.loader import DataLoader
 
 import bignn
 from bignn import train
 from bignn.batches import Batch, as_batch, full_batch, training_part
 from bignn.errors import InputError
 from bignn.graph import Graph, from_arrays
-from bignn.loaders import NeighborLoader, SaintRandomWalkLoader
+from bignn.loaders import LayerLoader, NeighborLoader, SaintRandomWalkLoader
 from bignn.nn import GNN, BinaryRows, SparseMatrix
 from bignn.nn.linear import Features
 from bignn.pyg import to_pyg
-from bignn.recipes import MANY_LABELS, PAPER, RECIPES, TWINS, Settings, recipe
+from bignn.recipes import MANY_LABELS, PAPER, RECIPES, TWINS, Settings, recipe, settings_for
 from bignn.sampling import SampledBatches, Sampling
 
 CPU = torch.device("cpu")
@@ -108,11 +109,51 @@ def test_subgraphs_keep_the_weights_of_the_whole_graph(dense: Graph, kind: Any) 
     learned = torch.isin(nodes, whole.loss_nodes).nonzero()[:, 0]
     assert torch.equal(batch.loss_nodes, learned)
     assert len(batch.loss_weight) == len(learned)
-    # Their own weights times 1/α, which is 1 or more: an edge is met when both its ends are.
+    # All edges among them, their own weights times 1/α.
     sampled = batch.edge_index.matrix.to_dense()
     own = batches.adjacency.matrix.to_dense()[nodes][:, nodes]
     assert torch.equal(sampled > 0, own > 0)
-    assert (sampled >= own - 1e-6).all()
+    row, column, _ = batches.adjacency.entries()
+    norms = torch.zeros(60, 60)
+    norms[row, column] = batches._loader.edge_norm
+    assert torch.allclose(sampled, own * norms[nodes][:, nodes])
+
+
+def test_subgraphs_are_right_on_average(dense: Graph) -> None:
+    """Sums over neighbours, given that a node is drawn; labels' and teacher's losses."""
+    torch.manual_seed(0)
+    model = model_of(dense, conv="sage")
+    whole = full_batch(dense, CPU)
+    whole = replace(whole, targets=torch.full((60, 2), 0.5))
+    batches = SampledBatches(Sampling("walk", 15, coverage=2000), model, whole)
+    x = torch.randn(60, 1)
+    exact = batches.adjacency @ x
+    sums, met = torch.zeros(60, 1), torch.zeros(60, 1)
+    of_labels, of_teacher, count = [], torch.zeros(60), 0
+    for _ in range(250):
+        for batch in batches:
+            nodes = numbers(batches, batch)
+            assert isinstance(batch.edge_index, SparseMatrix)
+            assert batch.loss_weight is not None
+            assert batch.taught_weight is not None
+            sums[nodes] += batch.edge_index @ x[nodes]
+            met[nodes] += 1
+            of_labels.append(float(batch.loss_weight.sum()))
+            of_teacher[nodes] += batch.taught_weight
+            count += 1
+    assert float((sums / met - exact).abs().max()) < 0.15
+    assert np.mean(of_labels) == pytest.approx(1, abs=0.03)
+    # Every node has the same part in what is learned from the teacher.
+    assert torch.allclose(of_teacher / count, torch.full((60,), 1 / 60), rtol=0.25)
+
+
+def test_attention_over_a_subgraph_is_weighed(dense: Graph) -> None:
+    model = model_of(dense, conv="gat")
+    matrix = model.adjacency(torch.from_numpy(dense.edge_index), None, 60)
+    x = torch.from_numpy(dense.dense_x())
+    plain = model.convs[0](x, matrix)
+    twice = model.convs[0](x, matrix.with_values(2 * matrix.matrix.values()))
+    assert torch.allclose(twice, 2 * plain, atol=1e-5)
 
 
 def test_the_training_part_has_the_training_nodes_and_no_others(graph: Graph) -> None:
@@ -235,7 +276,9 @@ def test_pyg_loaders_feed_the_loop(graph: Graph) -> None:
         )
         assert result.test_acc is not None
         assert result.test_acc > 70
-    seeds = next(iter(NeighborLoader(data, [4, 4], batch_size=8)))
+    seeds = next(iter(NeighborLoader(data, [4, 4], batch_size=8)))  # of which few have labels
+    assert as_batch(seeds, CPU).loss_nodes.tolist() == seeds.train_mask[:8].nonzero()[:, 0].tolist()
+    del seeds.train_mask
     assert as_batch(seeds, CPU).loss_nodes.tolist() == list(range(8))
     masked = as_batch(data, CPU)
     assert masked.loss_nodes.tolist() == np.sort(np.asarray(graph.train_idx)).tolist()
@@ -246,6 +289,15 @@ def test_pyg_loaders_feed_the_loop(graph: Graph) -> None:
     assert torch.equal(batch.loss_weight, saint.node_norm[saint.train_mask])  # type: ignore[arg-type]
     with pytest.raises(InputError, match="'batches' must be of bignn batches, or PyG Data"):
         as_batch(3, CPU)
+    graphs = next(iter(DataLoader([data], batch_size=1)))  # whose batch_size counts graphs
+    assert torch.equal(as_batch(graphs, CPU).loss_nodes, masked.loss_nodes)
+    both = next(iter(NeighborLoader(data, [4, 4], batch_size=60)))
+    assert torch.equal(both.n_id[as_batch(both, CPU).loss_nodes].sort().values, masked.loss_nodes)
+    del data.train_mask
+    with pytest.raises(InputError, match="'batches' must be with a train_mask or seed nodes"):
+        as_batch(data, CPU)
+    with pytest.raises(InputError, match="'batches' must be with one graph each"):
+        as_batch(next(iter(LayerLoader(data, [5, 5], batch_size=8))), CPU)
 
 
 def test_the_papers_settings() -> None:
@@ -261,8 +313,11 @@ def test_the_papers_settings() -> None:
     gat = recipe("gat", graph=arxiv)
     assert (gat.hidden, gat.heads, gat.out_heads, gat.layers) == (128, 2, 1, 3)
     assert (gat.settings.epochs, gat.settings.lr, gat.dropout) == (500, 0.001, 0.5)
-    products = recipe("bi-gat", graph=from_arrays(arrays, name="ogbn-products"))
+    products_graph = from_arrays(arrays, name="ogbn-products")
+    products = recipe("bi-gat", graph=products_graph)
     assert products.settings.sampling == Sampling("neighbor", 1024, fan_outs=(10, 10, 10))
+    deeper = recipe("sage", graph=products_graph, layers=2)
+    assert deeper.settings.sampling == Sampling("neighbor", 1024, fan_outs=(20, 20))
     for rows_of in PAPER.values():
         for name, row in rows_of.items():
             twin = TWINS.get(name)
@@ -287,6 +342,32 @@ def test_the_papers_settings() -> None:
         assert round(4 * count / 1024, 2) == kilobytes
 
 
+def test_graphs_by_name_get_the_papers_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BIGNN_DATA", str(tmp_path))
+    np.savez(tmp_path / "reddit.npz", **make_arrays())  # type: ignore[arg-type]
+    graph = bignn.load("reddit")
+    assert graph.name == "reddit"
+    assert recipe("sage", graph=graph) == PAPER["reddit"]["sage"]
+    assert bignn.load(tmp_path / "reddit.npz").name == str(tmp_path / "reddit.npz")
+
+
+def test_a_model_of_any_depth_has_settings(graph: Graph) -> None:
+    model = GNN(graph.num_features, 6, 3, 2, conv="sage")
+    bignn.fit(model, graph, replace(settings_for(model, graph), epochs=1), progress=False)
+
+
+def test_the_last_layers_rate_is_all_of_its_matrices() -> None:
+    for options in ({"conv": "sage"}, {"conv": "gat"}, {"conv": "sage", "jump": "cat"}):
+        model = GNN(5, 4, 2, 3, **options)  # type: ignore[arg-type]
+        groups = train._optimizer(model, Settings(lr=1.0, last_layer_lr=0.5)).param_groups
+        end = model.convs[-1] if model.head is None else model.head
+        expected = {id(p) for p in end.parameters() if p.ndim == 2}
+        assert {id(p) for g in groups if g["lr"] == 0.5 for p in g["params"]} == expected
+        assert sum(len(g["params"]) for g in groups) == len(list(model.parameters()))
+
+
 def test_bad_samplings_are_told_in_one_line(graph: Graph) -> None:
     model = model_of(graph)
     whole = full_batch(graph, CPU)
@@ -302,6 +383,10 @@ def test_bad_samplings_are_told_in_one_line(graph: Graph) -> None:
         "walk", 1500, walk_length=3
     )
     assert recipe("sage", graph=graph, sampler="none").settings.sampling is None
+    for conv, kind in (("sage", "layer"), ("mean-gcn", "layer"), ("sgc", "neighbor")):
+        other = model_of(graph, conv=conv)
+        with pytest.raises(InputError, match="'sampler' must be"):
+            SampledBatches(Sampling(kind, 8, fan_outs=(5, 5)), other, whole)  # type: ignore[arg-type]
     own = torch.nn.Linear(3, 2)
     with pytest.raises(InputError, match=r"'model' must be a bignn\.nn\.GNN to be trained on sam"):
         SampledBatches(Sampling("walk", 8), own, whole)  # type: ignore[arg-type]

@@ -30,6 +30,7 @@ class Batch:
             averaged; None for a mean.
         targets: [N, classes], a teacher's probabilities, which are learned on all nodes.
         taught: or on these of them.
+        taught_weight: [N], as ``loss_weight``, of the teacher's part of the loss.
 
     """
 
@@ -41,6 +42,7 @@ class Batch:
     loss_weight: Tensor | None = None
     targets: Tensor | None = None
     taught: slice = field(default_factory=lambda: slice(None))
+    taught_weight: Tensor | None = None
 
     @property
     def terms(self) -> tuple[int, int]:
@@ -48,7 +50,9 @@ class Batch:
         weighted terms estimates the loss of the whole graph by itself and counts as one.
         """
         labels = len(self.loss_nodes) if self.loss_weight is None else 1
-        return labels, 0 if self.targets is None else len(self.targets[self.taught])
+        if self.targets is None:
+            return labels, 0
+        return labels, len(self.targets[self.taught]) if self.taught_weight is None else 1
 
     @property
     def device(self) -> torch.device:
@@ -126,22 +130,26 @@ def training_part(whole: Batch) -> Batch:
 def as_batch(piece: Any, device: torch.device) -> Batch:
     """A batch as it is, or what a PyG loader yields as one.
 
-    Of a PyG ``Data`` the loss is taken on the seed nodes (``batch_size`` of them, first), if it has
-    such, and otherwise on ``train_mask``; GraphSAINT's ``node_norm`` weighs the loss and
-    ``edge_norm`` the edges.
+    Of a PyG ``Data`` the loss is taken on the seed nodes of a neighbour loader (``batch_size`` of
+    them, first) that are in ``train_mask``, if it has either or both. GraphSAINT's ``node_norm``
+    weighs the loss; its ``edge_norm`` is passed on as ``edge_weight``, for models that look at it.
     """
     if isinstance(piece, Batch):
         return piece
     if not hasattr(piece, "keys") or getattr(piece, "x", None) is None or piece.y is None:
         raise wrong("batches", "of bignn batches, or PyG Data with x and y", type(piece).__name__)
+    if getattr(piece, "layers", None) is not None:
+        fix = "let bignn.Settings(sampling=bignn.sampling.Sampling('layer', ...)) make them"
+        raise wrong("batches", "with one graph each", "a LayerLoader's", fix)
     piece = piece.to(device)
-    seeds, mask = getattr(piece, "batch_size", None), getattr(piece, "train_mask", None)
-    if seeds is not None:
-        nodes = torch.arange(int(seeds), device=device)
-    elif mask is not None:
-        nodes = mask.nonzero()[:, 0]
-    else:
-        nodes = torch.arange(len(piece.y), device=device)
+    mask = getattr(piece, "train_mask", None)
+    # Of a PyG Batch, batch_size counts graphs; neighbour loaders number their seeds.
+    has_seeds = getattr(piece, "input_id", None) is not None
+    if mask is None and not has_seeds:
+        fix = "keep data.train_mask, or sample around input_nodes=data.train_mask"
+        raise wrong("batches", "with a train_mask or seed nodes", "neither", fix)
+    learned = torch.ones(len(piece.y), dtype=torch.bool, device=device) if mask is None else mask
+    nodes = learned[: int(piece.batch_size) if has_seeds else None].nonzero()[:, 0]
     weight = getattr(piece, "edge_weight", None)
     if getattr(piece, "edge_norm", None) is not None:
         weight = piece.edge_norm if weight is None else weight * piece.edge_norm

@@ -60,13 +60,20 @@ def soft_targets(teachers: Sequence[nn.Module], batch: Batch, temperature: float
     return total / len(teachers)
 
 
-def distillation_loss(logits: Tensor, targets: Tensor, temperature: float) -> Tensor:
-    """``T² KL(teacher ‖ student)`` per node, both at temperature T (Hinton et al. 2015)."""
+def distillation_loss(
+    logits: Tensor, targets: Tensor, temperature: float, weight: Tensor | None = None
+) -> Tensor:
+    """``T² KL(teacher ‖ student)``, both at temperature T (Hinton et al. 2015): the mean over
+    nodes, or the sum with a weight per node.
+    """
     if logits.shape != targets.shape:
         got = f"one with {targets.shape[-1]}"
         raise wrong("teacher", f"a model with {logits.shape[-1]} outputs, as the student has", got)
     students = functional.log_softmax(logits / temperature, dim=-1)
-    return functional.kl_div(students, targets, reduction="batchmean") * temperature**2
+    if weight is None:
+        return functional.kl_div(students, targets, reduction="batchmean") * temperature**2
+    of_nodes = functional.kl_div(students, targets, reduction="none").sum(dim=-1)
+    return (of_nodes * weight).sum() * temperature**2
 
 
 def digest(teachers: Sequence[nn.Module]) -> str:

@@ -2,7 +2,8 @@
 
 ``torchrun`` starts the processes and tells each its rank; a process alone is a world of one, where
 everything here does nothing. Each process has the whole model and a share of the loss; gradients
-are added up, so that the processes compute what one would on the union of their batches.
+are added up, so that the processes compute what one would on the union of their batches (but for
+batch normalisation of sampled batches, which each takes of its own).
 """
 
 from __future__ import annotations

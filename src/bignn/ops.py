@@ -80,10 +80,11 @@ def _keep_bits(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
 def _masked_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None, Tensor | None]:
     """``∂L/∂F = M ⊙ (G B)`` and ``∂L/∂B = Gᵀ (M ⊙ F)``."""
     words, masks, weight = ctx.saved_tensors
-    g = grad.contiguous()
+    g = grad.float().contiguous()
     to_signs = to_weight = None
     if ctx.needs_input_grad[0]:
-        product = (g @ weight).numpy()
+        with torch.autocast("cpu", enabled=False):  # NumPy knows no bfloat16
+            product = (g @ weight.float()).numpy()
         to_signs = torch.from_numpy(masked.keep_masked(product, _words(masks)))
     if ctx.needs_input_grad[3]:
         gradient = masked.masked_gradient(_words(words), _words(masks), weight.shape[1], g.numpy())

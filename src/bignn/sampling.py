@@ -67,6 +67,11 @@ class SampledBatches:
     ) -> None:
         if not isinstance(model, GNN):
             raise wrong("model", "a bignn.nn.GNN to be trained on samples", type(model).__name__)
+        convs = model.config["conv"]
+        if sampling.kind == "layer" and (convs != "gcn" or model.head is not None):
+            raise wrong("sampler", "'layer' for plain GCN convolutions only", f"it for '{convs}'")
+        if sampling.kind == "neighbor" and convs == "sgc":
+            raise wrong("sampler", "'none' or a subgraph sampler for 'sgc'", "'neighbor'")
         if sampling.kind in ("neighbor", "layer") and len(sampling.fan_outs) != len(model.convs):
             raise wrong(
                 "fan_outs",
@@ -156,14 +161,19 @@ class SampledBatches:
         row, column = data.edge_index[1].to(device), data.edge_index[0].to(device)
         matrix = SparseMatrix.from_entries(row, column, weight, (len(nodes), len(nodes)))
         learned = torch.isin(nodes, self.whole.loss_nodes).nonzero()[:, 0]
+        # 1/λ makes a sum over a subgraph a mean over all nodes; labels are a part of them.
+        norm = data.node_norm.to(device)
+        share = len(self.whole.y) / max(1, len(self.whole.loss_nodes))
+        targets = self.whole.targets
         return Batch(
             _rows(self.x, nodes),
             matrix,
             None,
             self.whole.y[nodes],
             learned,
-            data.node_norm.to(device)[learned],
-            None if self.whole.targets is None else self.whole.targets[nodes],
+            norm[learned] * share,
+            None if targets is None else targets[nodes],
+            taught_weight=None if targets is None else norm,
         )
 
     def _of_targets(
@@ -189,7 +199,8 @@ class SampledBatches:
         source, target = data.edge_index.to(nodes.device)
         drawn = torch.bincount(target, minlength=len(nodes))
         values = self._weights[data.e_id.to(nodes.device)]
-        values = values * (self._degree[nodes] / drawn.clamp(min=1))[target]
+        if self.model.layers[0].norm != "ones_self":  # attention shares out 1 by itself
+            values = values * (self._degree[nodes] / drawn.clamp(min=1))[target]
         if self._has_own:
             loops = torch.arange(len(nodes), device=nodes.device)
             # Where nodes keep a term of their own, it stands for their self-loops too.

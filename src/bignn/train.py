@@ -79,7 +79,8 @@ def fit(
         graph: a :class:`bignn.Graph` or a PyG ``Data`` with labels and a train and val split.
         settings: by default those that served this kind of model best (``bignn.recipes``).
         seed: of dropout (and sampling); the model's initial weights are the caller's.
-        teacher: a trained model to learn from, on every node, labelled or not; or several, whose
+        teacher: a trained model to learn from, on every node, labelled or not (on the nodes of the
+            batch where neighbours or layers are sampled); or several, whose
             probabilities are averaged. ``settings.distill_mix`` is their share of the loss.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...; None is where the model is. Under
             ``torchrun``, ``"cuda"`` is each process's own GPU.
@@ -269,7 +270,8 @@ class _Run:
                 raise wrong("batches", "with 'targets' when there is a teacher", "none")
             mix, temperature = self.settings.distill_mix, self.settings.temperature
             rows = batch.taught
-            opinion = distillation_loss(logits[rows], batch.targets[rows], temperature)
+            weight = None if batch.taught_weight is None else batch.taught_weight[rows]
+            opinion = distillation_loss(logits[rows], batch.targets[rows], temperature, weight)
             loss = (1 - mix) * loss + mix * of_teacher * opinion
         loss.backward()
 
@@ -421,10 +423,15 @@ def _check_teacher(teacher: nn.Module, whole: Batch, num_classes: int) -> None:
 def _optimizer(model: nn.Module, settings: Settings) -> torch.optim.Adam:
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     others = [p for p in model.parameters() if p.ndim < 2]
+    last = matrices[-1:]
+    if isinstance(model, GNN):
+        end = model.convs[-1] if model.head is None else model.head
+        last = [p for p in end.parameters() if p.ndim == 2]
+    slow = {id(p) for p in last}
     decay, last_lr = settings.weight_decay, settings.lr * settings.last_layer_lr
     groups: list[dict[str, Any]] = [
-        {"params": matrices[:-1], "weight_decay": decay},
-        {"params": matrices[-1:], "weight_decay": decay, "lr": last_lr},
+        {"params": [p for p in matrices if id(p) not in slow], "weight_decay": decay},
+        {"params": last, "weight_decay": decay, "lr": last_lr},
         {"params": others, "weight_decay": 0.0},
     ]
     # Fused: one pass over each parameter, on the CPU too.

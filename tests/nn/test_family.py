@@ -1,5 +1,6 @@
 """The convolutions beside GCN's: PyG's own when not binary, the written formulas when binary."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from bignn.nn import (
     SparseMatrix,
     normalized_adjacency,
 )
-from bignn.nn.adjacency import Norm
+from bignn.nn.adjacency import Norm, receptive_field
 from bignn.nn.attention import softmax_of_rows, weighted_sum
 from bignn.nn.gnn import Conv
 
@@ -249,3 +250,31 @@ def test_wrong_arguments_are_told_in_one_line() -> None:
             GNN(3, 3, 2, **arguments)
     with pytest.raises(InputError, match="norm"):
         GCNConv(3, 3, norm="mean")
+
+
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
+def test_values_of_a_sparse_adjacency_are_not_dropped_silently() -> None:
+    adjacency = torch.eye(5).mul(2).to_sparse_csr()
+    for conv in (SAGEConv(6, 3), GATConv(6, 3), GCNConv(6, 3, norm="mean_self")):
+        with pytest.raises(InputError, match="'edge_index' must be a sparse adjacency of ones"):
+            conv(features(), adjacency)
+        conv(features(), torch.eye(5).to_sparse_csr())
+    GCNConv(6, 3)(features(), adjacency)
+
+
+def test_reach_goes_by_edges_not_by_their_weights() -> None:
+    edges = torch.tensor([[1, 2, 3], [0, 1, 2]])
+    matrix = normalized_adjacency(edges, torch.tensor([-0.5, 1.0, -0.2]), 4)
+    assert receptive_field(matrix, torch.tensor([0]), 2).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("conv", ["gcn", "sage", "gat", "sgc"])
+def test_double_and_half_precision(conv: Any) -> None:
+    for mode in ("none", "both"):
+        model = GNN(6, 4, 2, 3, conv=conv, heads=2, binarize=mode)
+        model.fit_input(features())
+        out = copy.deepcopy(model).double()(features().double(), EDGES)
+        assert out.dtype == torch.float64
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            model(features(), EDGES).float().sum().backward()
+        assert all(p.grad is not None for p in model.parameters())

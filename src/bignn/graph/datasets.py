@@ -39,9 +39,8 @@ def load(name_or_path: str | os.PathLike[str]) -> Graph:
     path, source = _look_for(name) or _fetch(name)
     if source is not None:
         return _read_raw(name, source, path)
-    return from_arrays(
-        read_npz(path, ARRAYS), name=path.stem if path.parent == _DATA else str(path)
-    )
+    is_path = name.endswith(".npz") or os.sep in name
+    return from_arrays(read_npz(path, ARRAYS), name=str(path) if is_path else name)
 
 
 def find(name_or_path: str | os.PathLike[str]) -> Path:
@@ -182,11 +181,11 @@ def _read_raw(name: str, source: Source, place: Path) -> Graph:
     cache = place / _CACHE
     if source.cached and _is_fresh(cache, [place / file for file in source.files]):
         with suppress(InputError):  # a damaged one is made again
-            return from_arrays(read_npz(cache, ARRAYS), name=str(place))
+            return from_arrays(read_npz(cache, ARRAYS), name=name)
     arrays: dict[str, NDArray[Any]] = source.read(place)
     if name in FIXED and not set(SPLITS) & set(arrays):
         arrays |= random_split(arrays["y"], FIXED[name])
-    graph = from_arrays(arrays, name=str(place))
+    graph = from_arrays(arrays, name=name)
     if source.cached:
         # In a folder that cannot be written, or on a full disk, raw files are read again next time.
         with suppress(FileError, OSError):

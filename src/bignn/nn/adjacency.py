@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bignn.errors import wrong
 from bignn.nn.memory import Memory
-from bignn.nn.sparse import SparseMatrix, row_of_each_entry
+from bignn.nn.sparse import SparseMatrix, csr_with_values, row_of_each_entry
 
 #: How neighbours are weighed, see :func:`edge_weights`.
 Norm = Literal["gcn", "mean", "mean_self", "ones_self", "sum"]
@@ -42,7 +42,7 @@ def edge_weights(
 
     Where ``I`` is added, a node that has self-loops already keeps one instead of getting another
     (in ``"gcn"`` with the last one's weight), as in PyG. Only ``"gcn"`` looks at edge weights, as
-    PyG's layers do.
+    PyG's layers do with edge lists.
 
     Returns:
         ``(edge_weight [E], self_weight [N])``: of every given edge (0 for self-loops whose part is
@@ -90,6 +90,11 @@ def normalized_adjacency(
 
     def build() -> SparseMatrix:
         edges, weights = _edge_list(edge_index, edge_weight, num_nodes)
+        is_matrix = edge_index.layout != torch.strided
+        if is_matrix and norm != "gcn" and weights is not None and bool((weights != 1).any()):
+            # PyG's layers disagree on what to do with them.
+            fix = "give its edges as [2, E] to leave them out"
+            raise wrong("edge_index", "a sparse adjacency of ones for this layer", "others", fix)
         values, own = edge_weights(norm, edges, weights, num_nodes, dtype)
         row, column = edges[1], edges[0]
         if norm not in ("mean", "sum"):
@@ -128,8 +133,10 @@ def receptive_field(adjacency: SparseMatrix, nodes: Tensor, num_hops: int) -> Te
     """The ids, rising, of all nodes whose input reaches ``nodes`` within ``num_hops`` products."""
     reached = torch.zeros(adjacency.shape[0], 1, device=nodes.device)
     reached[nodes] = 1
+    # By where there are entries: their values may be negative, or cancel.
+    back = csr_with_values(adjacency.transposed, torch.ones(len(adjacency.rows)).to(reached))
     for _ in range(num_hops):
-        reached = ((adjacency.transposed @ reached + reached) > 0).float()
+        reached = ((back @ reached + reached) > 0).float()
     return reached[:, 0].nonzero()[:, 0]
 
 

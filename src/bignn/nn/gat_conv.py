@@ -92,7 +92,9 @@ class GATConv(nn.Module):
 
     def forward(self, x: Features, edge_index: Edges, edge_weight: Tensor | None = None) -> Tensor:
         """See the class."""
-        z: Tensor = self.lin(x).float().unflatten(-1, (self.heads, self.out_channels))
+        z: Tensor = self.lin(x).unflatten(-1, (self.heads, self.out_channels))
+        if z.dtype in (torch.float16, torch.bfloat16):  # sums over neighbours are not for these
+            z = z.float()
         to_others, to_self = (z * self.att_src).sum(dim=-1), (z * self.att_dst).sum(dim=-1)
         if torch.compiler.is_compiling() and not isinstance(edge_index, SparseMatrix):
             out = self._by_scatter(edge_index, z, to_others, to_self)
@@ -102,6 +104,8 @@ class GATConv(nn.Module):
             column = edge_index.matrix.col_indices()
             scores = self._scores(to_others[column] + to_self[edge_index.rows])
             attention = softmax_of_rows(edge_index, scores)
+            # Ones, but in subgraphs whose sampling is made up for.
+            attention = attention * edge_index.matrix.values().to(z.dtype).unsqueeze(-1)
             out = weighted_sum(edge_index, self._dropped(attention), z)
         out = out.flatten(1) if self.concat else out.mean(dim=1)
         return out if self.bias is None else out + self.bias

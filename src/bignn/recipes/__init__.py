@@ -54,7 +54,19 @@ def recipe(
     settings = {name: given.pop(name) for name in list(given) if name in of_settings}
     if of_sampling:
         settings["sampling"] = _sampled(base.settings.sampling, of_sampling)
-    return replace(base, settings=replace(base.settings, **settings), **given)
+    changed = replace(base, settings=replace(base.settings, **settings), **given)
+    if "fan_outs" in of_sampling:
+        return changed
+    return replace(changed, settings=_as_deep(changed.settings, changed.layers))
+
+
+def _as_deep(settings: Settings, layers: int) -> Settings:
+    """The same with a fan-out for each layer: the last one given serves those beyond it."""
+    sampling = settings.sampling
+    if sampling is None or not sampling.fan_outs:
+        return settings
+    fan_outs = (sampling.fan_outs + sampling.fan_outs[-1:] * layers)[:layers]
+    return replace(settings, sampling=replace(sampling, fan_outs=fan_outs))
 
 
 _SAMPLING = ("sampler", "batch_size", "fan_outs", "walk_length", "coverage")
@@ -108,5 +120,5 @@ def settings_for(
         for known in (_base(name, graph, distill) for name in RECIPES):
             kind = (known.binarize, known.conv, known.jump)
             if kind == tuple(model.config[key] for key in ("binarize", "conv", "jump")):
-                return known.settings
+                return _as_deep(known.settings, len(model.convs))
     return Settings()

@@ -18,9 +18,10 @@ class Settings:
 
     Attributes:
         lr: Adam's learning rate.
-        weight_decay: Adam's coupled L2 penalty on weight matrices; biases are not decayed.
+        weight_decay: Adam's coupled L2 penalty on weight matrices and attention vectors; biases
+            are not decayed.
         beta1: Adam's memory of past gradients.
-        last_layer_lr: factor on the learning rate of the last weight matrix.
+        last_layer_lr: factor on the learning rate of the last layer's weight matrices.
         epochs: at most so many.
         patience: stop after so many epochs without a lower validation loss.
         distill_mix: with a teacher, its share of the loss (the labels have the rest).
