@@ -11,7 +11,9 @@ import bignn
 from bignn import train
 
 README = Path(__file__).parent.parent / "README.md"
-QUICKSTART, CONVERSION, SAMPLING = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+QUICKSTART, CONVERSION, SAMPLING, SAMPLED_FIT = re.findall(
+    r"```python\n(.*?)```", README.read_text(), re.DOTALL
+)
 
 
 def test_quickstart_runs(
@@ -42,3 +44,5 @@ def test_sampling_runs(capsys: pytest.CaptureFixture[str]) -> None:
     exec(SAMPLING, names)
     assert "n_id" in capsys.readouterr().out
     assert names["h"].shape == (names["batch"].batch_size, 1433)
+    exec(SAMPLED_FIT.replace("epochs=20", "epochs=2"), names)
+    assert float(capsys.readouterr().out.split()[-1]) > 0

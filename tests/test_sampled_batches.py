@@ -29,8 +29,9 @@ CONVS = ["gcn", "mean-gcn", "sage", "gat"]
 
 def model_of(graph: Graph, **options: Any) -> GNN:
     torch.manual_seed(0)
+    heads = 2 if options.get("conv") == "gat" else 1
     model = GNN(
-        graph.num_features, 6, 2, graph.num_classes, heads=2, normalize_rows=False, **options
+        graph.num_features, 6, 2, graph.num_classes, heads=heads, normalize_rows=False, **options
     )
     model.fit_input(torch.from_numpy(graph.dense_x()))
     return model.eval()
@@ -377,8 +378,20 @@ def test_bad_samplings_are_told_in_one_line(graph: Graph) -> None:
         recipe("sage", graph=graph, batch_size=0)
     with pytest.raises(InputError, match="'sampler' must be"):
         recipe("gcn", sampler="cluster")
-    with pytest.raises(InputError, match="'fan_outs' must be left out without a sampler"):
-        recipe("gcn", fan_outs=(5, 5))
+    with pytest.raises(InputError, match="'batch_size' must be left out without a sampler"):
+        recipe("gcn", batch_size=5)
+    with pytest.raises(InputError, match="'fan_outs' must be left out with sampler 'walk'"):
+        recipe("gcn", sampler="walk", fan_outs=(5, 5))
+    with pytest.raises(InputError, match=r"'fan_outs' must be 1 or more each.*got \[5, 0\]"):
+        recipe("gcn", fan_outs=(5, 0))
+    assert recipe("gcn", fan_outs=(5, 5)).settings.sampling == Sampling(
+        "neighbor", 1024, fan_outs=(5, 5)
+    )
+    for wrong_value in ({"settings": 3}, {"batches": 3}):
+        with pytest.raises(InputError, match=f"'{next(iter(wrong_value))}' must be"):
+            bignn.fit(model, graph, **wrong_value)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="'x' must be finite"):
+        GNN(3, 3, 2, binarize="both").fit_input(torch.tensor([[1.0, 2.0, float("nan")]]))
     assert recipe("gcn", sampler="walk", walk_length=3).settings.sampling == Sampling(
         "walk", 1500, walk_length=3
     )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bignn.packing import pack
     from bignn.pyg import from_pyg, to_pyg
     from bignn.recipes import Settings, recipe
+    from bignn.sampling import Sampling
     from bignn.train import FitResult, fit
 
 __version__ = "0.1.0"
@@ -36,6 +37,7 @@ _WITH_TORCH = {
     "to_pyg": "bignn.pyg",
     "Settings": "bignn.recipes",
     "recipe": "bignn.recipes",
+    "Sampling": "bignn.sampling",
     "FitResult": "bignn.train",
     "fit": "bignn.train",
 }
@@ -47,6 +49,7 @@ __all__ = [
     "InputError",
     "PackedGraph",
     "PackedModel",
+    "Sampling",
     "Settings",
     "binarize_",
     "bits",

@@ -90,7 +90,8 @@ def full_batch(graph: Graph, device: torch.device) -> Batch:
     if graph.y is None or graph.train_idx is None or graph.val_idx is None:
         absent = [k for k in ("y", "train_idx", "val_idx") if getattr(graph, k) is None]
         raise InputError(
-            f"{graph.name}: training needs {absent}; 'bignn convert --split 60,20,20' makes a split"
+            f"{graph.name}: training needs {absent} (of a PyG Data: y, train_mask, val_mask); "
+            "'bignn convert --split 60,20,20' or PyG's RandomNodeSplit makes a split"
         )
     weight = graph.edge_weight
     return Batch(
@@ -139,7 +140,10 @@ def as_batch(piece: Any, device: torch.device) -> Batch:
     if not hasattr(piece, "keys") or getattr(piece, "x", None) is None or piece.y is None:
         raise wrong("batches", "of bignn batches, or PyG Data with x and y", type(piece).__name__)
     if getattr(piece, "layers", None) is not None:
-        fix = "let bignn.Settings(sampling=bignn.sampling.Sampling('layer', ...)) make them"
+        fix = (
+            "train a bignn.nn.GCN with "
+            "bignn.Settings(sampling=bignn.Sampling('layer', 256, (400, 400)))"
+        )
         raise wrong("batches", "with one graph each", "a LayerLoader's", fix)
     piece = piece.to(device)
     mask = getattr(piece, "train_mask", None)

@@ -99,8 +99,9 @@ def _add_train(commands: Any) -> None:
         commands, "train", _train, "Train a model on a graph, with one or more seeds."
     )
     add = parser.add_argument
-    add("dataset", help="cora, citeseer, pubmed, a name in $BIGNN_DATA, or a .npz file")
-    add("--model", default="bi-gcn", help="gcn, bi-gcn-f, bi-gcn-w or bi-gcn (default: bi-gcn)")
+    add("dataset", help="a name that 'bignn datasets' lists, a name in $BIGNN_DATA, a .npz file")
+    add("--model", default="bi-gcn", help="gcn, gat, sage, saint, sgc, fastgcn, bi-gcn, bi-gat, "
+        "bi-sage, bi-saint, bi-gcn-f or bi-gcn-w (default: bi-gcn)")  # fmt: skip
     many = parser.add_mutually_exclusive_group()
     many.add_argument("--seeds", type=int, metavar="N", help="train with seeds 0 to N-1")
     many.add_argument("--seed", type=int, metavar="S", help="train with this seed (default: 0)")
@@ -177,10 +178,11 @@ def _trained(options: argparse.Namespace) -> Report:
 
     checked_jobs(options.jobs)
     from bignn.experiments.seeds import mean_and_std, train_seeds
-    from bignn.recipes import recipe
+    from bignn.recipes import SAMPLING, recipe
 
     changes = {name: getattr(options, name) for name in _RECIPE_FLAGS}
-    recipe(options.model, **changes)  # refuses wrong values before the graph is read
+    # Refuses wrong values before the graph is read; samplers are a matter of the graph.
+    recipe(options.model, **{k: v for k, v in changes.items() if k not in SAMPLING})
     if options.seeds is not None and options.seeds < 1:
         raise wrong("seeds", "at least 1", options.seeds)
     if options.seed is not None and not 0 <= options.seed < 2**63:

@@ -49,6 +49,10 @@ class Sampling:
         for name in ("batch_size", "walk_length", "coverage"):
             if getattr(self, name) < 1:
                 raise wrong(name, "at least 1", getattr(self, name))
+        for number in self.fan_outs:
+            if number < 1 and not (number == -1 and self.kind == "neighbor"):
+                expected = "1 or more each, or -1 for all neighbours"
+                raise wrong("fan_outs", expected, list(self.fan_outs))
 
 
 class SampledBatches:

@@ -106,6 +106,11 @@ def fit(
         raise wrong("checkpoint_path", "given when 'resume' is true", None)
     if not save_every >= 0:
         raise wrong("save_every", "0 seconds or more", save_every)
+    if settings is not None and not isinstance(settings, Settings):
+        fix = "as bignn.Settings(epochs=200)"
+        raise wrong("settings", "bignn.Settings", type(settings).__name__, fix)
+    if batches is not None and not isinstance(batches, Iterable):
+        raise wrong("batches", "a list or a loader", type(batches).__name__)
     if batches is not None and iter(batches) is batches:
         raise wrong("batches", "iterable again and again, as a list or a loader", "an iterator")
     where = find_device(device, model)

@@ -138,6 +138,8 @@ class GNN(nn.Module):
         ):
             if value not in known:
                 raise wrong(name, f"one of {list(known)}", repr(value))
+        if conv != "gat" and (heads, out_heads) != (1, 1):
+            raise wrong("heads", f"1 without attention (conv '{conv}')", max(heads, out_heads))
         out_channels = hidden_channels if out_channels is None else out_channels
         input_dropout = dropout if input_dropout is None else input_dropout
         for name, p in (("dropout", dropout), ("input_dropout", input_dropout)):

@@ -68,6 +68,8 @@ class InputNorm(nn.Module):
         self._check(x)
         if not self.standardize:
             return
+        if not bool(torch.isfinite(x).all()):
+            raise wrong("x", "finite", "NaN or infinite features", "clean or impute them first")
         rows = self._rows(x).double()
         deviation = rows.std(dim=0, correction=0)
         # A constant column has no spread to scale by; rounding must not make one up.

@@ -19,6 +19,7 @@ __all__ = [
     "MANY_LABELS",
     "PAPER",
     "RECIPES",
+    "SAMPLING",
     "STUDENTS",
     "TWINS",
     "Recipe",
@@ -49,7 +50,7 @@ def recipe(
         raise wrong("model", f"one of {list(RECIPES)}", repr(model))
     base = _base(model, graph, distill)
     given = {name: value for name, value in changes.items() if value is not None}
-    of_sampling = {name: given.pop(name) for name in list(given) if name in _SAMPLING}
+    of_sampling = {name: given.pop(name) for name in list(given) if name in SAMPLING}
     of_settings = {field.name for field in fields(Settings)}
     settings = {name: given.pop(name) for name in list(given) if name in of_settings}
     if of_sampling:
@@ -69,7 +70,8 @@ def _as_deep(settings: Settings, layers: int) -> Settings:
     return replace(settings, sampling=replace(sampling, fan_outs=fan_outs))
 
 
-_SAMPLING = ("sampler", "batch_size", "fan_outs", "walk_length", "coverage")
+#: Changes that are about samples.
+SAMPLING = ("sampler", "batch_size", "fan_outs", "walk_length", "coverage")
 _FIRST_TRY: dict[str, Sampling] = {
     "neighbor": Sampling("neighbor", 1024, fan_outs=(10, 10)),
     "walk": Sampling("walk", 1500),
@@ -81,15 +83,22 @@ _FIRST_TRY: dict[str, Sampling] = {
 
 def _sampled(own: Sampling | None, changes: dict[str, Any]) -> Sampling | None:
     kind: SampleKind | Literal["none"] | None = changes.pop("sampler", None)
-    if kind == "none" or (kind is None and own is None):
+    if kind is None and own is None:  # what is only said of one sampler means it
+        meant: dict[str, SampleKind] = {"fan_outs": "neighbor", "walk_length": "walk"}
+        kind = next((meant[name] for name in changes if name in meant), "none")
+    if kind == "none":
         if changes:
-            raise wrong(next(iter(changes)), "left out without a sampler", "a value", "name one")
+            fix = f"name one: sampler={list(_FIRST_TRY)}"
+            raise wrong(next(iter(changes)), "left out without a sampler", "a value", fix)
         return None
     if kind is not None and (own is None or kind != own.kind):
         if kind not in _FIRST_TRY:
             raise wrong("sampler", f"'none' or one of {list(_FIRST_TRY)}", repr(kind))
         own = _FIRST_TRY[kind]
     assert own is not None
+    for name, kinds in (("fan_outs", ("neighbor", "layer")), ("walk_length", ("walk",))):
+        if name in changes and own.kind not in kinds:
+            raise wrong(name, f"left out with sampler '{own.kind}'", changes[name])
     return replace(own, **changes)
 
 
