@@ -1,6 +1,7 @@
 """Do packed predictions equal those of the trained torch model, on every node, for several seeds?
 
-Run: .venv/bin/python benchmarks/agreement.py [--seeds 5] [--distill] [--jobs 1]   (trains, minutes)
+Run: .venv/bin/python benchmarks/agreement.py [GRAPH ...] [--model bi-gcn] [--seeds 5] [--distill]
+     [--jobs 1] [--epochs N]   (trains, minutes)
 Also counts the hidden bits that differ from torch's float32 sums.
 """
 
@@ -21,15 +22,24 @@ from bignn.recipes import recipe, teacher_recipe
 from bignn.runtime import pack_graph
 
 
-def compare(dataset: str, seeds: range, folder: Path, *, distill: bool, jobs: int) -> None:
+def compare(
+    dataset: str,
+    name: str,
+    seeds: range,
+    folder: Path,
+    *,
+    distill: bool,
+    jobs: int,
+    epochs: int | None,
+) -> None:
     """Prints a line per seed."""
     graph = load(dataset)
     x, edges = torch.from_numpy(graph.dense_x()), torch.from_numpy(graph.edge_index)
     teachers = None
     if distill:
-        teacher = teacher_recipe("bi-gcn", graph)
+        teacher = teacher_recipe(name, graph, epochs=epochs)
         _, teachers = train_teachers(teacher, graph, seeds, 1, folder / "teachers", jobs=jobs)
-    chosen = recipe("bi-gcn", graph=graph, distill=distill)
+    chosen = recipe(name, graph=graph, distill=distill, epochs=epochs)
     trained = train_seeds(chosen, graph, seeds, folder, teachers=teachers, jobs=jobs)
     for seed, checkpoint in zip(trained.seeds, trained.checkpoints, strict=True):
         model = load_model(checkpoint)
@@ -37,11 +47,11 @@ def compare(dataset: str, seeds: range, folder: Path, *, distill: bool, jobs: in
         packed_graph = pack_graph(graph, like=packed)
         differ = int((packed.predict(packed_graph) != model.predict(x, edges).numpy()).sum())
         with torch.no_grad():
-            hidden = model.layers[0](model.input_norm(x), edges).numpy()
+            hidden = model.norms[0](model.layers[0](model.input_norm(x), edges)).numpy()
         ours = prefix(packed, 1).predict(packed_graph, output="logits")
         flips = int(((ours >= 0) != (hidden >= 0)).sum())
         print(
-            f"{dataset} seed {seed}: {differ} of {graph.num_nodes} nodes differ, "
+            f"{name} on {graph.name} seed {seed}: {differ} of {graph.num_nodes} nodes differ, "
             f"{flips} of {hidden.size} hidden bits differ",
             flush=True,
         )
@@ -49,16 +59,21 @@ def compare(dataset: str, seeds: range, folder: Path, *, distill: bool, jobs: in
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
+    parser.add_argument("graphs", nargs="*", default=EMBEDDED)
+    parser.add_argument("--model", default="bi-gcn")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--epochs", type=int)
     parser.add_argument("--distill", action="store_true")
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
     with TemporaryDirectory() as runs:
-        for name in EMBEDDED:
+        for graph in options.graphs:
             compare(
-                name,
+                graph,
+                options.model,
                 range(options.seeds),
-                Path(runs) / name,
+                Path(runs) / Path(graph).stem,
                 distill=options.distill,
                 jobs=options.jobs,
+                epochs=options.epochs,
             )
