@@ -638,3 +638,77 @@ def test_a_value_changed_in_place_is_not_looked_past(data: Data) -> None:
     model.conv2.lin.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
     model(data.x, data.edge_index)
     assert float(seen[0].detach().min()) == pytest.approx(-0.1)
+
+
+def test_a_change_in_place_of_what_was_before_says_so(data: Data) -> None:
+    """``r = relu(h); h += y``: r is what it was, but what it was made from is gone."""
+
+    class Changed(Own):
+        moves = False
+
+        def forward(self, x: Tensor, edge_index: Tensor, _: Tensor | None = None) -> Tensor:
+            h = self.conv1(x, edge_index)
+            r = h.relu()
+            with torch.no_grad():
+                h += 1
+            r = functional.dropout(torch.cat([r], dim=1), 0.5, self.training) if self.moves else r
+            out: Tensor = self.conv2(r, edge_index)
+            return out
+
+    for moves in (False, True):
+        model = Changed()
+        model.moves = moves
+        bignn.binarize_(model)
+        for training in (True, False):
+            model.train(training)
+            with pytest.raises(InputError, match="'conv2' reads was.*changed in place") as caught:
+                model(data.x, data.edge_index)
+            assert "\n" not in str(caught.value)
+        float_reader = Changed()
+        float_reader.moves = moves
+        bignn.binarize_(float_reader, skip=["conv2"])
+        float_reader(data.x, data.edge_index)  # it reads r itself
+
+
+def test_parts_with_different_dropout_keep_their_origins(data: Data) -> None:
+    """Side by side the layer drops the largest share; signs are those from before the ReLU."""
+
+    class Parts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv1, self.conv2 = pyg.GCNConv(D, 8), pyg.GCNConv(D, 8)
+            self.lin = nn.Linear(16, CLASSES)
+            self.by_name = False
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            a = self.conv1(x, edge_index).relu()
+            b = functional.dropout(self.conv2(x, edge_index).relu(), 0.5, self.training)
+            both = torch.cat(tensors=[a, b], dim=1) if self.by_name else torch.cat([a, b], dim=1)
+            out: Tensor = self.lin(both)
+            return out
+
+    for by_name in (False, True):
+        model = Parts()
+        model.by_name = by_name
+        bignn.binarize_(model)
+        seen: list[Tensor] = []
+        model.lin.register_forward_pre_hook(lambda _, args, to=seen: to.append(args[0]))
+        model(data.x, data.edge_index)
+        assert model.lin.dropout == 0.5
+        model.eval()
+        model(data.x, data.edge_index)
+        assert float(seen[0].detach().min()) < 0
+        assert torch.equal(seen[0], seen[1])
+
+
+def test_inference_mode(data: Data) -> None:
+    model = Own(dropout=0.5)
+    bignn.binarize_(model)
+    model.fit_input(data.x)  # type: ignore[operator]
+    model.eval()
+    expected = model(data.x, data.edge_index)
+    with torch.inference_mode():
+        assert torch.equal(model(data.x, data.edge_index), expected)
+        assert torch.equal(model(data.x.clone(), data.edge_index), expected)
+        assert torch.is_inference_mode_enabled()
+    assert torch.is_grad_enabled()
