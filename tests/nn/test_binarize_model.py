@@ -661,7 +661,7 @@ def test_a_change_in_place_of_what_was_before_says_so(data: Data) -> None:
         bignn.binarize_(model)
         for training in (True, False):
             model.train(training)
-            with pytest.raises(InputError, match="'conv2' reads was.*changed in place") as caught:
+            with pytest.raises(InputError, match=r"'conv2' reads was.*changed in place") as caught:
                 model(data.x, data.edge_index)
             assert "\n" not in str(caught.value)
         float_reader = Changed()
@@ -712,3 +712,24 @@ def test_inference_mode(data: Data) -> None:
         assert torch.equal(model(data.x.clone(), data.edge_index), expected)
         assert torch.is_inference_mode_enabled()
     assert torch.is_grad_enabled()
+
+
+def test_an_activation_in_two_places_is_taken_out_of_both(data: Data) -> None:
+    """PyG's MLP has one ``act`` for all its layers."""
+    network = pyg.MLP([D, 16, 16, CLASSES], norm=None, dropout=0.25)
+    model: Any = nn.ModuleDict({"conv": pyg.GINConv(network)})
+    bignn.binarize_(model)
+    rest = model["conv"].rest
+    assert not any(isinstance(part, nn.ReLU) for part in rest)
+    assert rest.lin1.dropout == rest.lin2.dropout == 0.25
+    act = nn.ReLU()
+    maps = [nn.Linear(width, 8) for width in (D, 8, 8)]
+    chain = nn.Sequential(maps[0], act, maps[1], act, maps[2], act)
+    twin = nn.ModuleDict({"conv": pyg.GINConv(copy.deepcopy(chain))})
+    expected = twin["conv"](data.x, data.edge_index)
+    bignn.binarize_(twin, binarize="none")
+    assert torch.allclose(twin["conv"](data.x, data.edge_index), expected, atol=1e-5)
+    model = nn.ModuleDict({"chain": chain})
+    bignn.binarize_(model)
+    kinds = [type(part) for part in model["chain"]]
+    assert kinds == [Linear, nn.Identity, Linear, nn.Identity, Linear, nn.ReLU]

@@ -204,9 +204,9 @@ def _enter(model: nn.Module, args: Any) -> None:
         )
     modes = ExitStack()
     if torch.is_inference_mode_enabled():  # where torch does not count changes in place
-        modes.enter_context(torch.inference_mode(False))  # type: ignore[no-untyped-call]
+        modes.enter_context(torch.inference_mode(False))
         modes.enter_context(torch.no_grad())
-    modes.enter_context(Remembering())  # type: ignore[no-untyped-call]
+    modes.enter_context(Remembering())
     _stack().append((id(model), modes))
 
 
