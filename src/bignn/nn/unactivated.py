@@ -9,7 +9,7 @@ binary layers ask for that, and everyone else sees the true values.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -57,6 +57,12 @@ _MOVES = _functions(["cat", "concat", "contiguous", "clone", "view", "reshape", 
     Tensor.to,
     Tensor.float,
 }
+
+
+def works_in_place(function: Any, kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call overwrites its input: ``relu_``; ``inplace=True``, always by name here."""
+    name = getattr(function, "__name__", "")
+    return (name.endswith("_") and not name.endswith("__")) or bool(kwargs.get("inplace"))
 
 
 _NEVER = -1
@@ -139,7 +145,7 @@ def _after_activation(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     x = _given(args, kwargs, 0, "input", None)
     before = origin(x)
     if before.value is x:  # it may be overwritten in place
-        kept = x.clone() if kwargs.get("inplace") or func.__name__.endswith("_") else x
+        kept = x.clone() if works_in_place(func, kwargs) else x
         before = Origin(kept, 0.0, _version(kept))
     out = func(*args, **kwargs)
     if isinstance(out, Tensor):
@@ -157,8 +163,7 @@ def _after_dropout(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         if out is not x and before.value is not x:
             _remember(out, before)
         return out
-    in_place = _given(args, kwargs, 3, "inplace", False) or func.__name__.endswith("_")
-    if before.value is x and in_place:
+    if before.value is x and works_in_place(func, kwargs):
         kept = x.clone()
         before = Origin(kept, 0.0, _version(kept))
     out = func(*args, **kwargs)
