@@ -127,7 +127,7 @@ def binarize_(
         balance: binarize ``W - median(W)``, per column, so that columns have as many +1 as -1
             (:class:`bignn.nn.Linear`). Of bag-of-words features the many that a node lacks
             otherwise add up to the same large number at every node: weights drawn by PyG then
-            learn nothing on Cora (32 % instead of 80 %, docs/design.md).
+            learn nothing on Cora (32 % of validation nodes instead of 78 %, docs/design.md).
         center: batch normalisation (no affine part) before the sign of every layer but the first:
             step 1 of the paper for all layers. Binary layers then take what they are given, and do
             not look past activations and dropout.
