@@ -20,6 +20,7 @@ from bignn.nn import BatchNorm, GCNConv, Linear
 from bignn.nn.convert import Report
 from bignn.nn.gin_conv import GINConv
 from bignn.nn.port import entrances
+from bignn.nn.traced import trace
 
 D, CLASSES = 20, 2
 
@@ -613,6 +614,7 @@ def test_values_moved_after_an_activation_are_followed(data: Data) -> None:
         torch.relu,
         functional.elu,
         lambda h: functional.relu_(h),
+        lambda h: functional.relu(h, True),
         Tensor.relu_,
     ):
         torch.manual_seed(0)
@@ -638,3 +640,206 @@ def test_a_value_changed_in_place_is_not_looked_past(data: Data) -> None:
     model.conv2.lin.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
     model(data.x, data.edge_index)
     assert float(seen[0].detach().min()) == pytest.approx(-0.1)
+
+
+def test_a_change_in_place_of_what_was_before_says_so(data: Data) -> None:
+    """``r = relu(h); h += y``: r is what it was, but what it was made from is gone."""
+
+    class Changed(Own):
+        moves = False
+
+        def forward(self, x: Tensor, edge_index: Tensor, _: Tensor | None = None) -> Tensor:
+            h = self.conv1(x, edge_index)
+            r = h.relu()
+            with torch.no_grad():
+                h += 1
+            r = functional.dropout(torch.cat([r], dim=1), 0.5, self.training) if self.moves else r
+            out: Tensor = self.conv2(r, edge_index)
+            return out
+
+    for moves in (False, True):
+        model = Changed()
+        model.moves = moves
+        bignn.binarize_(model)
+        for training in (True, False):
+            model.train(training)
+            with pytest.raises(InputError, match=r"'conv2' reads was.*changed in place") as caught:
+                model(data.x, data.edge_index)
+            assert "\n" not in str(caught.value)
+        float_reader = Changed()
+        float_reader.moves = moves
+        bignn.binarize_(float_reader, skip=["conv2"])
+        float_reader(data.x, data.edge_index)  # it reads r itself
+
+
+def test_parts_with_different_dropout_keep_their_origins(data: Data) -> None:
+    """Side by side the layer drops the largest share; signs are those from before the ReLU."""
+
+    class Parts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv1, self.conv2 = pyg.GCNConv(D, 8), pyg.GCNConv(D, 8)
+            self.lin = nn.Linear(16, CLASSES)
+            self.by_name = False
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            a = self.conv1(x, edge_index).relu()
+            b = functional.dropout(self.conv2(x, edge_index).relu(), 0.5, self.training)
+            both = torch.cat(tensors=[a, b], dim=1) if self.by_name else torch.cat([a, b], dim=1)
+            out: Tensor = self.lin(both)
+            return out
+
+    for by_name in (False, True):
+        model = Parts()
+        model.by_name = by_name
+        bignn.binarize_(model)
+        seen: list[Tensor] = []
+        model.lin.register_forward_pre_hook(lambda _, args, to=seen: to.append(args[0]))
+        model(data.x, data.edge_index)
+        assert model.lin.dropout == 0.5
+        model.eval()
+        model(data.x, data.edge_index)
+        assert float(seen[0].detach().min()) < 0
+        assert torch.equal(seen[0], seen[1])
+
+
+def test_inference_mode(data: Data) -> None:
+    model = Own(dropout=0.5)
+    bignn.binarize_(model)
+    model.fit_input(data.x)  # type: ignore[operator]
+    model.eval()
+    expected = model(data.x, data.edge_index)
+    with torch.inference_mode():
+        assert torch.equal(model(data.x, data.edge_index), expected)
+        assert torch.equal(model(data.x.clone(), data.edge_index), expected)
+        assert torch.is_inference_mode_enabled()
+    assert torch.is_grad_enabled()
+
+
+def test_an_activation_in_two_places_is_taken_out_of_both(data: Data) -> None:
+    """PyG's MLP has one ``act`` for all its layers."""
+    network = pyg.MLP([D, 16, 16, CLASSES], norm=None, dropout=0.25)
+    model: Any = nn.ModuleDict({"conv": pyg.GINConv(network)})
+    bignn.binarize_(model)
+    rest = model["conv"].rest
+    assert not any(isinstance(part, nn.ReLU) for part in rest)
+    assert rest.lin1.dropout == rest.lin2.dropout == 0.25
+    act = nn.ReLU()
+    maps = [nn.Linear(width, 8) for width in (D, 8, 8)]
+    chain = nn.Sequential(maps[0], act, maps[1], act, maps[2], act)
+    twin = nn.ModuleDict({"conv": pyg.GINConv(copy.deepcopy(chain))})
+    expected = twin["conv"](data.x, data.edge_index)
+    bignn.binarize_(twin, binarize="none")
+    assert torch.allclose(twin["conv"](data.x, data.edge_index), expected, atol=1e-5)
+    model = nn.ModuleDict({"chain": chain})
+    bignn.binarize_(model)
+    kinds = [type(part) for part in model["chain"]]
+    assert kinds == [Linear, nn.Identity, Linear, nn.Identity, Linear, nn.ReLU]
+
+
+class Between(nn.Module):
+    """A function of h and of a second branch y, before a linear map."""
+
+    def __init__(self, between: Callable[..., Tensor], last: Any = None) -> None:
+        super().__init__()
+        self.conv, self.side = pyg.GCNConv(D, 16), pyg.GCNConv(D, 16)
+        self.head = nn.Linear(16, CLASSES)
+        self.between, self.last = between, last
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h, y = self.conv(x, edge_index), self.side(x, edge_index)
+        out: Tensor = self.head(self.between(h, y))
+        return out if self.last is None else self.last(out)
+
+
+def changed_by_add(h: Tensor, y: Tensor) -> Tensor:
+    alias = h
+    h += y
+    return alias
+
+
+def changed_by_add_alone(h: Tensor, y: Tensor) -> Tensor:
+    h.add_(y)
+    return h
+
+
+def changed_under_another_name(h: Tensor, y: Tensor) -> Tensor:
+    alias = functional.dropout(h, 0.5, training=False)
+    functional.relu(h, True)
+    return alias
+
+
+def changed_by_product(h: Tensor, y: Tensor) -> Tensor:
+    alias = h
+    h *= y
+    return alias
+
+
+@pytest.mark.parametrize(
+    ("between", "options"),
+    [
+        (lambda h, y: torch.add(h, y, alpha=1), {}),
+        (lambda h, y: torch.add(h, other=y), {}),
+        (changed_by_add, {}),
+        (changed_by_add_alone, {}),
+        (changed_under_another_name, {"skip": ["head"]}),
+        (lambda h, y: functional.elu_(h, 1.0), {"skip": ["head"]}),
+        (lambda h, y: functional.leaky_relu(h, 0.5), {}),
+    ],
+)
+@torch.no_grad()
+def test_functions_between_layers_pack(between: Any, options: Any, data: Data) -> None:
+    torch.manual_seed(0)
+    for last in (None, lambda out: out.log_softmax(1), lambda out: functional.softmax(out, dim=-1)):
+        model = Between(between, last)
+        bignn.binarize_(model, **options)
+        model.fit_input(data.x)  # type: ignore[operator]
+        model.eval()
+        expected = model(data.x, data.edge_index).argmax(dim=-1)
+        packed = bignn.pack(model)
+        classes = packed.predict(bignn.pack_graph(bignn.from_pyg(data), like=packed))
+        assert torch.equal(torch.from_numpy(classes).long(), expected)
+
+
+@pytest.mark.parametrize(
+    ("between", "line"),
+    [
+        (lambda h, y: torch.add(h, y, alpha=2), "'add' with alpha=2 does"),
+        (lambda h, y: h.add(y, alpha=-1), "'add' with alpha=-1 does"),
+        (lambda h, y: h.add_(y, alpha=3), "'add_' with alpha=3 does"),
+        (changed_by_product, "what 'imul' does"),
+        (lambda h, y: functional.elu(h, alpha=2.0), "what 'elu' does"),
+        (lambda h, y: functional.elu_(h, 2.0), "what 'elu' does"),
+        (lambda h, y: functional.leaky_relu(h, 0.5), "what 'leaky_relu' does"),
+        (lambda h, y: torch.cat([h, y]), "what 'cat' does"),
+        (lambda h, y: torch.cat(tensors=[h, y], dim=0), "what 'cat' does"),
+        (lambda h, y: h.mean(dim=1), "what 'mean' does"),
+        (lambda h, y: h.softmax(dim=1), "what 'softmax' does"),
+        (lambda h, y: functional.dropout(h, 0.5), "dropout acts in evaluation too"),
+    ],
+)
+def test_arguments_of_functions_that_packing_lacks_say_so(
+    between: Any, line: str, data: Data
+) -> None:
+    model = Between(between)
+    bignn.binarize_(model, skip=["head"])  # it reads what comes after the activation
+    model.fit_input(data.x)  # type: ignore[operator]
+    with pytest.raises(InputError, match=line) as caught:
+        trace(model)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_softmax_over_the_nodes_is_not_dropped(data: Data) -> None:
+    lasts: list[Any] = [
+        lambda out: out.softmax(0),
+        lambda out: torch.log_softmax(out, dim=-2),
+        lambda out: functional.log_softmax(out, dim=0).log_softmax(dim=1),
+    ]
+    for last in lasts:
+        model = Between(lambda h, y: h, last)
+        bignn.binarize_(model)
+        model.fit_input(data.x)  # type: ignore[operator]
+        with pytest.raises(
+            InputError, match=r"softmax' at its end is over dimension (0|-2), not 1"
+        ):
+            bignn.pack(model)

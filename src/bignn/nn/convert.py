@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch_geometric.nn as pyg
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
@@ -16,6 +15,14 @@ from bignn.binarize import Binarization, BinarizeMode, SteRule
 from bignn.bits import words_per_row
 from bignn.errors import InputError, wrong
 from bignn.nn.batch_norm import BatchNorm
+from bignn.nn.conversions import (
+    CHECKS,
+    CONVERSIONS,
+    LINEARS,
+    Applied,
+    convert_linear,
+    refuse,
+)
 from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
 from bignn.nn.gin_conv import GINConv
@@ -26,8 +33,6 @@ from bignn.nn.port import Layer, Port, entrances, open_port, standardize_input
 from bignn.nn.sage_conv import SAGEConv
 from bignn.nn.sg_conv import SGConv
 from bignn.nn.unactivated import ACTIVATION_MODULES, remember_in
-
-_LINEARS = (nn.Linear, pyg.Linear)
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,7 @@ def binarize_(
         balance: binarize ``W - median(W)``, per column, so that columns have as many +1 as -1
             (:class:`bignn.nn.Linear`). Of bag-of-words features the many that a node lacks
             otherwise add up to the same large number at every node: weights drawn by PyG then
-            learn nothing on Cora (32 % instead of 80 %, docs/design.md).
+            learn nothing on Cora (32 % of validation nodes instead of 78 %, docs/design.md).
         center: batch normalisation (no affine part) before the sign of every layer but the first:
             step 1 of the paper for all layers. Binary layers then take what they are given, and do
             not look past activations and dropout.
@@ -167,13 +172,6 @@ def binarize_(
     return report
 
 
-def _refuse(name: str, module: nn.Module, why: str) -> InputError:
-    return InputError(
-        f"'{name}' is a {type(module).__name__}{why}, which bignn cannot binarize; pass "
-        f"skip=['{name}'] to keep it float, or use GCNConv, SAGEConv, GATConv, GINConv or SGConv"
-    )
-
-
 class _Converter:
     """Replaces layers; knows which."""
 
@@ -201,7 +199,7 @@ class _Converter:
         names = dict(model.named_modules(remove_duplicate=False))
         if isinstance(model, GNN) or any(isinstance(m, Layer | GINConv) for m in names.values()):
             raise InputError("the model has bignn's layers already; binarize_ is for PyG's")
-        if type(model) in (*_CONVERSIONS, *_LINEARS) or isinstance(model, pyg.MessagePassing):
+        if type(model) in (*CONVERSIONS, *LINEARS) or isinstance(model, pyg.MessagePassing):
             raise wrong(
                 "model", "a module that contains layers", f"a {type(model).__name__} itself"
             )
@@ -219,10 +217,10 @@ class _Converter:
             if self._is_skipped(name) or not self._reads(module):
                 continue
             found.append(name)
-            if type(module) in _CONVERSIONS:
-                _CHECKS[type(module)](name, module)
+            if type(module) in CONVERSIONS:
+                CHECKS[type(module)](name, module)
             elif isinstance(module, pyg.MessagePassing):
-                raise _refuse(name, module, "")
+                raise refuse(name, module, "")
             if any(isinstance(p, UninitializedParameter) for p in module.parameters()):
                 raise wrong("model", "one that knows its sizes", f"'{name}' with in_channels=-1",
                             "call it once before")  # fmt: skip
@@ -233,7 +231,7 @@ class _Converter:
 
     @staticmethod
     def _reads(module: nn.Module) -> bool:
-        return type(module) in _LINEARS or isinstance(module, pyg.MessagePassing)
+        return type(module) in LINEARS or isinstance(module, pyg.MessagePassing)
 
     def replace(self) -> None:
         """Puts our layers in the place of PyG's, the first time by name, shared ones once."""
@@ -267,7 +265,7 @@ class _Converter:
                     module._modules[child_name] = done[id(child)]
 
     def _converted(self, name: str, module: nn.Module) -> Layer:
-        convert = _linear if type(module) in _LINEARS else _CONVERSIONS[type(module)]
+        convert = convert_linear if type(module) in LINEARS else CONVERSIONS[type(module)]
         layer = convert(module, self.options)
         layer.train(module.training)
         layer.to(next(module.parameters()).device)
@@ -376,14 +374,15 @@ def _simplify_sequence(sequence: nn.Sequential) -> None:
     """Step 3 within a chain of modules: what comes before a binary linear map in it."""
     waiting: list[str] = []
     kept = 1.0
-    for name, module in list(sequence.named_children()):
+    # ``named_children`` leaves out a module's second place; PyG's MLP has one ``act`` for all.
+    for name, module in list(sequence._modules.items()):
         if isinstance(module, Layer):
             for some in waiting:
                 setattr(sequence, some, nn.Identity())
             if waiting:
                 _set_dropout(module, 1 - kept)
             waiting, kept = [], 1.0
-        elif isinstance(module, (*ACTIVATION_MODULES, _Applied)):
+        elif isinstance(module, (*ACTIVATION_MODULES, Applied)):
             waiting.append(name)
         elif isinstance(module, nn.Dropout):
             waiting.append(name)
@@ -407,138 +406,3 @@ def _bytes_after(model: nn.Module) -> int:
             rows, columns = module.weight.shape
             total += rows * (8 * words_per_row(columns) + 4 - 4 * columns)
     return total
-
-
-def _keep(mine: Linear, theirs: nn.Module) -> Linear:
-    mine.weight = theirs.weight  # type: ignore[assignment]
-    if mine.bias is not None:
-        mine.bias = theirs.bias  # type: ignore[assignment]
-    return mine
-
-
-def _linear(module: Any, options: dict[str, Any]) -> Linear:
-    outputs, inputs = module.weight.shape
-    return _keep(Linear(inputs, outputs, bias=module.bias is not None, **options), module)
-
-
-def _gcn(conv: Any, options: dict[str, Any]) -> GCNConv:
-    has_bias = conv.bias is not None
-    layer = GCNConv(conv.in_channels, conv.out_channels, bias=has_bias, **options)
-    _keep(layer.lin, conv.lin)
-    layer.bias = conv.bias
-    return layer
-
-
-def _sgc(conv: Any, options: dict[str, Any]) -> SGConv:
-    has_bias = conv.lin.bias is not None
-    layer = SGConv(conv.in_channels, conv.out_channels, hops=conv.K, bias=has_bias, **options)
-    _keep(layer.lin, conv.lin)
-    return layer
-
-
-def _sage(conv: Any, options: dict[str, Any]) -> SAGEConv:
-    has_bias = conv.lin_l.bias is not None
-    layer = SAGEConv(conv.lin_l.in_channels, conv.out_channels, bias=has_bias, **options)
-    _keep(layer.lin_l, conv.lin_l)
-    _keep(layer.lin_r, conv.lin_r)
-    return layer
-
-
-def _gat(conv: Any, options: dict[str, Any]) -> GATConv:
-    layer = GATConv(
-        conv.in_channels,
-        conv.out_channels,
-        heads=conv.heads,
-        concat=conv.concat,
-        negative_slope=conv.negative_slope,
-        attention_dropout=conv.dropout,
-        bias=conv.bias is not None,
-        **options,
-    )
-    _keep(layer.lin, conv.lin)
-    layer.att_src, layer.att_dst, layer.bias = conv.att_src, conv.att_dst, conv.bias
-    return layer
-
-
-def _gin(conv: Any, options: dict[str, Any]) -> GINConv:
-    first, rest = _first_and_rest(conv.nn)
-    return GINConv(_linear(first, options), rest, conv.eps)
-
-
-def _first_and_rest(network: Any) -> tuple[nn.Module, nn.Module]:
-    """GIN's network as its first linear map and what follows."""
-    if type(network) in _LINEARS:
-        return network, nn.Identity()
-    if type(network) is pyg.MLP:
-        chain = _unrolled(network)
-    else:
-        chain = OrderedDict(network.named_children())
-    name = next(iter(chain))
-    first = chain.pop(name)
-    return first, nn.Sequential(chain)
-
-
-def _unrolled(mlp: Any) -> OrderedDict[str, nn.Module]:
-    """PyG's MLP as the chain of modules that it is."""
-    chain: OrderedDict[str, nn.Module] = OrderedDict()
-    for number, linear in enumerate(mlp.lins):
-        chain[f"lin{number}"] = linear
-        if number < len(mlp.norms):
-            act = mlp.act if isinstance(mlp.act, nn.Module) else _Applied(mlp.act)
-            parts = {f"norm{number}": mlp.norms[number], f"act{number}": act}
-            for name in sorted(parts, reverse=not mlp.act_first):
-                chain[name] = parts[name]
-        chain[f"dropout{number}"] = nn.Dropout(mlp.dropout[number])
-    return chain
-
-
-class _Applied(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Callable[[Tensor], Tensor] | None) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x if self.function is None else self.function(x)
-
-
-def _only(**options: Any) -> Callable[[str, Any], None]:
-    def check(name: str, conv: Any) -> None:
-        options_of_all = {**options, "flow": "source_to_target"}
-        for option, expected in options_of_all.items():
-            given = getattr(conv, option)
-            if given is not expected and given != expected:
-                raise _refuse(name, conv, f" with {option}={given!r}")
-        if not isinstance(getattr(conv, "in_channels", 1), int):
-            raise _refuse(name, conv, f" with in_channels={conv.in_channels!r}")
-
-    return check
-
-
-def _check_gin(name: str, conv: Any) -> None:
-    _only(aggr="add")(name, conv)
-    network = conv.nn
-    begins = type(network) in (*_LINEARS, pyg.MLP) or (
-        type(network) is nn.Sequential and len(network) and type(network[0]) in _LINEARS
-    )
-    if not begins:
-        raise _refuse(
-            name, conv, f" whose network ({type(network).__name__}) begins with no Linear"
-        )
-
-
-_CONVERSIONS: dict[type[nn.Module], Callable[[Any, dict[str, Any]], Layer]] = {
-    pyg.GCNConv: _gcn,
-    pyg.SAGEConv: _sage,
-    pyg.GATConv: _gat,
-    pyg.GINConv: _gin,
-    pyg.SGConv: _sgc,
-}
-_CHECKS: dict[type[nn.Module], Callable[[str, Any], None]] = {
-    pyg.GCNConv: _only(improved=False, add_self_loops=True, normalize=True, aggr="add"),
-    pyg.SAGEConv: _only(aggr="mean", normalize=False, project=False, root_weight=True),
-    pyg.GATConv: _only(edge_dim=None, residual=False, add_self_loops=True, aggr="add"),
-    pyg.GINConv: _check_gin,
-    pyg.SGConv: _only(add_self_loops=True, aggr="add"),
-}

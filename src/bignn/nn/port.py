@@ -111,6 +111,12 @@ def _input_of(layer: Layer, port: Port, x: Tensor) -> Any:
                 "see activations; call the model itself, or convert with center=True"
             )
         before = origin(x)
+        if not before.is_intact:
+            raise InputError(
+                f"what '{port.name}' reads was, before its activation, a value that has been "
+                "changed in place since; write 'h = h + y' instead of 'h += y', or convert with "
+                "center=True"
+            )
         if layer.training and not port.own_dropout:
             for linear in entrances(layer):
                 linear.dropout = before.dropped

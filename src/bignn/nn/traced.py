@@ -12,17 +12,27 @@ from typing import Any
 import torch
 import torch_geometric.nn as pyg
 from torch import fx, nn
+from torch.nn import functional
 
 from bignn.errors import InputError
 from bignn.nn.gin_conv import GINConv
 from bignn.nn.input_norm import InputNorm
 from bignn.nn.port import Layer
-from bignn.nn.unactivated import ACTIVATION_MODULES, ACTIVATIONS, DROPOUTS
+from bignn.nn.unactivated import ACTIVATION_MODULES, ACTIVATIONS, DROPOUTS, works_in_place
 
 _NORMS = (nn.BatchNorm1d, pyg.BatchNorm)
 _SAME = (torch.Tensor.contiguous, torch.Tensor.float, torch.Tensor.clone)
 _SUMS = (operator.add, operator.iadd, torch.add, torch.Tensor.add, torch.Tensor.add_)
-_LAST = ("softmax", "log_softmax")
+_LAST = {
+    getattr(home, name)
+    for home in (torch, functional, torch.Tensor)
+    for name in ("softmax", "log_softmax")
+}
+# Changes a value that other names of it see too; fx alone would record the form that does not.
+_IN_PLACE = {
+    f"__{name}__": getattr(operator, name)
+    for name in ("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul")
+}
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,9 @@ class Step:
 
 
 def trace(model: nn.Module) -> list[Step]:
-    """The steps from x to the logits; a softmax at the end is left out, as it changes no class."""
+    """The steps from x to the logits; a softmax of each row at the end is left out, as it changes
+    no class.
+    """
     if not any(hasattr(module, "port") for module in model.modules()):
         raise InputError(
             f"'model' must be a bignn.nn.GNN or one that bignn.binarize_ has converted, got "
@@ -74,7 +86,26 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
+class _Proxy(fx.Proxy):
+    """``h += y`` is recorded as what it is, a change of h."""
+
+
+def _changing(function: Callable[..., Any]) -> Callable[[_Proxy, Any], fx.Proxy]:
+    def change(self: _Proxy, other: Any) -> fx.Proxy:
+        return self.tracer.create_proxy("call_function", function, (self, other), {})
+
+    return change
+
+
+for _name, _function in _IN_PLACE.items():
+    setattr(_Proxy, _name, _changing(_function))
+
+
 class _Tracer(fx.Tracer):
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        """Our kind of proxy."""
+        return _Proxy(node, self)
+
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Layers, PyG's norm and all of torch's own modules are followed no further."""
         leaves = (Layer, pyg.BatchNorm, pyg.Linear, pyg.MessagePassing)
@@ -105,6 +136,7 @@ class _Reader:
         self.steps: list[Step] = []
         self._edges: set[fx.Node] = set()
         self._values: dict[fx.Node, _Value] = {}
+        self._memory: dict[fx.Node, fx.Node] = {}  # nodes that are one tensor, by the first
         x = _Value(lambda: "x")
         norm = getattr(model, "input_norm", None)
         if isinstance(norm, InputNorm):
@@ -130,8 +162,11 @@ class _Reader:
         return out
 
     def _finish(self, node: Any) -> None:
-        while isinstance(node, fx.Node) and _called(node) in _LAST:
-            node = node.args[0]
+        while isinstance(node, fx.Node) and _target(node) in _LAST:
+            dim = _given(node, 1, "dim")
+            if dim not in (1, -1, None):  # None is 1, of two dimensions
+                raise _cannot(f"'{_called(node)}' at its end is over dimension {dim}, not 1")
+            node = _given(node, 0, "input")
         if not isinstance(node, fx.Node) or node not in self._values:
             raise _cannot("it returns more than one tensor")
         last = self._values[node].name
@@ -151,14 +186,32 @@ class _Reader:
             self._values[node] = self._after(module, self._argument(node, 0), str(node.target))
             if isinstance(module, Layer):
                 self._check_edges(node)
+            same = isinstance(module, nn.Identity | nn.Dropout)
+            self._note_memory(node, same, changes=bool(getattr(module, "inplace", False)))
             return
         called = _called(node)
         if called == "":
             return  # what checks arguments
         self._values[node] = self._of_function(node, called)
+        target = _target(node)
+        same = target in DROPOUTS or (target in _SAME and target is not torch.Tensor.clone)
+        self._note_memory(node, same, changes=_changes_its_input(node))
+
+    def _note_memory(self, node: fx.Node, same: bool, *, changes: bool) -> None:
+        """Of a change in place, all names of the changed tensor have the new value."""
+        given = _given(node, 0, "input", "x")
+        if not isinstance(given, fx.Node) or not (same or changes):
+            return
+        first = self._memory.setdefault(given, given)
+        self._memory[node] = first
+        if changes:
+            self._edges.discard(given)
+            for other, its_first in self._memory.items():
+                if its_first is first:
+                    self._values[other] = self._values[node]
 
     def _argument(self, node: fx.Node, place: int) -> _Value:
-        given = node.args[place] if len(node.args) > place else node.kwargs.get("x")
+        given = _given(node, place, *(("input", "x") if place == 0 else ("other",)))
         if not isinstance(given, fx.Node) or given not in self._values:
             why = f"{node.target} reads something other than a value of the nodes"
             return _Value(lambda: _fail(why))
@@ -170,26 +223,47 @@ class _Reader:
             raise _cannot(f"'{node.target}' is not given the model's own edges")
 
     def _of_function(self, node: fx.Node, called: str) -> _Value:
-        target: Any = node.target
-        if node.op == "call_method":
-            target = getattr(torch.Tensor, called, None)
+        target = _target(node)
+        name = called.removesuffix("_")
         if target in ACTIVATIONS:
-            others = [*node.args[1:], *(v for k, v in node.kwargs.items() if k != "inplace")]
-            alpha = others[0] if others and called == "elu" else 1.0
-            return self._activated(called.removesuffix("_"), self._argument(node, 0), alpha)
-        if target in DROPOUTS or target in _SAME:
+            alpha = _given(node, 1, "alpha") if name == "elu" else None
+            scaled = called == "elu_" and (len(node.args) > 2 or "scale" in str(node.kwargs))
+            alpha = 0 if scaled else 1 if alpha is None else alpha
+            return self._activated(name, self._argument(node, 0), alpha)
+        if target in DROPOUTS:
+            return self._dropped(node)
+        if target in _SAME:
             x = self._argument(node, 0)
             return _Value(lambda: x.name, x.before if x.has_before else None)
         if target in _SUMS:
-            parts = [self._argument(node, 0), self._argument(node, 1)]
-            return _Value(lambda: self._add("add", parts))
+            return self._sum(node, called)
         if target in (torch.cat, torch.concat):
-            listed: Any = node.args[0]
-            dim = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
-            values = [self._values[some] for some in listed if some in self._values]
-            if dim in (1, -1) and len(values) == len(listed):
+            listed: Any = _given(node, 0, "tensors")
+            dim = _given(node, 1, "dim")
+            values = [self._values[some] for some in _nodes(listed) if some in self._values]
+            complete = isinstance(listed, list | tuple) and len(values) == len(listed)
+            if dim in (1, -1) and complete and "out" not in node.kwargs:
                 return self._side_by_side(values)
         return _Value(lambda: _fail(f"no packed operation does what '{called}' does"))
+
+    def _sum(self, node: fx.Node, called: str) -> _Value:
+        parts = [self._argument(node, 0), self._argument(node, 1)]
+        alpha = node.kwargs.get("alpha", 1)
+        others = [name for name in node.kwargs if name not in ("input", "other", "alpha")]
+        if alpha != 1 or others or len(node.args) > 2:
+            what = f"alpha={alpha}" if alpha != 1 else ", ".join(others) or "a third argument"
+            return _Value(
+                lambda: _fail(f"no packed operation does what '{called}' with {what} does")
+            )
+        return _Value(lambda: self._add("add", parts))
+
+    def _dropped(self, node: fx.Node) -> _Value:
+        x = self._argument(node, 0)
+        p, training = _given(node, 1, "p"), _given(node, 2, "training", "train")
+        if p == 0 or training is False:
+            return _Value(lambda: x.name, x.before if x.has_before else None)
+        why = "a dropout acts in evaluation too, where 'training=self.training' is not given"
+        return _Value(lambda: _fail(why), x.before)
 
     def _side_by_side(self, values: list[_Value]) -> _Value:
         if len(values) == 1:
@@ -245,6 +319,32 @@ class _Reader:
 
 def _fail(why: str) -> str:
     raise _cannot(why)
+
+
+def _given(node: fx.Node, place: int, *names: str) -> Any:
+    """An argument by place or by name; None if it is not given."""
+    if len(node.args) > place:
+        return node.args[place]
+    return next((node.kwargs[name] for name in names if name in node.kwargs), None)
+
+
+def _nodes(listed: Any) -> list[fx.Node]:
+    given = listed if isinstance(listed, list | tuple) else []
+    return [some for some in given if isinstance(some, fx.Node)]
+
+
+def _target(node: fx.Node) -> Any:
+    """The function that is called."""
+    if node.op == "call_method":
+        return getattr(torch.Tensor, str(node.target), None)
+    return node.target
+
+
+def _changes_its_input(node: fx.Node) -> bool:
+    """Whether it works in place: ``relu_``, ``+=``, ``inplace=True``."""
+    if node.op == "call_function" and node.target in _IN_PLACE.values():
+        return True
+    return works_in_place(_target(node), node.kwargs)
 
 
 def _called(node: fx.Node) -> str:

@@ -9,7 +9,8 @@ binary layers ask for that, and everyone else sees the true values.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import torch
@@ -58,24 +59,48 @@ _MOVES = _functions(["cat", "concat", "contiguous", "clone", "view", "reshape", 
 }
 
 
+def works_in_place(function: Any, kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call overwrites its input: ``relu_``; ``inplace=True``, always by name here."""
+    name = getattr(function, "__name__", "")
+    return (name.endswith("_") and not name.endswith("__")) or bool(kwargs.get("inplace"))
+
+
+_NEVER = -1
+
+
+def _version(x: Tensor) -> int:
+    """How often x was changed in place; what inference mode made cannot be, outside of it."""
+    return 0 if x.is_inference() else x._version
+
+
 class Origin(NamedTuple):
-    """What a value was before activation and dropout, and the share that was dropped."""
+    """What a value was before activation and dropout, and the share that was dropped.
+
+    The value is not copied, so the user's code can change it in place later; its version (torch
+    counts the changes) tells.
+    """
 
     value: Tensor
     dropped: float
+    version: int
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the value is still what it was."""
+        return _version(self.value) == self.version
 
 
 def origin(x: Tensor) -> Origin:
     """Where x comes from; x itself if from no activation or dropout, or if changed since."""
     known = getattr(x, _NAME, None)
-    if known is None or known[1] != x._version:
-        return Origin(x, 0.0)
+    if known is None or known[1] != _version(x):
+        return Origin(x, 0.0, _version(x))
     found: Origin = known[0]
     return found
 
 
 def _remember(out: Tensor, found: Origin) -> None:
-    setattr(out, _NAME, (found, out._version))
+    setattr(out, _NAME, (found, _version(out)))
 
 
 _active = threading.local()
@@ -120,8 +145,8 @@ def _after_activation(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     x = _given(args, kwargs, 0, "input", None)
     before = origin(x)
     if before.value is x:  # it may be overwritten in place
-        kept = x.clone() if kwargs.get("inplace") or func.__name__.endswith("_") else x
-        before = Origin(kept, 0.0)
+        kept = x.clone() if works_in_place(func, kwargs) else x
+        before = Origin(kept, 0.0, _version(kept))
     out = func(*args, **kwargs)
     if isinstance(out, Tensor):
         _remember(out, before)
@@ -131,40 +156,47 @@ def _after_activation(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 def _after_dropout(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     x = _given(args, kwargs, 0, "input", None)
     p = float(_given(args, kwargs, 1, "p", 0.5))
-    training = bool(_given(args, kwargs, 2, "training", True) or kwargs.get("train", False))
+    training = bool(_given(args, kwargs, 2, "training", kwargs.get("train", True)))
     before = origin(x)
     if not training or p == 0:
         out = func(*args, **kwargs)
         if out is not x and before.value is not x:
             _remember(out, before)
         return out
-    in_place = _given(args, kwargs, 3, "inplace", False) or func.__name__.endswith("_")
-    value = x.clone() if before.value is x and in_place else before.value
+    if before.value is x and works_in_place(func, kwargs):
+        kept = x.clone()
+        before = Origin(kept, 0.0, _version(kept))
     out = func(*args, **kwargs)
     # Two dropouts in a row keep (1 - p)(1 - q).
-    _remember(out, Origin(value, 1 - (1 - before.dropped) * (1 - p)))
+    _remember(out, before._replace(dropped=1 - (1 - before.dropped) * (1 - p)))
     return out
 
 
 def _follow(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Tensor) -> None:
-    """The same move of the origins, if any part has one and all dropped the same share."""
-    several = isinstance(args[0], list | tuple) if args else False
-    parts = list(args[0]) if several else [args[0]] if args else []
+    """The same move of the origins, if any part has one.
+
+    A layer has one share to drop: of parts that dropped different ones, the largest. So what is
+    seen while training is what is seen after it.
+    """
+    given = args[0] if args else kwargs.get("tensors", kwargs.get("input"))
+    several = isinstance(given, list | tuple)
+    parts: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
     if not parts or not all(isinstance(part, Tensor) for part in parts):
         return
     origins = [origin(part) for part in parts]
     if all(o.value is part for o, part in zip(origins, parts, strict=True)):
         return
-    if len({o.dropped for o in origins}) > 1:
-        return
     values = [o.value for o in origins]
-    moved = func(values if several else values[0], *args[1:], **kwargs)
-    _remember(out, Origin(moved, origins[0].dropped))
+    others = {name: some for name, some in kwargs.items() if name not in ("tensors", "input")}
+    moved = func(values if several else values[0], *args[1:], **others)
+    # Code that goes on with the activated values may have changed the others: no error here.
+    version = _version(moved) if all(o.is_intact for o in origins) else _NEVER
+    _remember(out, Origin(moved, max(o.dropped for o in origins), version))
 
 
 def remember_in(model: nn.Module) -> None:
     """Runs every call of the model in :class:`Remembering`."""
-    model.register_forward_pre_hook(_enter)
+    model.register_forward_pre_hook(_enter, prepend=True)
     # Whatever is raised, the mode must not outlive the call.
     model.register_forward_hook(_leave, always_call=True)
 
@@ -175,19 +207,22 @@ def _enter(model: nn.Module, args: Any) -> None:
             "torch.compile cannot follow what binarize_ remembers of a model's own forward; "
             "convert with center=True, or compile a torch_geometric.nn.GCN, GraphSAGE, GAT or GIN"
         )
-    mode = Remembering()
-    mode.__enter__()
-    _stack().append((id(model), mode))
+    modes = ExitStack()
+    if torch.is_inference_mode_enabled():  # where torch does not count changes in place
+        modes.enter_context(torch.inference_mode(False))
+        modes.enter_context(torch.no_grad())
+    modes.enter_context(Remembering())
+    _stack().append((id(model), modes))
 
 
 def _leave(model: nn.Module, args: Any, out: Any) -> None:
     stack = _stack()
     if stack and stack[-1][0] == id(model):  # else the call failed before it was entered
-        stack.pop()[1].__exit__(None, None, None)
+        stack.pop()[1].close()
 
 
-def _stack() -> list[tuple[int, Remembering]]:
+def _stack() -> list[tuple[int, ExitStack]]:
     if not hasattr(_active, "stack"):
         _active.stack = []
-    stack: list[tuple[int, Remembering]] = _active.stack
+    stack: list[tuple[int, ExitStack]] = _active.stack
     return stack
