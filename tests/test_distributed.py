@@ -332,7 +332,7 @@ def test_the_parts_of_a_loss_are_all_of_it(size: int) -> None:
 @pytest.mark.parametrize("kind", ["neighbor", "layer", "walk", "node", "edge"])
 def test_processes_split_an_epoch_without_overlap(kind: Any, size: int) -> None:
     graph = from_arrays(make_arrays())
-    model = GraphSAGE(20, 4, 2, 2)
+    model = GCN(20, 4, 2, 2) if kind == "layer" else GraphSAGE(20, 4, 2, 2)
     whole = full_batch(graph, CPU)
     # Nodes have themselves as labels, so that a batch tells whom it was made of.
     whole = replace(whole, y=torch.arange(60))

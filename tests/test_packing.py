@@ -217,7 +217,9 @@ def make_member(
 ) -> GNN:
     """As make_model, of another convolution."""
     torch.manual_seed(1)
-    options = {"heads": 2, "out_heads": 3, "num_layers": 3, "out_channels": 5} | rest
+    options = {"num_layers": 3, "out_channels": 5} | rest
+    if conv == "gat":
+        options = {"heads": 2, "out_heads": 3} | options
     model = GNN(
         graph.num_features, 12, conv=conv, binarize=binarize, dropout=0.0, activation="elu",
         **options,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -40,7 +41,7 @@ def load(name_or_path: str | os.PathLike[str]) -> Graph:
     if source is not None:
         return _read_raw(name, source, path)
     is_path = name.endswith(".npz") or os.sep in name
-    return from_arrays(read_npz(path, ARRAYS), name=str(path) if is_path else name)
+    return _named(str(path) if is_path else name, read_npz(path, ARRAYS), path)
 
 
 def find(name_or_path: str | os.PathLike[str]) -> Path:
@@ -176,16 +177,23 @@ def _fetch(name: str) -> _Found:
     return found
 
 
+def _named(name: str, arrays: Mapping[str, NDArray[Any]], place: Path) -> Graph:
+    """A graph of this name, once its arrays have passed: what they lack is said of their file."""
+    graph = from_arrays(arrays, name=str(place))
+    object.__setattr__(graph, "name", name)  # replace() would check all of it again
+    return graph
+
+
 def _read_raw(name: str, source: Source, place: Path) -> Graph:
     """Reads raw files, or the cache beside them if it is younger than all of them."""
     cache = place / _CACHE
     if source.cached and _is_fresh(cache, [place / file for file in source.files]):
         with suppress(InputError):  # a damaged one is made again
-            return from_arrays(read_npz(cache, ARRAYS), name=name)
+            return _named(name, read_npz(cache, ARRAYS), cache)
     arrays: dict[str, NDArray[Any]] = source.read(place)
     if name in FIXED and not set(SPLITS) & set(arrays):
         arrays |= random_split(arrays["y"], FIXED[name])
-    graph = from_arrays(arrays, name=name)
+    graph = _named(name, arrays, place)
     if source.cached:
         # In a folder that cannot be written, or on a full disk, raw files are read again next time.
         with suppress(FileError, OSError):
