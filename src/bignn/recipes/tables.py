@@ -32,7 +32,7 @@ RECIPES = {
     "bi-gcn-f": Recipe("features", Settings(lr=0.001, weight_decay=0.0)),
     "bi-gcn-w": Recipe("weights", Settings(lr=0.001, weight_decay=0.0), dropout=0.6),
     "bi-gcn": Recipe("both", Settings(lr=0.001, weight_decay=0.0, beta1=0.5, last_layer_lr=0.3)),
-    "gat": Recipe("none", Settings(lr=0.01, weight_decay=2e-3), hidden=16, **_FLOAT_GAT),
+    "gat": Recipe("none", Settings(lr=0.01, weight_decay=2e-3), hidden=8, **_FLOAT_GAT),
     "bi-gat": Recipe(
         "both", Settings(beta1=0.5, last_layer_lr=0.3), hidden=32, dropout=0.6, **_GAT
     ),
@@ -40,7 +40,7 @@ RECIPES = {
     "bi-sage": Recipe("both", Settings(beta1=0.5, last_layer_lr=0.3), conv="sage"),
     "saint": Recipe("none", Settings(lr=0.01, weight_decay=1e-3), dropout=0.8, **_SAINT),
     "bi-saint": Recipe("both", Settings(beta1=0.5, last_layer_lr=0.3), **_SAINT),
-    "sgc": Recipe("none", Settings(lr=0.2, weight_decay=1e-5), layers=1, dropout=0.0, conv="sgc"),
+    "sgc": Recipe("none", Settings(lr=0.2, weight_decay=1e-4), layers=1, dropout=0.0, conv="sgc"),
     "fastgcn": Recipe(
         "none",
         Settings(lr=0.01, weight_decay=5e-4, sampling=Sampling("layer", 256, fan_outs=(400, 400))),
