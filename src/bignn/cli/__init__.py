@@ -1,0 +1,82 @@
+"""The command ``bignn``: arguments in, one table or one JSON document out. A file per command.
+
+Progress and messages go to stderr. Exit code 0; 1 with one clear line for a failure; 2 for usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+import bignn
+from bignn.cli.about import add_datasets, add_doctor
+from bignn.cli.bench import add_bench
+from bignn.cli.convert import add_convert
+from bignn.cli.demo import add_demo
+from bignn.cli.deployment import add_pack, add_predict
+from bignn.cli.train import add_train
+from bignn.errors import InputError, missing_extra
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        done = options.run(options)
+    except (InputError, OSError) as error:
+        return _fail(options, " ".join(str(error).split()) or type(error).__name__)
+    except MemoryError:
+        return _fail(options, _OUT_OF_MEMORY)
+    except ImportError as error:
+        if (line := missing_extra(f"'bignn {options.command}'", error)) is None:
+            raise
+        return _fail(options, line)
+    except RuntimeError as error:
+        if not _is_out_of_memory(error):
+            raise
+        return _fail(options, _OUT_OF_MEMORY)
+    except KeyboardInterrupt:
+        hint = "; continue with --resume" if options.command == "train" else ""
+        print(f"bignn {options.command}: interrupted{hint}", file=sys.stderr)
+        return 130
+    if done is None:
+        return 0
+    report, describe = done
+    try:
+        print(json.dumps(report, allow_nan=False) if options.json else describe(report), flush=True)
+    except BrokenPipeError:  # whoever reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+_OUT_OF_MEMORY = (
+    "out of memory; take a smaller graph or model (--hidden, --layers), or a machine with more"
+)
+
+
+def _fail(options: argparse.Namespace, line: str) -> int:
+    print(f"bignn {options.command}: error: {line}", file=sys.stderr)
+    return 1
+
+
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    """Torch reports the CPU's as a plain RuntimeError."""
+    signs = ("can't allocate memory", "out of memory", "Storage size calculation overflowed")
+    return any(sign in str(error) for sign in signs)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bignn", description="Binary graph neural networks that are really binary."
+    )
+    parser.add_argument("--version", action="version", version=f"bignn {bignn.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for add in (
+        *(add_train, add_convert, add_pack, add_predict),
+        *(add_bench, add_demo, add_datasets, add_doctor),
+    ):
+        add(commands)
+    return parser

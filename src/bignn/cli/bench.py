@@ -1,0 +1,44 @@
+"""``bignn bench``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from bignn.cli.command import Report, checked_plot, command
+
+
+def add_bench(commands: Any) -> None:
+    """Adds ``bignn bench``."""
+    parser = command(
+        commands,
+        "bench",
+        _bench,
+        "Measure packed models against PyG, torch and a float simulation, in one run.",
+    )
+    add = parser.add_argument
+    add("suites", nargs="*", metavar="SUITE", help="gemm, citation, shapes (default: all)")
+    add("--model", default="gcn", help="gcn, sage or gat, on graphs (default: gcn)")
+    add("--scale", type=float, default=1.0, help="of the shapes' nodes and edges (default: 1)")
+    add("--only", metavar="NAMES", help="some graphs, as cora,arxiv (default: all of the suites)")
+    add("--threads", type=int, metavar="N", help="(default: OMP_NUM_THREADS, or all cores)")
+    add("--no-memory", action="store_true", help="do not measure peak memory")
+    add("--plot", metavar="FILE", help="draw the speedups (.png, .svg or .pdf)")
+
+
+def _bench(options: argparse.Namespace) -> Report:
+    from bignn.experiments import bench
+    from bignn.threads import get_num_threads, set_num_threads
+
+    set_num_threads(get_num_threads() if options.threads is None else options.threads)
+    checked_plot(options.plot)
+    report = bench.run(
+        options.suites,
+        model=options.model,
+        scale=options.scale,
+        only=None if options.only is None else options.only.split(","),
+        memory=not options.no_memory,
+    )
+    if options.plot is not None:
+        bench.plot(report, options.plot)
+    return report, bench.describe

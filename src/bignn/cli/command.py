@@ -1,0 +1,41 @@
+"""What all commands share: how one is added, and arguments that several take."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bignn.errors import wrong
+from bignn.files import prepare
+
+#: What a command returns: the document, and what makes text of it.
+Report = tuple[dict[str, Any], Callable[[dict[str, Any]], str]]
+
+
+def command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], Report | None], summary: str
+) -> argparse.ArgumentParser:
+    """Adds a command; None from ``run`` means that another process has the word."""
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=summary)
+    parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """The type of an argument such as ``25,10``."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected numbers such as 25,10, got '{text}'") from None
+
+
+def checked_plot(path: str | None) -> None:
+    """Refuses a file that cannot be drawn to, before the work whose result it would show."""
+    if path is None:
+        return
+    if Path(path).suffix not in (".png", ".svg", ".pdf"):
+        raise wrong("plot", "a file name ending in .png, .svg or .pdf", repr(path))
+    prepare(path)

@@ -1,0 +1,181 @@
+"""``bignn train``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import bignn
+from bignn.cli.command import Report, command, numbers
+from bignn.errors import wrong
+
+
+def add_train(commands: Any) -> None:
+    """Adds ``bignn train``."""
+    parser = command(commands, "train", _train, "Train a model on a graph, with one or more seeds.")
+    add = parser.add_argument
+    add("dataset", help="a name that 'bignn datasets' lists, a name in $BIGNN_DATA, a .npz file")
+    add("--model", default="bi-gcn", help="gcn, gat, sage, saint, sgc, fastgcn, bi-gcn, bi-gat, "
+        "bi-sage, bi-saint, bi-gcn-f or bi-gcn-w (default: bi-gcn)")  # fmt: skip
+    many = parser.add_mutually_exclusive_group()
+    many.add_argument("--seeds", type=int, metavar="N", help="train with seeds 0 to N-1")
+    many.add_argument("--seed", type=int, metavar="S", help="train with this seed (default: 0)")
+    add("--epochs", type=int, help="at most so many epochs (default: 1000)")
+    add("--patience", type=int, help="epochs without a lower validation loss (default: 100)")
+    add("--lr", type=float, help="learning rate (default: the model's recipe)")
+    add("--weight-decay", type=float, help="L2 penalty (default: the model's recipe)")
+    add("--beta1", type=float, help="Adam's first moment (default: the model's recipe)")
+    add("--last-layer-lr", type=float, help="factor on the last layer's rate (default: the recipe)")
+    add("--hidden", type=int, help="hidden neurons per layer (default: the recipe)")
+    add("--layers", type=int, help="number of convolutions (default: 2)")
+    add("--dropout", type=float, help="dropout of every layer's input (default: the recipe)")
+    add("--input-dropout", type=float, help="dropout of the first layer's input (default: dropout)")
+    add("--drop", choices=["all", "present"], help="features to drop from (default: the recipe)")
+    add("--balance", action=argparse.BooleanOptionalAction, default=None,
+        help="as many +1 as -1 in the first layer's columns (default: the recipe)")  # fmt: skip
+    add("--heads", type=int, help="attention heads of hidden layers (default: the recipe)")
+    add("--out-heads", type=int, help="attention heads of the last layer (default: the recipe)")
+    add("--attention-dropout", type=float, help="dropout of attention (default: the recipe)")
+    add("--binarize-head", action=argparse.BooleanOptionalAction, default=None,
+        help="binarize the last map of saint models too (default: the recipe)")  # fmt: skip
+    add("--norm", choices=["none", "batch"], help="normalisation between layers (default: recipe)")
+    add("--normalize-rows", action=argparse.BooleanOptionalAction, default=None,
+        help="scale each node's features to sum 1 (default: the recipe)")  # fmt: skip
+    add("--ste", choices=["input", "gradient"], help="gradient mask of features (default: input)")
+    add("--inductive", action=argparse.BooleanOptionalAction, default=None,
+        help="train on the training nodes alone (default: the recipe)")  # fmt: skip
+    add("--sampler", choices=["none", "neighbor", "walk", "node", "edge", "layer"],
+        help="how batches are drawn (default: the recipe)")  # fmt: skip
+    add("--batch-size", type=int, help="nodes, walks or edges per batch (default: the recipe)")
+    add("--fan-outs", type=numbers, metavar="K,K", help="neighbours per hop, -1 for all, or nodes "
+        "per layer (default: the recipe)")  # fmt: skip
+    add("--walk-length", type=int, help="steps of a random walk (default: the recipe)")
+    add("--distill", action="store_true", help="learn from the float twin, trained first or reused")
+    add("--teachers", type=int, default=1, metavar="N", help="average of N teachers (default: 1)")
+    add("--teacher", action="append", metavar="CHECKPOINT", help="learn from it; may be repeated")
+    add("--distill-mix", type=float, help="the teacher's share of the loss (default: 0.9)")
+    add("--temperature", type=float, help="of distillation (default: 1)")
+    add("--device", default="cpu", choices=["cpu", "cuda"], help="where to train (default: cpu)")
+    add("--out", metavar="DIR", help="folder of checkpoints (default: runs/DATASET-MODEL)")
+    add("--resume", action="store_true", help="go on from the checkpoints in --out")
+    add("--save-every", type=float, default=10.0, metavar="SECONDS", help="(default: 10)")
+    add("--jobs", type=int, default=1, metavar="J", help="seeds trained at the same time, by so "
+        "many processes that share the threads (default: 1)")  # fmt: skip
+
+
+_RECIPE_FLAGS = (
+    *("hidden", "layers", "heads", "out_heads", "dropout", "input_dropout", "attention_dropout"),
+    *("drop", "balance", "norm", "binarize_head", "inductive", "sampler", "batch_size"),
+    *("fan_outs", "walk_length"),
+    *("normalize_rows", "ste", "lr", "weight_decay", "beta1", "last_layer_lr", "epochs"),
+    *("patience", "distill_mix", "temperature"),
+)
+
+
+def _train(options: argparse.Namespace) -> Report | None:
+    """None where another process, of those that train together, has the word."""
+    from bignn.distributed import joined
+
+    with joined(options.device) as world:
+        report = _trained(options)
+    return report if world.is_leader else None
+
+
+def _trained(options: argparse.Namespace) -> Report:
+    from bignn.experiments.jobs import checked_jobs
+
+    checked_jobs(options.jobs)
+    from bignn.experiments.seeds import mean_and_std, train_seeds
+    from bignn.recipes import SAMPLING, recipe
+
+    changes = {name: getattr(options, name) for name in _RECIPE_FLAGS}
+    # Refuses wrong values before the graph is read; samplers are a matter of the graph.
+    recipe(options.model, **{k: v for k, v in changes.items() if k not in SAMPLING})
+    if options.seeds is not None and options.seeds < 1:
+        raise wrong("seeds", "at least 1", options.seeds)
+    if options.seed is not None and not 0 <= options.seed < 2**63:
+        raise wrong("seed", "0 or more, below 2**63", options.seed)
+    seeds = range(options.seeds) if options.seeds is not None else [options.seed or 0]
+    graph = bignn.load(options.dataset)
+    label = Path(options.dataset).stem
+    distill = options.distill or options.teacher is not None
+    only_with_it = (options.teachers != 1, options.distill_mix, options.temperature)
+    if not distill and any(option not in (None, False) for option in only_with_it):
+        got = "neither, but --teachers, --distill-mix or --temperature"
+        raise wrong("distill", "given (or --teacher)", got)
+    kind = f"{options.model}-distilled" if distill else options.model
+    out = Path(options.out or Path("runs") / f"{label}-{kind}")
+    common = {"device": options.device, "save_every": options.save_every, "jobs": options.jobs}
+    taught_by, teachers = _teachers(options, graph, seeds, out, common) if distill else (None, None)
+    trained = train_seeds(
+        recipe(options.model, graph=graph, distill=distill, **changes),
+        graph,
+        seeds,
+        out,
+        resume=options.resume,
+        label=f"{kind} on {label}",
+        teachers=teachers,
+        **common,
+    )
+    mean, std = mean_and_std(trained.test_acc)
+    count = len(trained.results)
+    report = {
+        "dataset": options.dataset,
+        "model": options.model,
+        "seeds": trained.seeds,
+        "test_acc": trained.test_acc,
+        "test_acc_mean": mean,
+        "test_acc_std": std,
+        "val_acc_mean": sum(result.val_acc for result in trained.results) / count,
+        "epochs": [result.epochs for result in trained.results],
+        "seconds_per_run": sum(result.seconds for result in trained.results) / count,
+        "checkpoint": str(trained.checkpoints[trained.best]),
+        "distilled": distill,
+        "teacher_test_acc_mean": taught_by,
+    }
+    return report, _describe_train
+
+
+def _teachers(
+    options: argparse.Namespace, graph: bignn.Graph, seeds: Sequence[int], out: Path, common: Any
+) -> tuple[float | None, Any]:
+    """The mean test accuracy of the teachers, if it is known, and the teachers."""
+    from bignn.checkpoint import load_model
+    from bignn.experiments.seeds import Teachers, mean_and_std, train_teachers
+    from bignn.recipes import teacher_recipe
+
+    if options.teacher is not None:
+        if options.teachers != 1:
+            raise wrong("teachers", "left out when --teacher names them", options.teachers)
+        return None, Teachers(of_all=[load_model(path) for path in options.teacher])
+    changes = {"epochs": options.epochs, "patience": options.patience}
+    changed = "".join(f"-{name}-{value}" for name, value in changes.items() if value is not None)
+    trained, teachers = train_teachers(
+        teacher_recipe(options.model, graph, **changes),
+        graph,
+        seeds,
+        options.teachers,
+        out / f"teacher{changed}",
+        label=f"teacher on {Path(options.dataset).stem}",
+        **common,
+    )
+    return mean_and_std(trained.test_acc)[0], teachers
+
+
+def _describe_train(report: dict[str, Any]) -> str:
+    test = "no test split"
+    if report["test_acc_mean"] is not None:
+        test = f"test accuracy {report['test_acc_mean']:.1f} ± {report['test_acc_std']:.1f} %"
+    count = len(report["seeds"])
+    kind = f"{report['model']}, distilled," if report["distilled"] else report["model"]
+    teacher = ""
+    if report["teacher_test_acc_mean"] is not None:
+        teacher = f"teacher's test accuracy {report['teacher_test_acc_mean']:.1f} %\n"
+    return (
+        f"{kind} on {report['dataset']}: {test}, "
+        f"validation {report['val_acc_mean']:.1f} % "
+        f"({count} seed{'s' if count > 1 else ''}, {report['seconds_per_run']:.1f} s each)\n"
+        f"{teacher}checkpoint {report['checkpoint']}"
+    )
