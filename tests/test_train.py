@@ -77,6 +77,29 @@ def test_the_lowest_validation_loss_wins_not_the_highest_accuracy(
     assert result.epochs == 4 + 7
 
 
+def test_epochs_are_chosen_by_accuracy_where_that_is_asked_for(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = iter([(0.9, 50.0), (0.5, 60.0), (0.6, 95.0), (0.4, 95.0), (0.3, 55.0)])
+    monkeypatch.setattr(train._Run, "_score", lambda run, batch: next(scores, (0.8, 70.0)))
+    settings = Settings(epochs=50, patience=7, select_by="accuracy")
+    result = fit(new_model(graph), graph, settings, progress=False)
+    assert (result.best_epoch, result.val_loss, result.val_acc) == (3, 0.6, 95.0)
+    assert result.epochs == 3 + 7
+    with pytest.raises(InputError, match="'select_by' must be one of"):
+        Settings(select_by="test")  # type: ignore[arg-type]
+
+
+def test_every_epoch_is_told_of(graph: Graph, tmp_path: Path) -> None:
+    told: list[tuple[int, float, float]] = []
+    settings = Settings(epochs=4)
+    result = fit(
+        new_model(graph), graph, settings, progress=False, on_epoch=lambda *e: told.append(e)
+    )
+    assert [epoch for epoch, _, _ in told] == [1, 2, 3, 4]
+    assert min((loss, accuracy) for _, loss, accuracy in told) == (result.val_loss, result.val_acc)
+
+
 def test_the_model_ends_with_the_weights_of_its_best_epoch(graph: Graph) -> None:
     model = new_model(graph)
     result = fit(model, graph, Settings(lr=0.05, epochs=500, patience=10), progress=False)

@@ -10,7 +10,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -37,7 +37,7 @@ from bignn.sampling import SampledBatches
 
 @dataclass(frozen=True)
 class FitResult:
-    """What a run reached. Accuracies in percent, of the epoch with the lowest validation loss."""
+    """What a run reached, in its best epoch (``Settings.select_by``). Accuracies in percent."""
 
     val_loss: float
     val_acc: float
@@ -67,8 +67,9 @@ def fit(
     resume: bool = False,
     save_every: float = 10.0,
     progress: bool = True,
+    on_epoch: Callable[[int, float, float], object] | None = None,
 ) -> FitResult:
-    """Trains a model in place; it ends with the weights of the lowest validation loss.
+    """Trains a model in place; it ends with the weights of its best epoch on validation.
 
     Under ``torchrun`` all processes call it alike and train one model together: each takes its
     share of the loss (docs/design.md), all end with the leader's weights bit for bit, and the
@@ -94,6 +95,8 @@ def fit(
             a run that was never interrupted.
         save_every: seconds between checkpoints.
         progress: show a bar on stderr, if that is a terminal.
+        on_epoch: called after each epoch with its number, validation loss and accuracy, as to draw
+            or log them.
 
     """
     if not isinstance(graph, Graph):
@@ -133,7 +136,7 @@ def fit(
         ):
             run.restore(checkpoint_path)
         if not run.finished:
-            run.train(share, checkpoint_path, save_every, progress)
+            run.train(share, checkpoint_path, save_every, progress, on_epoch)
         return run.result()
 
 
@@ -207,6 +210,7 @@ class _Run:
         checkpoint_path: str | os.PathLike[str] | None,
         save_every: float,
         progress: bool,
+        on_epoch: Callable[[int, float, float], object] | None,
     ) -> None:
         """Trains to the end, saving on the way."""
         saved = ticked = time.monotonic()
@@ -220,7 +224,9 @@ class _Run:
         ) as bar:
             while not self.finished:
                 self._train_epoch(batches)
-                self._validate()
+                loss, accuracy = self._validate()
+                if on_epoch is not None:
+                    on_epoch(self.epoch, loss, accuracy)
                 now = time.monotonic()
                 self.seconds += now - ticked
                 ticked = now
@@ -280,7 +286,7 @@ class _Run:
             loss = (1 - mix) * loss + mix * of_teacher * opinion
         loss.backward()
 
-    def _validate(self) -> None:
+    def _validate(self) -> tuple[float, float]:
         if self.settings.inductive:
             self._take_statistics()
             loss, accuracy = self._score(self.validation)
@@ -294,11 +300,15 @@ class _Run:
                 f"{self.epoch}); lower 'lr' (now {self.settings.lr}) or check the model"
             )
         self.world.follow_leader(self.model.buffers())  # statistics: a GPU's sums vary in rounding
-        if loss < self.best_loss:
+        better = loss < self.best_loss
+        if self.settings.select_by == "accuracy":
+            better = self.best_epoch == 0 or accuracy > self.best_acc
+        if better:
             self.best_loss, self.best_acc, self.best_epoch = loss, accuracy, self.epoch
             self.best_state = _copy(self.model.state_dict())
         waited = self.epoch - self.best_epoch
         self.finished = self.epoch >= self.settings.epochs or waited >= self.settings.patience
+        return loss, accuracy
 
     @torch.no_grad()
     def _take_statistics(self) -> None:

@@ -117,12 +117,16 @@ def test_tiny_binary_layers_start_with_something() -> None:
         assert (Linear(size, 40, binarize="both").weight != 0).all()
 
 
+@pytest.mark.parametrize("scale_gradient", [True, False])
 @pytest.mark.parametrize("ste", ["input", "gradient"])
-def test_gradients_of_a_binary_layer_are_those_of_the_paper(ste: SteRule) -> None:
+def test_gradients_of_a_binary_layer_are_those_of_the_paper(
+    ste: SteRule, scale_gradient: bool
+) -> None:
     """Algorithm 1, Eq. bp-H and Eq. bp-W in NumPy, in the paper's layout."""
     torch.manual_seed(0)
     x = torch.randn(9, 14, dtype=torch.float64, requires_grad=True)
-    layer = Linear(14, 5, binarize="both", bias=False, ste=ste).double()
+    options = {"ste": ste, "scale_gradient": scale_gradient}
+    layer = Linear(14, 5, binarize="both", bias=False, **options).double()  # type: ignore[arg-type]
     torch.nn.init.normal_(layer.weight)
     gradient = torch.randn(9, 5, dtype=torch.float64) * 0.5
     layer(x).backward(gradient)
@@ -133,7 +137,8 @@ def test_gradients_of_a_binary_layer_are_those_of_the_paper(ste: SteRule) -> Non
     to_w = (f * beta).T @ g
     mask = np.abs(h) <= 1 if ste == "input" else np.abs(to_h) < 1
     assert 0 < mask.mean() < 1
-    expected = b * (to_w * b).sum(0) / 14 + alpha * to_w * (np.abs(w) < 1)
+    through_scale = b * (to_w * b).sum(0) / 14 if scale_gradient else 0
+    expected = through_scale + alpha * to_w * (np.abs(w) < 1)
     assert x.grad is not None and layer.weight.grad is not None
     assert np.allclose(x.grad.numpy(), to_h * mask)
     assert np.allclose(layer.weight.grad.numpy().T, expected)

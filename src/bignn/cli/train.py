@@ -23,7 +23,9 @@ def add_train(commands: Any) -> None:
     many.add_argument("--seeds", type=int, metavar="N", help="train with seeds 0 to N-1")
     many.add_argument("--seed", type=int, metavar="S", help="train with this seed (default: 0)")
     add("--epochs", type=int, help="at most so many epochs (default: 1000)")
-    add("--patience", type=int, help="epochs without a lower validation loss (default: 100)")
+    add("--patience", type=int, help="epochs without a better one (default: 100)")
+    add("--select-by", choices=["loss", "accuracy"],
+        help="what validation chooses the epoch by (default: loss)")  # fmt: skip
     add("--lr", type=float, help="learning rate (default: the model's recipe)")
     add("--weight-decay", type=float, help="L2 penalty (default: the model's recipe)")
     add("--beta1", type=float, help="Adam's first moment (default: the model's recipe)")
@@ -44,6 +46,8 @@ def add_train(commands: Any) -> None:
     add("--normalize-rows", action=argparse.BooleanOptionalAction, default=None,
         help="scale each node's features to sum 1 (default: the recipe)")  # fmt: skip
     add("--ste", choices=["input", "gradient"], help="gradient mask of features (default: input)")
+    add("--scale-gradient", action=argparse.BooleanOptionalAction, default=None,
+        help="gradients of weights through their scales too (default: on)")  # fmt: skip
     add("--inductive", action=argparse.BooleanOptionalAction, default=None,
         help="train on the training nodes alone (default: the recipe)")  # fmt: skip
     add("--sampler", choices=["none", "neighbor", "walk", "node", "edge", "layer"],
@@ -70,7 +74,7 @@ _RECIPE_FLAGS = (
     *("drop", "balance", "norm", "binarize_head", "inductive", "sampler", "batch_size"),
     *("fan_outs", "walk_length"),
     *("normalize_rows", "ste", "lr", "weight_decay", "beta1", "last_layer_lr", "epochs"),
-    *("patience", "distill_mix", "temperature"),
+    *("patience", "select_by", "scale_gradient", "distill_mix", "temperature"),
 )
 
 

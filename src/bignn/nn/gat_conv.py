@@ -33,8 +33,8 @@ class GATConv(nn.Module):
         negative_slope: of the LeakyReLU.
         attention_dropout: probability of dropping a neighbour's weight while training.
         bias: adds b.
-        options: ``binarize``, ``ste``, ``dropout``, ``drop``, ``balance`` of
-            :class:`bignn.nn.Linear`.
+        options: ``binarize``, ``ste``, ``dropout``, ``drop``, ``balance``, ``scale_gradient``
+            of :class:`bignn.nn.Linear`.
 
     Shapes: x [N, d_in], edge_index [2, E] (or another form of
     :data:`bignn.nn.adjacency.Edges`) -> [N, H · d_out] or [N, d_out].

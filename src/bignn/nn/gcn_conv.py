@@ -29,8 +29,8 @@ class GCNConv(nn.Module):
         out_channels: d_out.
         norm: ``"gcn"`` or ``"mean_self"``.
         bias: adds b.
-        options: ``binarize``, ``ste``, ``dropout``, ``drop``, ``balance`` of
-            :class:`bignn.nn.Linear`.
+        options: ``binarize``, ``ste``, ``dropout``, ``drop``, ``balance``, ``scale_gradient``
+            of :class:`bignn.nn.Linear`.
 
     Shapes: x [N, d_in], edge_index [2, E] (or another form of
     :data:`bignn.nn.adjacency.Edges`), edge_weight [E] -> [N, d_out].

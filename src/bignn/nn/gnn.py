@@ -75,6 +75,8 @@ class GNN(nn.Module):
             that are not what most nodes have (:func:`bignn.nn.binary_product.binary_product`).
         balance: columns of the first layer's binary weights have as many +1 as -1 throughout
             training (:class:`bignn.nn.Linear`).
+        scale_gradient: gradients reach binary weights through their scales too, the first term of
+            Eq. bp-W (:class:`bignn.nn.Linear`).
         norm: ``"batch"`` puts batch normalisation (no affine part) between layers: before the sign
             in binary nets, before the activation in float ones.
         activation: between layers of float features, ``"relu"`` or ``"elu"``.
@@ -107,6 +109,7 @@ class GNN(nn.Module):
         attention_dropout: float = 0.0,
         drop: DropMode = "all",
         balance: bool = False,
+        scale_gradient: bool = True,
         norm: NormMode = "none",
         activation: Activation = "relu",
         normalize_rows: bool = True,
@@ -162,6 +165,7 @@ class GNN(nn.Module):
             "attention_dropout": attention_dropout,
             "drop": drop,
             "balance": balance,
+            "scale_gradient": scale_gradient,
             "norm": norm,
             "activation": activation,
             "normalize_rows": normalize_rows,
@@ -190,6 +194,7 @@ class GNN(nn.Module):
                 "dropout": input_dropout if layer == 0 else dropout,
                 "drop": drop if layer == 0 else "all",
                 "balance": balance and layer == 0,
+                "scale_gradient": scale_gradient,
             }
             if conv == "gat":
                 options |= {
@@ -215,6 +220,7 @@ class GNN(nn.Module):
                 binarize=binarize if binarize_head else "none",
                 ste=ste,
                 dropout=dropout,
+                scale_gradient=scale_gradient,
             )
             if jumps
             else None

@@ -26,6 +26,7 @@ class JumpingHead(nn.Module):
             ``"both"``; the sizes in its tables are those of ``"none"``.
         ste: gradient rule for features, see :func:`bignn.binarize.binarize_features`.
         dropout: probability of dropping an input entry while training.
+        scale_gradient: see :class:`bignn.nn.Linear`.
 
     Shapes: L times [N, channels] -> [N, d_out].
 
@@ -40,12 +41,18 @@ class JumpingHead(nn.Module):
         binarize: BinarizeMode = "none",
         ste: SteRule = "input",
         dropout: float = 0.0,
+        scale_gradient: bool = True,
     ) -> None:
         super().__init__()
         self.channels = channels
         self.binarization = Binarization.of(binarize, ste)
         self.lin = Linear(
-            channels * num_layers, out_channels, binarize=binarize, ste=ste, dropout=dropout
+            channels * num_layers,
+            out_channels,
+            binarize=binarize,
+            ste=ste,
+            dropout=dropout,
+            scale_gradient=scale_gradient,
         )
 
     def reset_parameters(self) -> None:

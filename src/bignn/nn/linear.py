@@ -32,6 +32,7 @@ class LinearOptions(TypedDict, total=False):
     dropout: float
     drop: DropMode
     balance: bool
+    scale_gradient: bool
 
 
 class Linear(nn.Module):
@@ -59,6 +60,8 @@ class Linear(nn.Module):
             :func:`bignn.nn.binary_product.binary_product`.
         balance: binarize ``W - median(W)``, per column, instead of W: a column then has as many +1
             as -1 not only at the start but always, and what all nodes lack adds up to nothing.
+        scale_gradient: gradients reach binary weights through their scale α too, the first term of
+            Eq. bp-W; without it only through their signs.
 
     Shapes: [N, d_in] (or a form of ``nn.features``) -> [N, d_out]; ``weight`` is [d_out, d_in].
 
@@ -75,6 +78,7 @@ class Linear(nn.Module):
         dropout: float = 0.0,
         drop: DropMode = "all",
         balance: bool = False,
+        scale_gradient: bool = True,
     ) -> None:
         super().__init__()
         if drop not in get_args(DropMode):
@@ -90,6 +94,7 @@ class Linear(nn.Module):
         self.dropout = dropout
         self.drop = drop
         self.balance = balance and in_channels > 2
+        self.scale_gradient = scale_gradient
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels))
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
         self.reset_parameters()
@@ -133,7 +138,8 @@ class Linear(nn.Module):
         weight: Tensor = self.weight
         if self.balance:
             weight = weight - median(weight.detach())
-        return binarize_weight(weight)
+        signs, alpha = binarize_weight(weight)
+        return signs, alpha if self.scale_gradient else alpha.detach()
 
     def extra_repr(self) -> str:
         """What ``print(model)`` shows."""

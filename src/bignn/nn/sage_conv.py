@@ -26,8 +26,8 @@ class SAGEConv(nn.Module):
         in_channels: d_in.
         out_channels: d_out.
         bias: adds b.
-        options: ``binarize``, ``ste``, ``dropout``, ``drop``, ``balance`` of
-            :class:`bignn.nn.Linear`.
+        options: ``binarize``, ``ste``, ``dropout``, ``drop``, ``balance``, ``scale_gradient``
+            of :class:`bignn.nn.Linear`.
 
     Shapes: x [N, d_in], edge_index [2, E] (or another form of
     :data:`bignn.nn.adjacency.Edges`) -> [N, d_out].

@@ -23,8 +23,8 @@ class SGConv(nn.Module):
         out_channels: d_out.
         hops: K.
         bias: adds b.
-        options: ``binarize``, ``ste``, ``dropout``, ``drop``, ``balance`` of
-            :class:`bignn.nn.Linear`.
+        options: ``binarize``, ``ste``, ``dropout``, ``drop``, ``balance``, ``scale_gradient``
+            of :class:`bignn.nn.Linear`.
 
     Shapes: x [N, d_in], edge_index [2, E] (or another form of
     :data:`bignn.nn.adjacency.Edges`), edge_weight [E] -> [N, d_out].

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from typing import Literal, get_args
 
 from bignn.binarize import BinarizeMode, SteRule
 from bignn.errors import InputError, wrong
 from bignn.graph import Graph
 from bignn.nn import GNN, MODELS, Activation, ConvName, DropMode, JumpMode, NormMode
 from bignn.sampling import Sampling
+
+SelectBy = Literal["loss", "accuracy"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,9 @@ class Settings:
         beta1: Adam's memory of past gradients.
         last_layer_lr: factor on the learning rate of the last layer's weight matrices.
         epochs: at most so many.
-        patience: stop after so many epochs without a lower validation loss.
+        patience: stop after so many epochs without a better one.
+        select_by: what makes an epoch better, and its weights the ones kept: the lower validation
+            ``"loss"``, or the higher validation ``"accuracy"`` (the first of equals).
         distill_mix: with a teacher, its share of the loss (the labels have the rest).
         temperature: with a teacher, what both sides' logits are divided by.
         inductive: training sees the training nodes and the edges among them only; evaluation is on
@@ -38,6 +43,7 @@ class Settings:
     last_layer_lr: float = 1.0
     epochs: int = 1000
     patience: int = 100
+    select_by: SelectBy = "loss"
     distill_mix: float = 0.9
     temperature: float = 1.0
     inductive: bool = False
@@ -47,6 +53,8 @@ class Settings:
         for name, least in (("epochs", 1), ("patience", 1)):
             if getattr(self, name) < least:
                 raise wrong(name, f"at least {least}", getattr(self, name))
+        if self.select_by not in get_args(SelectBy):
+            raise wrong("select_by", f"one of {list(get_args(SelectBy))}", repr(self.select_by))
         if not (math.isfinite(self.lr) and self.lr > 0):
             raise wrong("lr", "a positive number", self.lr)
         if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
@@ -79,6 +87,7 @@ class Recipe:
     attention_dropout: float = 0.0
     drop: DropMode = "all"
     balance: bool = False
+    scale_gradient: bool = True
     norm: NormMode = "none"
     activation: Activation = "relu"
     normalize_rows: bool = True

@@ -1,0 +1,254 @@
+"""One training run of an experiment as data, and many of them: in processes, written down, resumed.
+
+A run is known by what decides its result: the graph, the recipe in full, the teacher's recipe and
+the seed (:attr:`Run.key` needs the graph). Tables and figures ask for runs; one that the ledger has
+already, under whatever name, is not run again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import bignn
+from bignn.checkpoint import load_model
+from bignn.errors import InputError
+from bignn.experiments.jobs import in_processes
+from bignn.experiments.ledger import Ledger, Record
+from bignn.graph import Graph, load
+from bignn.recipes import Recipe, recipe, teacher_recipe
+from bignn.train import FitResult, fit
+
+RUNS = "runs.jsonl"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A model trained on a graph with a seed.
+
+    Attributes:
+        dataset: a name or a path, as :func:`bignn.load` takes it.
+        model: a key of ``recipes.RECIPES``.
+        seed: of weights, dropout and samples.
+        distill: from a float teacher of the same seed, trained first.
+        changes: to the recipe, as ``(("hidden", 128), ...)``.
+        curve: whether the validation loss of every epoch is wanted too.
+
+    """
+
+    dataset: str
+    model: str
+    seed: int = 0
+    distill: bool = False
+    changes: tuple[tuple[str, Any], ...] = ()
+    curve: bool = False
+
+    @property
+    def row(self) -> str:
+        """Its name without the seed, as ``cora/bi-gcn/distilled/hidden=128``."""
+        parts = [Path(self.dataset).stem, self.model, *(["distilled"] if self.distill else [])]
+        return "/".join([*parts, *(f"{name}={value}" for name, value in self.changes)])
+
+    def with_seeds(self, seeds: Iterable[int]) -> list[Run]:
+        """The same with each of the seeds."""
+        return [replace(self, seed=seed) for seed in seeds]
+
+    def recipe(self, graph: Graph) -> Recipe:
+        """How it is trained."""
+        changes = dict(self.changes)
+        return recipe(self.model, graph=graph, distill=self.distill, **changes)
+
+    def teacher_recipe(self, graph: Graph) -> Recipe | None:
+        """How its teacher is trained: as by default, at most as long as the student."""
+        if not self.distill:
+            return None
+        of_both = {k: v for k, v in self.changes if k in ("epochs", "patience")}
+        return teacher_recipe(self.model, graph, **of_both)
+
+    def key(self, graph: Graph) -> str:
+        """A digest of all that decides its result."""
+        teacher = self.teacher_recipe(graph)
+        decides = [
+            graph.digest(),
+            asdict(self.recipe(graph)),
+            None if teacher is None else asdict(teacher),
+            self.seed,
+        ]
+        text = json.dumps(decides, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def do_runs(
+    runs: Sequence[Run], out: Path, *, device: str = "cpu", jobs: int = 1, progress: bool = True
+) -> list[Record]:
+    """The records of all runs, in their order: those in ``out/runs.jsonl``, and the others once
+    they are done and written there. Teachers are kept in ``out/teachers``.
+
+    A run that fails does not stop the others; afterwards the first failure is raised.
+    """
+    ledger = Ledger(out / RUNS)
+    wanted = {run: run.key(_graph(run.dataset)) for run in dict.fromkeys(runs)}
+    known: dict[str, Record] = {}
+    rows: set[tuple[str, str]] = set()
+    for record in ledger.read():
+        key = record.get("key")
+        if not isinstance(key, str):
+            continue
+        rows.add((key, str(record.get("row"))))
+        if key not in known or "curve" in record:
+            known[key] = record
+    todo: dict[tuple[str, bool], Run] = {}
+    for run, key in wanted.items():
+        if key not in known or (run.curve and "curve" not in known[key]):
+            todo.setdefault((key, run.curve), run)
+    for key, curve in list(todo):  # one with the curve serves one without
+        if not curve and (key, True) in todo:
+            del todo[key, curve]
+    if progress and todo:
+        there = len(set(wanted.values())) - len(todo)
+        print(f"{len(todo)} runs to do, {there} are there already", file=sys.stderr, flush=True)
+    task = _Task(out, device, len(todo), progress)
+    failures = []
+    for run, done in zip(
+        todo.values(), in_processes(task, list(enumerate(todo.values(), 1)), jobs), strict=True
+    ):
+        if isinstance(done, str):
+            failures.append(f"{run.row} seed {run.seed}: {done}")
+        else:
+            known[wanted[run]] = done
+            rows.add((wanted[run], run.row))
+    for run, key in wanted.items():
+        # Done under another name: written down under this one too, for those who read by names.
+        if key in known and (key, run.row) not in rows:
+            ledger.append({**known[key], **_names(run)})
+            rows.add((key, run.row))
+    if failures:
+        count = f"{len(failures)} of {len(todo)} runs failed"
+        raise InputError(f"{count}; the first: {failures[0]}")
+    return [known[wanted[run]] for run in runs]
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Does one run and writes it down; in a process of its own, perhaps."""
+
+    out: Path
+    device: str
+    total: int
+    progress: bool
+
+    def __call__(self, item: tuple[int, Run]) -> Record | str:
+        number, run = item
+        record: Record | str
+        try:
+            record = self._record(run)
+        except InputError as error:
+            record = str(error)
+        except (RuntimeError, MemoryError) as error:  # out of memory, on the device or here
+            record = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        told = record if isinstance(record, str) else _summary(record)
+        if self.progress:
+            line = f"[{number}/{self.total}] {run.row} seed {run.seed}: {told}"
+            print(line, file=sys.stderr, flush=True)
+        return record
+
+    def _record(self, run: Run) -> Record:
+        graph = _graph(run.dataset)
+        teacher = run.teacher_recipe(graph)
+        curve: list[float] = []
+        result = self._fit(
+            run.recipe(graph),
+            graph,
+            run.seed,
+            teacher=None if teacher is None else load_model(self._taught(teacher, graph, run.seed)),
+            on_epoch=(lambda _, loss, __: curve.append(round(loss, 4))) if run.curve else None,
+        )
+        record = {
+            **_names(run),
+            **{name: value for name, value in asdict(result).items() if name != "seconds"},
+            "seconds": round(result.seconds, 2),
+            "device": self.device,
+            "machine": machine(self.device),
+            "version": bignn.__version__,
+            "torch": torch.__version__,
+            "key": run.key(graph),
+        }
+        if run.curve:
+            record["curve"] = curve
+        Ledger(self.out / RUNS).append(record)
+        return record
+
+    def _taught(self, chosen: Recipe, graph: Graph, seed: int) -> Path:
+        """The checkpoint of a teacher, trained if it is not there."""
+        text = json.dumps([graph.digest(), asdict(chosen), seed], sort_keys=True)
+        name = hashlib.sha256(text.encode()).hexdigest()[:16]
+        path = self.out / "teachers" / f"{name}.safetensors"
+        try:
+            self._fit(chosen, graph, seed, checkpoint_path=path, resume=True, save_every=1e9)
+        except InputError:
+            if not path.exists():
+                raise
+            path.unlink()  # damaged, or another version's
+            self._fit(chosen, graph, seed, checkpoint_path=path, save_every=1e9)
+        return path
+
+    def _fit(self, chosen: Recipe, graph: Graph, seed: int, **options: Any) -> FitResult:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = chosen.build(graph)
+        return fit(
+            model,
+            graph,
+            chosen.settings,
+            seed=seed,
+            device=self.device,
+            progress=self.progress and self.total == 1,
+            **options,
+        )
+
+
+def _names(run: Run) -> Record:
+    return {
+        "row": run.row,
+        "dataset": run.dataset,
+        "model": run.model,
+        "distill": run.distill,
+        "changes": dict(run.changes),
+        "seed": run.seed,
+    }
+
+
+def _summary(record: Record) -> str:
+    test = "-" if record["test_acc"] is None else f"{record['test_acc']:.1f}"
+    return (
+        f"test {test} val {record['val_acc']:.1f} after {record['epochs']} epochs, "
+        f"{record['seconds']:.1f} s"
+    )
+
+
+@cache
+def _graph(dataset: str) -> Graph:
+    """Read once per process."""
+    return load(dataset)
+
+
+@cache
+def machine(device: str) -> str:
+    """The processor in words."""
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_name(device)
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
