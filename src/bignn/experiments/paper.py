@@ -1,0 +1,175 @@
+"""The experiments of the paper's Section 7, and ours beside them, as data: which runs they need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bignn.experiments.published import ACCURACY
+from bignn.experiments.runs import Run
+
+Changes = tuple[tuple[str, Any], ...]
+
+#: The paper's training on citation graphs (Sec. 7.2), where our recipes found better.
+AS_PAPER: Changes = (("lr", 0.001), ("dropout", 0.4))
+AS_PAPER_FLOAT: Changes = (*AS_PAPER, ("weight_decay", 0.0))
+AS_PAPER_BINARY: Changes = (*AS_PAPER, ("beta1", 0.9), ("last_layer_lr", 1.0))
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or a figure: the runs it needs, seed 0 standing for all seeds, and their number.
+
+    Attributes:
+        name: what ``bignn reproduce`` calls it.
+        title: what it shows.
+        rows: one per row of a table or point of a figure.
+        seeds: how many by default.
+
+    """
+
+    name: str
+    title: str
+    rows: tuple[Run, ...] = ()
+    seeds: int = 10
+
+    def runs(self, seeds: int | None = None) -> list[Run]:
+        """All its runs, seed by seed, so that what an interruption leaves is even."""
+        count = self.seeds if seeds is None else seeds
+        # Curves are drawn of one seed.
+        return [
+            Run(row.dataset, row.model, seed, row.distill, row.changes, row.curve and seed == 0)
+            for seed in range(count)
+            for row in self.rows
+        ]
+
+
+CITATION = ("cora", "pubmed", "citeseer")
+MANY_LABELS = ("amazon-computers", "coauthor-physics", "musae-github")
+WIDTHS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
+DEPTHS = (2, 3, 4, 5, 6, 7, 8)
+
+#: An inductive GCN: means over sampled neighbours, training nodes alone.
+INDUCTIVE_GCN: Changes = (
+    ("conv", "mean-gcn"),
+    ("inductive", True),
+    ("sampler", "neighbor"),
+    ("batch_size", 2048),
+    ("fan_outs", (10, 10)),
+)
+
+
+def _as_published(datasets: Sequence[str]) -> tuple[Run, ...]:
+    return tuple(Run(dataset, model) for dataset in datasets for model in ACCURACY[dataset])
+
+
+def _inductive(dataset: str) -> tuple[Run, ...]:
+    """The table's models on a graph of ours."""
+    gcn: Changes = (*INDUCTIVE_GCN, ("epochs", 200), ("patience", 30))
+    binary: Changes = (*INDUCTIVE_GCN, ("epochs", 300), ("patience", 80))
+    return (
+        Run(dataset, "gcn", changes=gcn),
+        Run(dataset, "bi-gcn", changes=binary),
+        *(Run(dataset, model) for model in ("sage", "bi-sage", "saint", "bi-saint")),
+    )
+
+
+def _depth() -> tuple[Run, ...]:
+    rows = []
+    for layers in DEPTHS:
+        deep: Changes = (("layers", layers),)
+        for model, trained in (("gcn", AS_PAPER_FLOAT), ("bi-gcn", AS_PAPER_BINARY)):
+            rows.append(Run("cora", model, changes=(*trained, *deep), curve=True))
+            by_accuracy: Changes = (("select_by", "accuracy"),)
+            rows.append(Run("cora", model, changes=(*trained, *deep, *by_accuracy)))
+            rows.append(Run("cora", model, changes=deep))
+    return tuple(rows)
+
+
+def widths(
+    dataset: str, model: str, swept: Sequence[int] = WIDTHS, changes: Changes = ()
+) -> tuple[Run, ...]:
+    """A model at several widths."""
+    return tuple(Run(dataset, model, changes=(*changes, ("hidden", w))) for w in swept)
+
+
+def _width() -> tuple[Run, ...]:
+    graphs = (*CITATION, "amazon-computers", "coauthor-physics")
+    rows = [row for g in graphs for model in ("gcn", "bi-gcn") for row in widths(g, model)]
+    for model, trained in (("gcn", AS_PAPER_FLOAT), ("bi-gcn", AS_PAPER_BINARY)):
+        rows += widths("pubmed", model, changes=trained)
+    return tuple(rows)
+
+
+#: What Bi-GCN with the paper's training is changed by, and what that is.
+ABLATIONS: dict[str, tuple[bool, Changes]] = {
+    "the paper's training": (False, AS_PAPER_BINARY),
+    "gradient mask on gradients (Eq. bp-H as printed)": (
+        False,
+        (*AS_PAPER_BINARY, ("ste", "gradient")),
+    ),
+    "no gradient through scales (first term of Eq. bp-W)": (
+        False,
+        (*AS_PAPER_BINARY, ("scale_gradient", False)),
+    ),
+    "batch norm before every layer": (False, (*AS_PAPER_BINARY, ("norm", "batch"))),
+    "no dropout of the input": (False, (*AS_PAPER_BINARY, ("input_dropout", 0.0))),
+    "no dropout": (False, (*AS_PAPER_BINARY, ("dropout", 0.0))),
+    "weight decay 5e-4": (False, (*AS_PAPER_BINARY, ("weight_decay", 5e-4))),
+    "balanced first layer": (False, (*AS_PAPER_BINARY, ("balance", True))),
+    "epochs chosen by accuracy": (False, (*AS_PAPER_BINARY, ("select_by", "accuracy"))),
+    "256 hidden": (False, (*AS_PAPER_BINARY, ("hidden", 256))),
+    "our recipe (shorter memory, slower last layer)": (False, ()),
+    "our recipe, 256 hidden": (False, (("hidden", 256),)),
+    "distilled": (True, ()),
+    "distilled, 256 hidden": (True, (("hidden", 256),)),
+}
+
+
+def _ablation() -> tuple[Run, ...]:
+    return tuple(
+        Run(dataset, "bi-gcn", distill=distill, changes=changes)
+        for dataset in CITATION
+        for distill, changes in ABLATIONS.values()
+    )
+
+
+#: Width of Bi-GCN by graph that :func:`bignn.recommend_width` names for a trained float GCN.
+TWIN_WIDTHS = (256, 512, 1024)
+
+
+def _twins() -> tuple[Run, ...]:
+    """Float models, the same distilled, and 1-bit ones distilled, also wider."""
+    rows = []
+    for dataset in (*CITATION, *MANY_LABELS):
+        rows += [
+            Run(dataset, "gcn"),
+            Run(dataset, "bi-gcn", distill=True),
+            *(Run(dataset, "bi-gcn", distill=True, changes=(("hidden", w),)) for w in TWIN_WIDTHS),
+            Run(dataset, "gcn", distill=True),
+            Run(dataset, "bi-gcn"),
+        ]
+    return tuple(rows)
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    found.name: found
+    for found in (
+        Experiment("transductive", "Transductive learning results", _as_published(CITATION), 20),
+        Experiment(
+            "inductive",
+            "Inductive learning results",
+            (
+                *_as_published(("reddit", "flickr")),
+                *(row for dataset in MANY_LABELS for row in _inductive(dataset)),
+            ),
+            5,
+        ),
+        Experiment("ogb", "OGB results", _as_published(("ogbn-arxiv", "ogbn-products")), 5),
+        Experiment("depth", "Accuracy and validation loss against depth", _depth()),
+        Experiment("width", "Accuracy against width", _width(), 5),
+        Experiment("twins", "1-bit models and their float twins", _twins(), 20),
+        Experiment("ablation", "What carries the accuracy of Bi-GCN", _ablation()),
+    )
+}
