@@ -1,8 +1,8 @@
 """One training run of an experiment as data, and many of them: in processes, written down, resumed.
 
-A run is known by what decides its result: the graph, the recipe in full, the teacher's recipe and
-the seed (:attr:`Run.key` needs the graph). Tables and figures ask for runs; one that the ledger has
-already, under whatever name, is not run again.
+A run is known by what decides its result: the graph, the recipe, the teacher's recipe and the seed
+(:meth:`Run.key`). Tables and figures ask for runs; one that the ledger has already, under whatever
+name, is not run again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import platform
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from bignn.recipes import Recipe, recipe, teacher_recipe
 from bignn.train import FitResult, fit
 
 RUNS = "runs.jsonl"
+Key = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -74,17 +75,28 @@ class Run:
         of_both = {k: v for k, v in self.changes if k in ("epochs", "patience")}
         return teacher_recipe(self.model, graph, **of_both)
 
-    def key(self, graph: Graph) -> str:
-        """A digest of all that decides its result."""
-        teacher = self.teacher_recipe(graph)
-        decides = [
-            graph.digest(),
-            asdict(self.recipe(graph)),
-            None if teacher is None else asdict(teacher),
-            self.seed,
-        ]
-        text = json.dumps(decides, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+    def key(self, graph: Graph) -> tuple[str, int]:
+        """A digest of all that decides its result but the seed, and the seed."""
+        return _digest(graph, self.recipe(graph), self.teacher_recipe(graph)), self.seed
+
+
+def _digest(graph: Graph, *recipes: Recipe | None) -> str:
+    """Of a graph and what of recipes is not the default, so that an option that is added later
+    leaves older runs what they are.
+    """
+    text = json.dumps([graph.digest(), *map(_not_default, recipes)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _not_default(value: Any) -> Any:
+    if not is_dataclass(value):
+        return value
+    said = {}
+    for field in fields(value):
+        mine = getattr(value, field.name)
+        if field.default is MISSING or mine != field.default:
+            said[field.name] = _not_default(mine)
+    return said
 
 
 def do_runs(
@@ -97,16 +109,14 @@ def do_runs(
     """
     ledger = Ledger(out / RUNS)
     wanted = {run: run.key(_graph(run.dataset)) for run in dict.fromkeys(runs)}
-    known: dict[str, Record] = {}
-    rows: set[tuple[str, str]] = set()
+    known: dict[Key, Record] = {}
+    rows: set[tuple[Key, str]] = set()
     for record in ledger.read():
-        key = record.get("key")
-        if not isinstance(key, str):
-            continue
+        key = (str(record.get("recipe")), int(record.get("seed", -1)))
         rows.add((key, str(record.get("row"))))
         if key not in known or "curve" in record:
             known[key] = record
-    todo: dict[tuple[str, bool], Run] = {}
+    todo: dict[tuple[Key, bool], Run] = {}
     for run, key in wanted.items():
         if key not in known or (run.curve and "curve" not in known[key]):
             todo.setdefault((key, run.curve), run)
@@ -180,7 +190,7 @@ class _Task:
             "machine": machine(self.device),
             "version": bignn.__version__,
             "torch": torch.__version__,
-            "key": run.key(graph),
+            "recipe": run.key(graph)[0],
         }
         if run.curve:
             record["curve"] = curve
@@ -189,9 +199,7 @@ class _Task:
 
     def _taught(self, chosen: Recipe, graph: Graph, seed: int) -> Path:
         """The checkpoint of a teacher, trained if it is not there."""
-        text = json.dumps([graph.digest(), asdict(chosen), seed], sort_keys=True)
-        name = hashlib.sha256(text.encode()).hexdigest()[:16]
-        path = self.out / "teachers" / f"{name}.safetensors"
+        path = self.out / "teachers" / f"{_digest(graph, chosen)}-{seed}.safetensors"
         try:
             self._fit(chosen, graph, seed, checkpoint_path=path, resume=True, save_every=1e9)
         except InputError:
