@@ -23,6 +23,13 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Listing:
+    """Text whose lines and spaces count, as a diagram or a command."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Series:
     """Points of one kind, with a spread (standard deviation) around each y if it is known.
 
@@ -55,16 +62,19 @@ class Figure:
     verticals: tuple[tuple[str, float], ...] = ()
 
 
+Part = str | Table | Figure | Listing
+
+
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands under it, in the order of ``parts``: text, tables, figures.
+    """A heading and what stands under it, in the order of ``parts``.
 
     Text is one paragraph; ``code`` in backticks is the only mark in it.
     """
 
     name: str
     title: str
-    parts: tuple[str | Table | Figure, ...]
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bignn.experiments.document import Document, Figure, Section, Table
+from bignn.experiments.document import Document, Figure, Listing, Section, Table
 
 
 def markdown(document: Document, figures: str) -> str:
@@ -22,6 +22,8 @@ def _section(section: Section, figures: str) -> list[str]:
             blocks.append(_table(part))
         elif isinstance(part, Figure):
             blocks.append(f"![{part.caption}]({figures}/{part.name}.svg)\n\n{part.caption}")
+        elif isinstance(part, Listing):
+            blocks.append(f"```\n{part.text}\n```")
         else:
             blocks.append(part)
     return blocks

@@ -40,7 +40,8 @@ class Run:
         dataset: a name or a path, as :func:`bignn.load` takes it.
         model: a key of ``recipes.RECIPES``.
         seed: of weights, dropout and samples.
-        distill: from a float teacher of the same seed, trained first.
+        distill: from float teachers, trained first; they are the same for all students of a seed.
+        teachers: how many of them, whose opinions are averaged.
         changes: to the recipe, as ``(("hidden", 128), ...)``.
         curve: whether the validation loss of every epoch is wanted too.
 
@@ -50,14 +51,17 @@ class Run:
     model: str
     seed: int = 0
     distill: bool = False
+    teachers: int = 1
     changes: tuple[tuple[str, Any], ...] = ()
     curve: bool = False
 
     @property
     def row(self) -> str:
         """Its name without the seed, as ``cora/bi-gcn/distilled/hidden=128``."""
-        parts = [Path(self.dataset).stem, self.model, *(["distilled"] if self.distill else [])]
-        return "/".join([*parts, *(f"{name}={value}" for name, value in self.changes)])
+        changes = [f"{name}={value}" for name, value in self.changes]
+        if self.distill:
+            changes.insert(0, "distilled" if self.teachers == 1 else f"distilled-{self.teachers}")
+        return "/".join([Path(self.dataset).stem, self.model, *changes])
 
     def with_seeds(self, seeds: Iterable[int]) -> list[Run]:
         """The same with each of the seeds."""
@@ -77,14 +81,17 @@ class Run:
 
     def key(self, graph: Graph) -> tuple[str, int]:
         """A digest of all that decides its result but the seed, and the seed."""
-        return _digest(graph, self.recipe(graph), self.teacher_recipe(graph)), self.seed
+        several = {} if self.teachers == 1 or not self.distill else {"teachers": self.teachers}
+        recipes = self.recipe(graph), self.teacher_recipe(graph)
+        return _digest(graph, *recipes, **several), self.seed
 
 
-def _digest(graph: Graph, *recipes: Recipe | None) -> str:
+def _digest(graph: Graph, *recipes: Recipe | None, **more: int) -> str:
     """Of a graph and what of recipes is not the default, so that an option that is added later
     leaves older runs what they are.
     """
-    text = json.dumps([graph.digest(), *map(_not_default, recipes)], sort_keys=True)
+    decides = [graph.digest(), *map(_not_default, recipes), *more.items()]
+    text = json.dumps(decides, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -173,13 +180,19 @@ class _Task:
 
     def _record(self, run: Run) -> Record:
         graph = _graph(run.dataset)
-        teacher = run.teacher_recipe(graph)
+        taught_by = run.teacher_recipe(graph)
+        first = run.seed * run.teachers
+        teachers = [
+            load_model(self._taught(taught_by, graph, seed))
+            for seed in range(first, first + run.teachers)
+            if taught_by is not None
+        ]
         curve: list[float] = []
         result = self._fit(
             run.recipe(graph),
             graph,
             run.seed,
-            teacher=None if teacher is None else load_model(self._taught(teacher, graph, run.seed)),
+            teacher=teachers or None,
             on_epoch=(lambda _, loss, __: curve.append(round(loss, 4))) if run.curve else None,
         )
         record = {
@@ -230,6 +243,7 @@ def _names(run: Run) -> Record:
         "dataset": run.dataset,
         "model": run.model,
         "distill": run.distill,
+        "teachers": run.teachers,
         "changes": dict(run.changes),
         "seed": run.seed,
     }

@@ -12,11 +12,12 @@ from bignn.graph import Graph
 from bignn.nn import GNN
 from bignn.recipes.paper import PAPER
 from bignn.recipes.settings import Recipe, Settings
-from bignn.recipes.tables import MANY_LABELS, RECIPES, STUDENTS, TWINS
+from bignn.recipes.tables import MANY_LABELS, MANY_LABELS_STUDENTS, RECIPES, STUDENTS, TWINS
 from bignn.sampling import SampleKind, Sampling
 
 __all__ = [
     "MANY_LABELS",
+    "MANY_LABELS_STUDENTS",
     "PAPER",
     "RECIPES",
     "SAMPLING",
@@ -117,7 +118,7 @@ def _base(model: str, graph: Graph | None, distill: bool) -> Recipe:
 def _table(graph: Graph | None, distill: bool) -> dict[str, Recipe]:
     labelled = 0 if graph is None or graph.train_idx is None else len(graph.train_idx)
     if graph is not None and labelled and labelled >= _MANY * graph.num_nodes:
-        return MANY_LABELS
+        return MANY_LABELS_STUDENTS if distill else MANY_LABELS
     return STUDENTS if distill else RECIPES
 
 

@@ -1,0 +1,135 @@
+"""What a results folder holds: finished runs, and the documents of other commands.
+
+``runs.jsonl`` is the ledger of :mod:`bignn.experiments.runs`; ``bench*.json`` and
+``capacity*.json`` are what ``bignn bench --json`` and ``bignn capacity --json`` print.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bignn.errors import FileError
+from bignn.experiments.ledger import Ledger, Record
+from bignn.experiments.published import RUNS_ASSUMED
+from bignn.experiments.runs import RUNS, Run
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Test accuracies of the seeds of a row, in percent, and the mean validation accuracy."""
+
+    test: tuple[float, ...]
+    val: float
+
+    @property
+    def mean(self) -> float:
+        """Of the test accuracies."""
+        return statistics.fmean(self.test)
+
+    @property
+    def std(self) -> float:
+        """The sample standard deviation (n - 1; 0 for one value)."""
+        return statistics.stdev(self.test) if len(self.test) > 1 else 0.0
+
+    def __str__(self) -> str:
+        return f"{self.mean:.1f} ± {self.std:.1f}"
+
+
+class Results:
+    """A folder of results, read whole."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        if not folder.is_dir():
+            raise FileError(
+                f"'{folder}' is not a folder of results; 'bignn reproduce --out {folder}' makes one"
+            )
+        self.records = [
+            record for record in Ledger(folder / RUNS).read() if _is_whole(record, folder)
+        ]
+        self.bench: list[dict[str, Any]] = [
+            row for report in _documents(folder, "bench", "rows") for row in report["rows"]
+        ]
+        self.capacity = _documents(folder, "capacity", "widths")
+        self._rows: dict[str, dict[int, Record]] = {}
+        # A row that was run again under another recipe: the newest counts, and it alone.
+        for record in self.records:
+            seeds = self._rows.setdefault(record["row"], {})
+            if seeds and next(iter(seeds.values()))["recipe"] != record["recipe"]:
+                seeds.clear()
+            seeds[record["seed"]] = record
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to show."""
+        return not (self.records or self.bench or self.capacity)
+
+    def of(self, run: Run) -> Summary | None:
+        """All seeds of a run's row; None if there is none, or no test split."""
+        records = self.seeds(run)
+        test = [record["test_acc"] for record in records if record["test_acc"] is not None]
+        if not test or len(test) < len(records):
+            return None
+        return Summary(tuple(test), statistics.fmean(record["val_acc"] for record in records))
+
+    def seeds(self, run: Run) -> list[Record]:
+        """The records of a run's row, by seed."""
+        found = self._rows.get(run.row, {})
+        return [found[seed] for seed in sorted(found)]
+
+
+def _is_whole(record: Record, folder: Path) -> bool:
+    """Whether a line of the ledger has what is shown of one."""
+    needed = {"row": str, "seed": int, "recipe": str, "val_acc": float | int}
+    for name, kind in needed.items():
+        if not isinstance(record.get(name), kind):
+            raise FileError(
+                f"'{folder / RUNS}' has a line without '{name}', which no run of this version "
+                "writes; remove the line, or run into another folder"
+            )
+    return True
+
+
+def _documents(folder: Path, kind: str, needed: str) -> list[dict[str, Any]]:
+    found = []
+    for path in sorted(folder.glob(f"{kind}*.json")):
+        try:
+            document = json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise FileError(f"'{path}' is not a JSON document ({error}); remove it") from error
+        if not isinstance(document, dict) or needed not in document:
+            raise FileError(f"'{path}' is not what 'bignn {kind} --json' prints; remove it")
+        found.append(document)
+    return found
+
+
+def welch(ours: Summary, paper: tuple[float, float], runs: int = RUNS_ASSUMED) -> float | None:
+    """The p-value of Welch's test that both means are equal; None where nothing varies."""
+    from scipy import stats
+
+    if len(ours.test) < 2 or (ours.std == 0 and paper[1] == 0):
+        return None
+    test = stats.ttest_ind_from_stats(
+        ours.mean, ours.std, len(ours.test), *paper, runs, equal_var=False
+    )
+    return float(test.pvalue)
+
+
+#: Below it a lower mean is not put down to noise.
+SIGNIFICANT = 0.01
+
+
+def verdict(ours: Summary | None, paper: tuple[float, float] | None) -> str:
+    """Ours beside the paper's, in words."""
+    if paper is None or ours is None:
+        return ""
+    p = welch(ours, paper)
+    if round(ours.mean - paper[0], 1) >= 0:
+        return "as high or higher" if p is None else f"as high or higher (p = {p:.2g})"
+    if p is None:
+        return "lower; nothing varies" if len(ours.test) > 1 else "lower; one seed"
+    return f"within noise (p = {p:.2g})" if p > SIGNIFICANT else f"lower (p = {p:.2g})"
