@@ -51,7 +51,7 @@ def extraction(num_features: int = 8) -> Extraction:
     x = (x - x.mean(axis=0)) / x.std(axis=0)
     means = np.stack([x[train[y[train] == label]].mean(axis=0) for label in range(3)], axis=1)
     telling = np.sort(np.argsort(-means.std(axis=1), kind="stable")[:num_features])
-    nodes = [int(train[y[train] == label][0]) for label in range(3)]
+    nodes = np.array([train[y[train] == label][0] for label in range(3)])
     h, w = x[np.ix_(nodes, telling)], means[telling]
     f, b = bits.sign(h), bits.sign(w)
     beta, alpha = np.abs(h).mean(axis=1), np.abs(w).mean(axis=0)
