@@ -93,19 +93,27 @@ UNITS: dict[str, float] = {
     "sparse": 0.02e-9,  # an addition of a sparse bit's row, per column
     "row": 45e-9,  # a row's weights and its end
     "column": 0.12e-9,  # a column of a row's end
+    "neighbour": 1e-9,  # its number and weight
     "record": 0.015e-9,  # a column of a neighbour
     "bit": 0.03e-9,  # a bit of a neighbour
     "bit of many": 0.018e-9,  # the same where sixteen neighbours are added at once
     "attention row": 50e-9,  # a row's largest score and sum of shares, per head
     "attention": 2e-9,  # an exponential and its weight, per neighbour and head
     "score": 0.03e-9,  # a bit of a score
-    # A cache line, by table size. The last cache is shared, and lines out of it cost up to four
-    # times as much when others use it too: these are what a machine with neighbours shows.
-    "near line": 0.6e-9,
-    "shared line": 7e-9,
-    "far line": 11e-9,
+    # The first cache line of a record, and each further one, by the table's size. The last cache is
+    # shared, and lines out of it cost up to four times as much when others use it too: these are
+    # what a machine with neighbours shows.
+    **{"near line": 0.6e-9, "next near line": 0.6e-9},
+    **{"shared line": 7e-9, "next shared line": 7e-9},
+    **{"wide line": 7e-9, "next wide line": 7e-9},
+    **{"far line": 11e-9, "next far line": 11e-9},
 }
-_TABLES = ((1 << 20, "near line"), (24 << 20, "shared line"), (1 << 62, "far line"))
+_TABLES = (
+    (1 << 20, "near line"),
+    (4 << 20, "shared line"),
+    (24 << 20, "wide line"),
+    (1 << 62, "far line"),
+)
 _MANY = 32  # from here on sixteen neighbours are added at once: `many` of csrc/avx512_bits.h
 
 
@@ -141,7 +149,7 @@ def plan_layers(
         num_rows, num_sources, num_entries = block.num_rows, block.num_sources, len(block.ids)
         work: dict[Way, Work] = {}
         touched: dict[Way, int] = {}
-        row: Work = {"row": num_rows, "column": num_rows * columns}
+        row: Work = {"row": num_rows, "column": num_rows * columns, "neighbour": num_entries}
         own = 0
         if layer.own is not None:
             own = num_rows * inputs * columns
@@ -185,7 +193,7 @@ def plan_layers(
 def _lines(record: int, num_nodes: int, num_entries: int) -> Work:
     """To fetch neighbours' records from a table of all of them."""
     unit = next(unit for size, unit in _TABLES if record * num_nodes <= size)
-    return {unit: num_entries * -(-record // 64)}
+    return {unit: num_entries, f"next {unit}": num_entries * (-(-record // 64) - 1)}
 
 
 def _forced(forced: str | None, num_layers: int, features: Features) -> list[Way] | None:
