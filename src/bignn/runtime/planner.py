@@ -100,9 +100,10 @@ UNITS: dict[str, float] = {
     "attention row": 50e-9,  # a row's largest score and sum of shares, per head
     "attention": 2e-9,  # an exponential and its weight, per neighbour and head
     "score": 0.03e-9,  # a bit of a score
-    # The first cache line of a record, and each further one, by the table's size. The last cache is
-    # shared, and lines out of it cost up to four times as much when others use it too: these are
-    # what a machine with neighbours shows.
+    # The first cache line of a record, and each further one, by the table's size. Where sixteen
+    # neighbours are added at once all lines count as further ones: they are fetched well ahead. The
+    # last cache is shared, and lines out of it cost up to four times as much when others use it
+    # too: these are what a machine with neighbours shows.
     **{"near line": 0.6e-9, "next near line": 0.6e-9},
     **{"shared line": 7e-9, "next shared line": 7e-9},
     **{"wide line": 7e-9, "next wide line": 7e-9},
@@ -110,8 +111,8 @@ UNITS: dict[str, float] = {
 }
 _TABLES = (
     (1 << 20, "near line"),
-    (4 << 20, "shared line"),
-    (24 << 20, "wide line"),
+    (8 << 20, "shared line"),
+    (16 << 20, "wide line"),
     (1 << 62, "far line"),
 )
 _MANY = 32  # from here on sixteen neighbours are added at once: `many` of csrc/avx512_bits.h
@@ -165,11 +166,12 @@ def plan_layers(
         work["T"] = gather | {"xnor": own + num_sources * inputs * columns}
         touched["T"] = num_sources * (bits + record) + num_entries * record
         if inputs <= MOST_INPUTS_OF_G:
-            adding = "bit of many" if has_lookup and num_entries >= _MANY * num_rows else "bit"
+            many = has_lookup and num_entries >= _MANY * num_rows
+            adding = "bit of many" if many else "bit"
             product = "lookup" if has_lookup else "plain lookup"
             work["G"] = (
                 row
-                | _lines(bits, num_sources, num_entries)
+                | _lines(bits, num_sources, num_entries, ahead=many)
                 | {
                     adding: num_entries * heads * inputs,
                     product: num_rows * inputs * columns,
@@ -190,10 +192,11 @@ def plan_layers(
     return plan
 
 
-def _lines(record: int, num_nodes: int, num_entries: int) -> Work:
+def _lines(record: int, num_nodes: int, num_entries: int, *, ahead: bool = False) -> Work:
     """To fetch neighbours' records from a table of all of them."""
     unit = next(unit for size, unit in _TABLES if record * num_nodes <= size)
-    return {unit: num_entries, f"next {unit}": num_entries * (-(-record // 64) - 1)}
+    first = 0 if ahead else num_entries
+    return {unit: first, f"next {unit}": num_entries * -(-record // 64) - first}
 
 
 def _forced(forced: str | None, num_layers: int, features: Features) -> list[Way] | None:
