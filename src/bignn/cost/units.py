@@ -28,6 +28,7 @@ from bignn.runtime.planner import UNITS, Plan
 # Units that differ from machine to machine by about the same factor.
 _GROUPS = (
     ("xnor",),
+    ("table",),
     ("lookup", "plain lookup"),
     ("sparse",),
     ("row", "column", "attention row"),
@@ -35,12 +36,13 @@ _GROUPS = (
     ("record",),
     ("bit", "attention", "score"),
     ("bit of many",),
-    ("near line", "next near line"),
+    ("near line", "next near line", "near line ahead"),
     ("shared line",),
     ("wide line",),
     ("far line",),
     ("next shared line", "next wide line"),
     ("next far line",),
+    ("shared line ahead", "wide line ahead", "far line ahead"),
 )
 
 # Doubling a group's cost must explain as much as an error of this in one layer's time: what the
@@ -194,7 +196,10 @@ def _neighbours(
     Branches and caches would be better at guessing what is more even than real graphs.
     """
     offsets = np.zeros(shape.nodes + 1, dtype=np.int64)
-    np.cumsum(rng.geometric(1 / shape.degree, shape.nodes), out=offsets[1:])
+    # Where there are many, enough for all rows to be added sixteen neighbours at a time.
+    least = shape.degree // 2 if shape.degree >= 64 else 0
+    lengths = least + rng.geometric(1 / (shape.degree - least), shape.nodes)
+    np.cumsum(lengths, out=offsets[1:])
     ids = rng.integers(0, shape.nodes, offsets[-1], dtype=np.int32)
     names = rng.permutation(shape.nodes).astype(np.int32)
     ids[::2] = names[(rng.random(len(ids[::2])) ** 1.8 * shape.nodes).astype(np.int32)]

@@ -88,7 +88,8 @@ class Plan:
 #: it is; without AVX-512 the product after a gather is slower by more.
 UNITS: dict[str, float] = {
     "xnor": 1 / 800e9,  # a product of signs
-    "lookup": 1 / 150e9,  # a product after a gather, with AVX-512
+    "table": 0.4e-9,  # an input of a row's lookup tables, per head
+    "lookup": 1 / 200e9,  # a product after a gather, with AVX-512
     "plain lookup": 1 / 3e9,  # the same without
     "sparse": 0.02e-9,  # an addition of a sparse bit's row, per column
     "row": 45e-9,  # a row's weights and its end
@@ -100,14 +101,14 @@ UNITS: dict[str, float] = {
     "attention row": 50e-9,  # a row's largest score and sum of shares, per head
     "attention": 2e-9,  # an exponential and its weight, per neighbour and head
     "score": 0.03e-9,  # a bit of a score
-    # The first cache line of a record, and each further one, by the table's size. Where sixteen
-    # neighbours are added at once all lines count as further ones: they are fetched well ahead. The
-    # last cache is shared, and lines out of it cost up to four times as much when others use it
-    # too: these are what a machine with neighbours shows.
-    **{"near line": 0.6e-9, "next near line": 0.6e-9},
-    **{"shared line": 7e-9, "next shared line": 7e-9},
-    **{"wide line": 7e-9, "next wide line": 7e-9},
-    **{"far line": 11e-9, "next far line": 11e-9},
+    # The first cache line of a record, each further one, and lines that are fetched well ahead
+    # (where sixteen neighbours are added at once), by the table's size. The last cache is shared,
+    # and lines out of it cost up to four times as much when others use it too: these are what a
+    # machine with neighbours shows.
+    **{"near line": 0.6e-9, "next near line": 0.6e-9, "near line ahead": 0.6e-9},
+    **{"shared line": 7e-9, "next shared line": 7e-9, "shared line ahead": 7e-9},
+    **{"wide line": 7e-9, "next wide line": 7e-9, "wide line ahead": 7e-9},
+    **{"far line": 11e-9, "next far line": 11e-9, "far line ahead": 11e-9},
 }
 _TABLES = (
     (1 << 20, "near line"),
@@ -174,6 +175,7 @@ def plan_layers(
                 | _lines(bits, num_sources, num_entries, ahead=many)
                 | {
                     adding: num_entries * heads * inputs,
+                    "table": num_rows * heads * inputs,
                     product: num_rows * inputs * columns,
                     "xnor": own,
                 }
@@ -195,8 +197,10 @@ def plan_layers(
 def _lines(record: int, num_nodes: int, num_entries: int, *, ahead: bool = False) -> Work:
     """To fetch neighbours' records from a table of all of them."""
     unit = next(unit for size, unit in _TABLES if record * num_nodes <= size)
-    first = 0 if ahead else num_entries
-    return {unit: first, f"next {unit}": num_entries * -(-record // 64) - first}
+    lines = -(-record // 64)
+    if ahead:
+        return {f"{unit} ahead": num_entries * lines}
+    return {unit: num_entries, f"next {unit}": num_entries * (lines - 1)}
 
 
 def _forced(forced: str | None, num_layers: int, features: Features) -> list[Way] | None:
