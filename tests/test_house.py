@@ -27,6 +27,7 @@ FLOORS = {
     "ops": 2,
     "nn": 3,
     "pyg": 3,
+    "cost": 3,
     "deploy": 3,
     "distributed": 3,
     "packing": 4,
@@ -44,7 +45,7 @@ FLOORS = {
 }
 WITHOUT_TORCH = [
     *["errors", "files", "bits", "kernels", "graph", "threads", "runtime"],
-    *["deploy", "doctor", "cli"],
+    *["cost", "deploy", "doctor", "cli"],
 ]
 #: Within a floor, errors < files < ... : the few sideways imports that are meant.
 SIDEWAYS = {("files", "errors"), ("bits", "errors")}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from bignn import bits
+from bignn import bits, cost
 from bignn.errors import FileError, InputError, missing_extra
 from bignn.graph import Graph, load, save
 from bignn.runtime import PackedGraph, PackedModel, pack_graph
@@ -53,6 +53,7 @@ __all__ = [
     "Settings",
     "binarize_",
     "bits",
+    "cost",
     "fit",
     "from_pyg",
     "get_num_threads",

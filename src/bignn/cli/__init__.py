@@ -15,6 +15,7 @@ import bignn
 from bignn.cli.about import add_datasets, add_doctor
 from bignn.cli.bench import add_bench
 from bignn.cli.convert import add_convert
+from bignn.cli.cost import add_cost
 from bignn.cli.demo import add_demo
 from bignn.cli.deployment import add_pack, add_predict
 from bignn.cli.train import add_train
@@ -76,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for add in (
         *(add_train, add_convert, add_pack, add_predict),
-        *(add_bench, add_demo, add_datasets, add_doctor),
+        *(add_bench, add_cost, add_demo, add_datasets, add_doctor),
     ):
         add(commands)
     return parser

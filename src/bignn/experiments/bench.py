@@ -16,7 +16,7 @@ from bignn import bits, kernels
 from bignn.errors import missing_extra, wrong
 from bignn.experiments.contenders import Contender, Packed, Simulated
 from bignn.experiments.family import contenders_of
-from bignn.experiments.peak_memory import peak_mib
+from bignn.experiments.peak_memory import memory_bytes, peak_mib
 from bignn.experiments.problems import (
     MODELS,
     SHAPES,
@@ -156,7 +156,7 @@ def _network(suite: str, name: str, model: ModelName, scale: float, memory: bool
     chosen: dict[str, type[Contender]] = {}
     for key, kind in contenders.items():
         needed = kind.bytes_needed(problem)
-        if needed > 0.6 * _memory_bytes():
+        if needed > 0.6 * memory_bytes():
             _say(f"{suite} {name}: {key} left out, it would need {needed / 1e9:.0f} GB")
         else:
             chosen[key] = kind
@@ -168,7 +168,7 @@ def _network(suite: str, name: str, model: ModelName, scale: float, memory: bool
     ours = Packed(problem)
     ours.load()
     others = {key: kind for key, kind in chosen.items() if key != "packed"}
-    at_once = sum(kind.bytes_needed(problem) for kind in others.values()) < 0.4 * _memory_bytes()
+    at_once = sum(kind.bytes_needed(problem) for kind in others.values()) < 0.4 * memory_bytes()
     # All in the same rounds where they fit memory together, otherwise each beside ours.
     groups = [others] if at_once else [{key: kind} for key, kind in others.items()]
     times: dict[str, Seconds] = {}
@@ -255,10 +255,6 @@ def prefix(packed: PackedModel, num_layers: int) -> PackedModel:
     names = {name for step in operations for name in step.values() if isinstance(name, str)}
     arrays = {name: array for name, array in packed.arrays.items() if name in names}
     return PackedModel(operations, arrays, packed.num_features)
-
-
-def _memory_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def describe(report: dict[str, Any]) -> str:

@@ -23,6 +23,11 @@ from bignn.experiments.problems import SHAPES, CitationProblem, ModelName, Probl
 from bignn.threads import set_num_threads
 
 
+def memory_bytes() -> int:
+    """What this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def peak_mib(
     problem: str, contender: str, *, conv: ModelName = "gcn", scale: float, threads: int
 ) -> float | None:

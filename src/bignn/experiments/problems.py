@@ -194,7 +194,7 @@ class ShapeProblem(Problem):
         self.sizes = shape.sizes
         num_nodes = max(2, round(shape.num_nodes * scale))
         num_edges = max(1, round(shape.num_edges * scale))
-        self.offsets, self.ids = _skewed_graph(num_nodes, num_edges, np.random.default_rng(0))
+        self.offsets, self.ids = skewed_graph(num_nodes, num_edges, np.random.default_rng(0))
         self.norm = (1 / np.sqrt(np.diff(self.offsets))).astype(np.float32)
         torch.manual_seed(0)
         # Attention has two heads that share the width, and one in the last layer.
@@ -227,7 +227,7 @@ class ShapeProblem(Problem):
         return self.graph_of(features, beta)
 
 
-def _skewed_graph(
+def skewed_graph(
     num_nodes: int, num_edges: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Undirected edges, one end uniform, the other with density ~ rank^-0.44, and self-loops.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from dataclasses import fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from torch import nn
 
@@ -23,6 +24,7 @@ __all__ = [
     "SAMPLING",
     "STUDENTS",
     "TWINS",
+    "Known",
     "Recipe",
     "Settings",
     "recipe",
@@ -34,8 +36,24 @@ __all__ = [
 _MANY = 0.1
 
 
+class Known(Protocol):
+    """What recipes go by: of a :class:`bignn.Graph`, or of one that is not at hand."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+
+    @property
+    def train_idx(self) -> Sized | None:
+        """The labelled nodes."""
+
+
 def recipe(
-    model: str, *, graph: Graph | None = None, distill: bool = False, **changes: Any
+    model: str, *, graph: Known | None = None, distill: bool = False, **changes: Any
 ) -> Recipe:
     """The recipe of a model name, with some of its values changed.
 
@@ -110,12 +128,12 @@ def teacher_recipe(model: str = "bi-gcn", graph: Graph | None = None, **changes:
     return recipe(TWINS.get(model, model), graph=graph, distill=True, **changes)
 
 
-def _base(model: str, graph: Graph | None, distill: bool) -> Recipe:
+def _base(model: str, graph: Known | None, distill: bool) -> Recipe:
     of_paper = {} if graph is None else PAPER.get(graph.name, {})
     return of_paper[model] if model in of_paper else _table(graph, distill)[model]
 
 
-def _table(graph: Graph | None, distill: bool) -> dict[str, Recipe]:
+def _table(graph: Known | None, distill: bool) -> dict[str, Recipe]:
     labelled = 0 if graph is None or graph.train_idx is None else len(graph.train_idx)
     if graph is not None and labelled and labelled >= _MANY * graph.num_nodes:
         return MANY_LABELS_STUDENTS if distill else MANY_LABELS

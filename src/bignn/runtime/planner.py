@@ -6,7 +6,7 @@ Every way gives the same result to the last bit, so a wrong guess costs time onl
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bignn.bits import words_per_row
@@ -22,13 +22,20 @@ _MEANING = {
 }
 
 
+#: How often each of :data:`UNITS` is done.
+Work = dict[str, float]
+
+
 @dataclass
 class LayerPlan:
-    """One layer: the way chosen, and predicted seconds on one thread and bytes touched by way."""
+    """One layer: the way chosen, and by way the work, predicted seconds on one thread and bytes
+    touched.
+    """
 
     num_inputs: int
     num_columns: int
     way: Way
+    work: dict[Way, Work]
     seconds: dict[Way, float]
     bytes_touched: dict[Way, int]
     measured: float | None = None
@@ -47,6 +54,12 @@ class Plan:
     def ways(self) -> str:
         """One letter per layer, as ``--plan`` takes them."""
         return "".join(layer.way for layer in self.layers)
+
+    def predicted(self, units: Mapping[str, float] | None = None) -> float:
+        """Seconds of all layers, at these unit costs or the planner's own, on its threads."""
+        units = UNITS if units is None else units
+        chosen = (seconds_of(layer.work[layer.way], units) for layer in self.layers)
+        return sum(chosen) / self.threads
 
     def __str__(self) -> str:
         lines = [
@@ -70,23 +83,45 @@ class Plan:
         return "\n".join(lines)
 
 
-# Costs on one core of an Ice Lake server with AVX-512 (`bignn bench shapes` measures the sums of
-# them). Other machines differ in all of them by about the same factor, which leaves the choice as
-# it is; without AVX-512 the product after a gather is slower by more.
-_XNOR = 1 / 800e9  # seconds per product of signs
-_LOOKUP = {True: 1 / 150e9, False: 1 / 3e9}  # per product after a gather, with AVX-512 or not
-_SPARSE = 0.02e-9  # per addition of a sparse bit's row, per column
-_ROW = 45e-9  # a row's weights and its end
-_COLUMN = 0.12e-9  # a column of a row's end
-_ADD_RECORD = 0.015e-9  # per column of a neighbour
-_ADD_BIT = {True: 0.018e-9, False: 0.03e-9}  # per bit of a neighbour; of many or not
-_ATTENTION_ROW = 50e-9  # a row's largest score and sum of shares, per head
-_ATTENTION = 2e-9  # an exponential and its weight, per neighbour and head
-_SCORE = 0.03e-9  # per bit of a score
+#: Seconds on one core of an Ice Lake server with AVX-512 (`bignn bench shapes` measures the sums of
+#: them). Other machines differ in all of them by about the same factor, which leaves the choice as
+#: it is; without AVX-512 the product after a gather is slower by more.
+UNITS: dict[str, float] = {
+    "xnor": 1 / 800e9,  # a product of signs
+    "table": 0.4e-9,  # an input of a row's lookup tables, per head
+    "lookup": 1 / 200e9,  # a product after a gather, with AVX-512
+    "plain lookup": 1 / 3e9,  # the same without
+    "sparse": 0.02e-9,  # an addition of a sparse bit's row, per column
+    "row": 45e-9,  # a row's weights and its end
+    "column": 0.12e-9,  # a column of a row's end
+    "neighbour": 1e-9,  # its number and weight
+    "record": 0.015e-9,  # a column of a neighbour
+    "bit": 0.03e-9,  # a bit of a neighbour
+    "bit of many": 0.018e-9,  # the same where sixteen neighbours are added at once
+    "attention row": 50e-9,  # a row's largest score and sum of shares, per head
+    "attention": 2e-9,  # an exponential and its weight, per neighbour and head
+    "score": 0.03e-9,  # a bit of a score
+    # The first cache line of a record, each further one, and lines that are fetched well ahead
+    # (where sixteen neighbours are added at once), by the table's size. The last cache is shared,
+    # and lines out of it cost up to four times as much when others use it too: these are what a
+    # machine with neighbours shows.
+    **{"near line": 0.6e-9, "next near line": 0.6e-9, "near line ahead": 0.6e-9},
+    **{"shared line": 7e-9, "next shared line": 7e-9, "shared line ahead": 7e-9},
+    **{"wide line": 7e-9, "next wide line": 7e-9, "wide line ahead": 7e-9},
+    **{"far line": 11e-9, "next far line": 11e-9, "far line ahead": 11e-9},
+}
+_TABLES = (
+    (1 << 20, "near line"),
+    (8 << 20, "shared line"),
+    (16 << 20, "wide line"),
+    (1 << 62, "far line"),
+)
 _MANY = 32  # from here on sixteen neighbours are added at once: `many` of csrc/avx512_bits.h
-# A cache line, by table size. The last cache is shared, and lines out of it cost up to four times
-# as much when others use it too: these are what a machine with neighbours shows.
-_LINE = ((1 << 20, 0.6e-9), (24 << 20, 7e-9), (1 << 62, 11e-9))
+
+
+def seconds_of(work: Work, units: Mapping[str, float] = UNITS) -> float:
+    """Operations times unit costs."""
+    return sum(count * units[unit] for unit, count in work.items())
 
 
 def plan_layers(
@@ -114,44 +149,58 @@ def plan_layers(
     for number, (layer, block) in enumerate(zip(weights, edges, strict=True)):
         inputs, columns, heads = layer.num_inputs, layer.num_columns, layer.heads
         num_rows, num_sources, num_entries = block.num_rows, block.num_sources, len(block.ids)
-        is_dense = has_lookup and num_entries >= _MANY * num_rows
-        seconds: dict[Way, float] = {}
+        work: dict[Way, Work] = {}
         touched: dict[Way, int] = {}
-        row = num_rows * (_ROW + columns * _COLUMN)
+        row: Work = {"row": num_rows, "column": num_rows * columns, "neighbour": num_entries}
+        own = 0
         if layer.own is not None:
-            row += num_rows * columns * (inputs * _XNOR + _COLUMN)
+            own = num_rows * inputs * columns
+            row["column"] *= 2
         if layer.attention is not None:
-            row += heads * (num_rows * _ATTENTION_ROW + num_entries * _ATTENTION)
-            row += 2 * heads * num_sources * inputs * _SCORE
+            row["attention row"] = heads * num_rows
+            row["attention"] = heads * num_entries
+            row["score"] = 2 * heads * num_sources * inputs
         channels = columns // heads
         record = heads * (16 if channels <= 16 else -(-channels // 64) * 64)
-        gather = num_entries * (columns * _ADD_RECORD + _lines(record, num_sources)) + row
+        gather = row | _lines(record, num_sources, num_entries) | {"record": num_entries * columns}
         bits = 8 * words_per_row(inputs)
-        seconds["T"] = num_sources * inputs * columns * _XNOR + gather
+        work["T"] = gather | {"xnor": own + num_sources * inputs * columns}
         touched["T"] = num_sources * (bits + record) + num_entries * record
-        seconds["G"] = (
-            num_entries * (heads * inputs * _ADD_BIT[is_dense] + _lines(bits, num_sources))
-            + num_rows * inputs * columns * _LOOKUP[has_lookup]
-            + row
-        )
+        if inputs <= MOST_INPUTS_OF_G:
+            many = has_lookup and num_entries >= _MANY * num_rows
+            adding = "bit of many" if many else "bit"
+            product = "lookup" if has_lookup else "plain lookup"
+            work["G"] = (
+                row
+                | _lines(bits, num_sources, num_entries, ahead=many)
+                | {
+                    adding: num_entries * heads * inputs,
+                    "table": num_rows * heads * inputs,
+                    product: num_rows * inputs * columns,
+                    "xnor": own,
+                }
+            )
         touched["G"] = num_entries * bits
-        if inputs > MOST_INPUTS_OF_G:
-            seconds["G"] = math.inf
         if number == 0 and isinstance(features, SparseBits):
             ones = len(features.inputs)
-            seconds["S"] = ones * max(columns, 64) * _SPARSE + gather
+            work["S"] = gather | {"sparse": ones * max(columns, 64), "xnor": own}
             touched["S"] = ones * record + num_sources * record + num_entries * record
+        seconds: dict[Way, float] = {way: seconds_of(done) for way, done in work.items()}
+        seconds.setdefault("G", math.inf)
         if ways is not None and math.isinf(seconds[ways[number]]):
             raise wrong("plan", f"'T' for a layer of over {MOST_INPUTS_OF_G} inputs", repr(forced))
         choice = min(seconds, key=lambda way: seconds[way]) if ways is None else ways[number]
-        plan.layers.append(LayerPlan(inputs, columns, choice, seconds, touched))
+        plan.layers.append(LayerPlan(inputs, columns, choice, work, seconds, touched))
     return plan
 
 
-def _lines(record: int, num_nodes: int) -> float:
-    """Seconds to fetch a neighbour's record from a table of all of them."""
-    cost = next(cost for size, cost in _LINE if record * num_nodes <= size)
-    return -(-record // 64) * cost
+def _lines(record: int, num_nodes: int, num_entries: int, *, ahead: bool = False) -> Work:
+    """To fetch neighbours' records from a table of all of them."""
+    unit = next(unit for size, unit in _TABLES if record * num_nodes <= size)
+    lines = -(-record // 64)
+    if ahead:
+        return {f"{unit} ahead": num_entries * lines}
+    return {unit: num_entries, f"next {unit}": num_entries * (lines - 1)}
 
 
 def _forced(forced: str | None, num_layers: int, features: Features) -> list[Way] | None:

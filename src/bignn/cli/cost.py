@@ -1,0 +1,98 @@
+"""``bignn cost``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import bignn
+from bignn.cli.command import Report, command
+from bignn.cost import Sizes
+from bignn.errors import FileError, InputError, wrong
+from bignn.graph import Graph
+from bignn.graph.datasets import find
+from bignn.graph.facts import FACTS
+
+_CHANGES = ("hidden", "layers", "heads", "out_heads", "binarize_head")
+_SIZES = ("nodes", "edges", "features", "classes")
+
+
+def add_cost(commands: Any) -> None:
+    """Adds ``bignn cost``."""
+    parser = command(
+        commands,
+        "cost",
+        _cost,
+        "Estimate model size, data size and operations, float beside binary; no data needed.",
+    )
+    add = parser.add_argument
+    add("dataset", nargs="?", help="a name that 'bignn datasets' lists, with its published sizes, "
+        "or a .npz file; left out for a planned graph (--nodes ...)")  # fmt: skip
+    add("--model", default="bi-gcn", help="a name as 'bignn train' takes it (default: bi-gcn)")
+    add("--hidden", type=int, help="hidden neurons per layer, per head (default: the recipe)")
+    add("--layers", type=int, help="number of convolutions (default: the recipe)")
+    add("--heads", type=int, help="attention heads of hidden layers (default: the recipe)")
+    add("--out-heads", type=int, help="attention heads of the last layer (default: the recipe)")
+    add("--binarize-head", action=argparse.BooleanOptionalAction, default=None,
+        help="binarize the last map of saint models too (default: the recipe)")  # fmt: skip
+    add("--nodes", type=int, help="of a planned graph")
+    add("--edges", type=int, help="of a planned graph, undirected")
+    add("--features", type=int, help="of a planned graph, per node")
+    add("--classes", type=int, help="of a planned graph")
+    add("--measure", action="store_true", help="also pack such a model with random weights and run "
+        "it, on the graph if it is at hand or on a random one of its size")  # fmt: skip
+    add("--scale", type=float, default=1.0, help="of the random graph to measure (default: 1)")
+    add("--threads", type=int, metavar="N", help="to measure with (default: OMP_NUM_THREADS, or "
+        "all cores)")  # fmt: skip
+
+
+def _cost(options: argparse.Namespace) -> Report:
+    if not options.measure:
+        for flag, default in (("scale", 1.0), ("threads", None)):
+            if getattr(options, flag) != default:
+                raise wrong(flag, "left out without --measure", getattr(options, flag))
+    graph = _graph(options)
+    from bignn.experiments import costs
+
+    changes = {name: getattr(options, name) for name in _CHANGES}
+    counted, document = costs.report(options.model, graph, changes)
+    if options.measure:
+        from bignn.experiments import planned
+
+        if options.threads is not None:
+            bignn.set_num_threads(options.threads)
+        if isinstance(graph, str):
+            graph = _at_hand(graph, options.scale) or counted.sizes
+        measured = planned.run(counted.architecture, graph, scale=options.scale)
+        document["measured"] = measured
+    return document, costs.describe
+
+
+def _graph(options: argparse.Namespace) -> Graph | Sizes | str:
+    """A published name, a graph from a file, or the sizes given."""
+    given = {name: getattr(options, name) for name in _SIZES}
+    missing = [f"--{name}" for name, size in given.items() if size is None]
+    if options.dataset is not None:
+        if len(missing) < len(given):
+            fix = "leave out one or the other"
+            raise wrong("dataset", "left out with --nodes, --edges, ...", options.dataset, fix)
+        name: str = options.dataset
+        return name if name in FACTS else bignn.load(name)
+    if len(missing) == len(given):
+        raise InputError(
+            "give a dataset, or --nodes, --edges, --features and --classes of a planned graph"
+        )
+    if missing:
+        raise InputError(f"a planned graph also needs {', '.join(missing)}")
+    return Sizes(**given)
+
+
+def _at_hand(name: str, scale: float) -> Graph | None:
+    """The graph itself, if it need not be downloaded and is wanted whole."""
+    if scale != 1:
+        return None
+    try:
+        find(name)
+    except FileError:
+        return None
+    return bignn.load(name)

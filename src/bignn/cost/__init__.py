@@ -1,0 +1,26 @@
+"""What a model costs before it exists: the paper's analysis of efficiency (Sec. 5) as arithmetic.
+
+Sizes of a graph and of a model in, bytes and cycle operations out, of each layer and in all, float
+or binary. No torch, no data. The rules are in :mod:`bignn.cost.counting`; :mod:`bignn.cost.units`
+measures what a unit of work takes on this machine, to predict time.
+"""
+
+from __future__ import annotations
+
+from bignn.cost.architecture import Architecture, Layer
+from bignn.cost.counting import Cost, LayerCost, LayerRatios, Ratios, estimate
+from bignn.cost.sizes import Sizes
+from bignn.cost.units import Calibration, calibrate
+
+__all__ = [
+    "Architecture",
+    "Calibration",
+    "Cost",
+    "Layer",
+    "LayerCost",
+    "LayerRatios",
+    "Ratios",
+    "Sizes",
+    "calibrate",
+    "estimate",
+]

@@ -1,0 +1,165 @@
+"""What of a model costs depend on: its layers, their widths, and what in them is binary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from bignn.cost.sizes import Sizes
+from bignn.errors import wrong
+
+_CONVS = ("gcn", "mean-gcn", "sage", "gat", "sgc")
+_MODES = ("none", "features", "weights", "both")
+_JUMPS = ("none", "cat")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer as it is counted.
+
+    Attributes:
+        name: for tables.
+        inputs: d_in.
+        outputs: d_out, columns of a product; heads' columns side by side.
+        products: how many such products there are, 2 in GraphSAGE.
+        sums: how often neighbours are summed: 0 in a head, SGC's hops.
+        sum_width: columns of such a sum.
+        attends: whether neighbours are weighed by attention.
+        binary_weights, binary_features: what of its products is 1-bit.
+
+    """
+
+    name: str
+    inputs: int
+    outputs: int
+    products: int
+    sums: int
+    sum_width: int
+    attends: bool
+    binary_weights: bool
+    binary_features: bool
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The arguments of :class:`bignn.nn.GNN` that costs depend on, by the same names."""
+
+    in_channels: int
+    hidden_channels: int
+    num_layers: int
+    out_channels: int
+    conv: str = "gcn"
+    heads: int = 1
+    out_heads: int = 1
+    hops: int = 2
+    jump: str = "none"
+    binarize_head: bool = False
+    binarize: str = "none"
+
+    def __post_init__(self) -> None:
+        for name in (
+            *("in_channels", "hidden_channels", "num_layers", "out_channels"),
+            *("heads", "out_heads", "hops"),
+        ):
+            size = getattr(self, name)
+            if not isinstance(size, int) or size < 1:
+                raise wrong(name, "a whole number, at least 1", repr(size))
+        for name, known in (("conv", _CONVS), ("binarize", _MODES), ("jump", _JUMPS)):
+            if getattr(self, name) not in known:
+                raise wrong(name, f"one of {list(known)}", repr(getattr(self, name)))
+        if self.conv != "gat" and (self.heads, self.out_heads) != (1, 1):
+            most = max(self.heads, self.out_heads)
+            raise wrong("heads", f"1 without attention (conv '{self.conv}')", most)
+
+    @classmethod
+    def of(cls, model: Any, sizes: Sizes) -> Architecture:
+        """Of a model, its ``config``, or a recipe (anything with ``hidden`` and ``layers``), on a
+        graph of these sizes.
+        """
+        if isinstance(model, cls):
+            return model._on(sizes)
+        names = {field.name for field in fields(cls)}
+        config = getattr(model, "config", model)
+        if isinstance(config, Mapping):
+            given = {name: config[name] for name in names if name in config}
+        elif hasattr(config, "hidden") and hasattr(config, "layers"):
+            given = {name: getattr(config, name) for name in names if hasattr(config, name)}
+            given |= {"hidden_channels": config.hidden, "num_layers": config.layers}
+        else:
+            expected = "a bignn.nn.GNN, its config, or a recipe"
+            raise wrong("model", expected, type(model).__name__)
+        for name in ("hidden_channels", "num_layers"):
+            if name not in given:
+                raise wrong("model", f"one that says '{name}'", f"only {sorted(given)}")
+        if sizes.classes == 0 and "out_channels" not in given:
+            raise wrong("classes", "at least 1 for a model that is planned by the graph", 0)
+        return cls(**{"in_channels": sizes.features, "out_channels": sizes.classes, **given})._on(
+            sizes
+        )
+
+    def _on(self, sizes: Sizes) -> Architecture:
+        if self.in_channels != sizes.features:
+            expected = f"one with {self.in_channels} features per node, as the model reads"
+            raise wrong("graph", expected, sizes.features)
+        return self
+
+    @property
+    def twin(self) -> Architecture:
+        """The float model of a binary one, the binary version of a float one."""
+        return replace(self, binarize="both" if self.binarize == "none" else "none")
+
+    @property
+    def has_binary_features(self) -> bool:
+        """Whether layers, the first among them, read bits."""
+        return self.binarize in ("features", "both")
+
+    @property
+    def has_binary_weights(self) -> bool:
+        """Whether layers' weights are bits."""
+        return self.binarize in ("weights", "both")
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The convolutions, first to last, and the head of a jumping model.
+
+        The last sum of a binary jumping model with a float head is counted at the classes' width.
+        Nothing but linear maps follows it, so it could be taken after the head, and the paper's
+        figures for Bi-GraphSAINT only add up so; its float twin has a ReLU between and cannot. (To
+        do it, a node's own part would need its own product with the head, which is not counted.)
+        """
+        jumps = self.jump == "cat"
+        width = self.hidden_channels * self.heads
+        layers = []
+        for number in range(self.num_layers):
+            is_last = number == self.num_layers - 1
+            outputs = self.out_channels * self.out_heads if is_last and not jumps else width
+            sums_last = is_last and jumps and self.binarize == "both" and not self.binarize_head
+            layers.append(
+                Layer(
+                    f"conv {number + 1}",
+                    self.in_channels if number == 0 else width,
+                    outputs,
+                    products=2 if self.conv == "sage" else 1,
+                    sums=self.hops if self.conv == "sgc" else 1,
+                    sum_width=self.out_channels if sums_last else outputs,
+                    attends=self.conv == "gat",
+                    binary_weights=self.has_binary_weights,
+                    binary_features=self.has_binary_features,
+                )
+            )
+        if jumps:
+            layers.append(
+                Layer(
+                    "head",
+                    width * self.num_layers,
+                    self.out_channels,
+                    products=1,
+                    sums=0,
+                    sum_width=self.out_channels,
+                    attends=False,
+                    binary_weights=self.binarize_head and self.has_binary_weights,
+                    binary_features=self.binarize_head and self.has_binary_features,
+                )
+            )
+        return layers

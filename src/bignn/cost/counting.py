@@ -1,0 +1,173 @@
+r"""The rules of counting, and their sums.
+
+Of a layer with weights W [d_in, d_out], on N nodes and \|E\| undirected edges:
+
+===================  ==================================  ======================================
+what                 float                               binary
+===================  ==================================  ======================================
+weights, bytes       4 d_in d_out                        d_in d_out / 8 + 4 d_out (alpha)
+features, bytes      4 N d                               N d / 8 + 4 N (beta)
+extraction           N d_in d_out                        N d_in d_out / 64 + 2 N d_out
+aggregation          \|E\| d_out                         the same
+attention, bytes     4 · 2 d_out                         the same, in floats
+attention            \|E\| (2 d_out + 3)                 the same
+===================  ==================================  ======================================
+
+An operation is a cycle: one multiplication and one addition, or 64 binary ones. Extraction is
+accelerated only where weights and features are both binary. GraphSAGE has two products, SGC one and
+a sum per hop, both at the width of the outputs; heads are columns side by side. Attention computes
+a · (z_i || z_j) of every edge anew, then LeakyReLU, exponential and division, these three once per
+edge whatever the heads: so the printed figures of GAT and Bi-GAT have it (per head, OGBN-Products
+would round to 2.18e11, not 2.17e11; without them OGBN-Arxiv to 2.41e9, not 2.42e9).
+
+Not counted, as in the paper: biases, normalisation, activations, self-loops, the second direction
+of an edge, the edges' own memory, the mean over output heads. K = 1024 bytes, M = 1024² bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bignn.cost.architecture import Architecture, Layer
+from bignn.cost.sizes import Sizes
+from bignn.errors import wrong
+from bignn.graph import Graph
+
+_FLOAT = 4  # bytes
+_BINARY_PER_CYCLE = 64
+# Multiplications by alpha and beta of an output.
+_SCALES = 2
+# LeakyReLU, exponential, division of an edge's score.
+_SCORE = 3
+
+
+@dataclass(frozen=True)
+class LayerRatios:
+    """How many times less a binary layer costs: ``model`` is Eq. pc-l, ``extraction`` Eq. S-fe,
+    ``full`` Eq. S-full.
+    """
+
+    model: float
+    extraction: float
+    full: float
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """The same for a whole model, and ``data``, Eq. DC."""
+
+    model: float
+    data: float
+    extraction: float
+    full: float
+    layers: tuple[LayerRatios, ...]
+
+
+@dataclass(frozen=True)
+class LayerCost:
+    """What one layer costs. Numbers are exact; those of binary layers may be fractions."""
+
+    layer: Layer
+    model_bytes: float
+    extraction_ops: float
+    aggregation_ops: float
+
+    @property
+    def cycle_ops(self) -> float:
+        """Extraction and aggregation."""
+        return self.extraction_ops + self.aggregation_ops
+
+    def compared(self, other: LayerCost) -> LayerRatios:
+        """How many times less this costs than the other."""
+        return LayerRatios(
+            other.model_bytes / self.model_bytes,
+            other.extraction_ops / self.extraction_ops,
+            other.cycle_ops / self.cycle_ops,
+        )
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a model costs on a graph."""
+
+    architecture: Architecture
+    sizes: Sizes
+    data_bytes: float
+    layers: tuple[LayerCost, ...]
+
+    @property
+    def model_bytes(self) -> float:
+        """Weights, their scales, attention vectors."""
+        return sum(layer.model_bytes for layer in self.layers)
+
+    @property
+    def extraction_ops(self) -> float:
+        """Cycle operations of all products."""
+        return sum(layer.extraction_ops for layer in self.layers)
+
+    @property
+    def cycle_ops(self) -> float:
+        """Cycle operations to predict every node."""
+        return sum(layer.cycle_ops for layer in self.layers)
+
+    def compared(self, other: Cost) -> Ratios:
+        """How many times less this costs than the other, as a binary model than its float twin."""
+        if len(self.layers) != len(other.layers):
+            expected = f"a model of as many layers ({len(self.layers)})"
+            raise wrong("other", expected, f"{len(other.layers)}")
+        pairs = zip(self.layers, other.layers, strict=True)
+        return Ratios(
+            other.model_bytes / self.model_bytes,
+            other.data_bytes / self.data_bytes,
+            other.extraction_ops / self.extraction_ops,
+            other.cycle_ops / self.cycle_ops,
+            tuple(mine.compared(theirs) for mine, theirs in pairs),
+        )
+
+
+def estimate(model: Any, graph: Graph | Sizes | str) -> Cost:
+    """What a model costs on a graph, by the paper's rules (see the module).
+
+    Args:
+        model: a :class:`bignn.nn.GNN`, its ``config`` or such a mapping, a recipe, or an
+            :class:`Architecture`.
+        graph: a graph, its :class:`Sizes`, or a name that ``bignn datasets`` lists, whose
+            published sizes are then taken.
+
+    """
+    if isinstance(graph, str):
+        sizes = Sizes.published(graph)
+    elif isinstance(graph, Sizes):
+        sizes = graph
+    elif isinstance(graph, Graph):
+        sizes = Sizes.of(graph)
+    else:
+        expected = "a bignn.Graph, bignn.cost.Sizes or the name of a dataset"
+        raise wrong("graph", expected, type(graph).__name__)
+    architecture = Architecture.of(model, sizes)
+    layers = tuple(_layer_cost(layer, sizes) for layer in architecture.layers)
+    bits = architecture.has_binary_features
+    return Cost(architecture, sizes, _matrix_bytes(sizes.features, sizes.nodes, bits), layers)
+
+
+def _matrix_bytes(length: int, count: int, is_binary: bool) -> float:
+    """``count`` vectors of this length; binary ones have a scale each."""
+    entries = length * count
+    return entries / 8 + _FLOAT * count if is_binary else _FLOAT * entries
+
+
+def _layer_cost(layer: Layer, sizes: Sizes) -> LayerCost:
+    nodes, edges, outputs = sizes.nodes, sizes.edges, layer.outputs
+    weights = _matrix_bytes(layer.inputs, outputs, layer.binary_weights)
+    product: float = nodes * layer.inputs * outputs
+    if layer.binary_weights and layer.binary_features:
+        product = product / _BINARY_PER_CYCLE + _SCALES * nodes * outputs
+    vectors = 2 * outputs if layer.attends else 0
+    scores = edges * (vectors + _SCORE) if layer.attends else 0
+    return LayerCost(
+        layer,
+        layer.products * weights + _FLOAT * vectors,
+        layer.products * product,
+        layer.sums * edges * layer.sum_width + scores,
+    )
