@@ -155,7 +155,7 @@ def run(study: Study, out: Path, *, device: str = "cpu", jobs: int = 1) -> dict[
         narrowest.recipe(graph),
         graph,
         range(study.seeds),
-        out / "measured" / narrowest.key(graph),
+        out / "measured" / narrowest.key(graph)[0],
         device=device,
         resume=True,
         anew=True,
