@@ -38,10 +38,11 @@ FLOORS = {
     "distill": 5,
     "recipes": 6,
     "train": 7,
-    "experiments": 8,
+    "capacity": 8,
     "doctor": 8,
-    "cli": 9,
-    "__main__": 10,
+    "experiments": 9,
+    "cli": 10,
+    "__main__": 11,
 }
 WITHOUT_TORCH = [
     *["errors", "files", "bits", "kernels", "graph", "threads", "runtime"],

@@ -11,21 +11,27 @@ import bignn
 from bignn import train
 
 README = Path(__file__).parent.parent / "README.md"
-QUICKSTART, CONVERSION, SAMPLING, SAMPLED_FIT = re.findall(
+QUICKSTART, CONVERSION, WIDTH, SAMPLING, SAMPLED_FIT = re.findall(
     r"```python\n(.*?)```", README.read_text(), re.DOTALL
 )
 
 
+@pytest.fixture
+def short_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three epochs instead of the recipe's."""
+    fit = train.fit
+
+    def short(model: Any, graph: Any) -> bignn.FitResult:
+        return fit(model, graph, replace(bignn.Settings(), epochs=3), progress=False)
+
+    monkeypatch.setattr(train, "fit", short)
+
+
+@pytest.mark.usefixtures("short_fit")
 def test_quickstart_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)  # it writes a file
-    fit = train.fit
-
-    def short_fit(model: Any, graph: Any) -> bignn.FitResult:
-        return fit(model, graph, replace(bignn.Settings(), epochs=3), progress=False)
-
-    monkeypatch.setattr(train, "fit", short_fit)
     names: dict[str, Any] = {}
     exec(QUICKSTART, names)
     assert "test accuracy" in capsys.readouterr().out
@@ -37,6 +43,14 @@ def test_conversion_runs(capsys: pytest.CaptureFixture[str]) -> None:
     exec(CONVERSION.replace("range(60)", "range(3)"), names)
     assert "features+weights" in capsys.readouterr().out
     assert names["classes"].shape == (2708,)
+
+
+@pytest.mark.usefixtures("short_fit")
+def test_width_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    exec(WIDTH, names)
+    width = names["binary"].config["hidden_channels"]
+    assert f"width {width} (independent)" in capsys.readouterr().out
 
 
 def test_sampling_runs(capsys: pytest.CaptureFixture[str]) -> None:

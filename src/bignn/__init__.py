@@ -18,6 +18,7 @@ from bignn.threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:
     from bignn import nn
+    from bignn.capacity import recommend_width
     from bignn.checkpoint import load_model
     from bignn.nn.convert import binarize_
     from bignn.packing import pack
@@ -37,6 +38,7 @@ _WITH_TORCH = {
     "to_pyg": "bignn.pyg",
     "Settings": "bignn.recipes",
     "recipe": "bignn.recipes",
+    "recommend_width": "bignn.capacity",
     "Sampling": "bignn.sampling",
     "FitResult": "bignn.train",
     "fit": "bignn.train",
@@ -64,6 +66,7 @@ __all__ = [
     "pack",
     "pack_graph",
     "recipe",
+    "recommend_width",
     "save",
     "set_num_threads",
     "to_pyg",

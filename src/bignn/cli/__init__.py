@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import bignn
 from bignn.cli.about import add_datasets, add_doctor
 from bignn.cli.bench import add_bench
+from bignn.cli.capacity import add_capacity
 from bignn.cli.convert import add_convert
 from bignn.cli.cost import add_cost
 from bignn.cli.demo import add_demo
@@ -40,7 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _fail(options, _OUT_OF_MEMORY)
     except KeyboardInterrupt:
-        hint = "; continue with --resume" if options.command == "train" else ""
+        hints = {
+            "train": "; continue with --resume",
+            "capacity": "; the same command goes on from there",
+        }
+        hint = hints.get(options.command, "")
         print(f"bignn {options.command}: interrupted{hint}", file=sys.stderr)
         return 130
     if done is None:
@@ -77,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for add in (
         *(add_train, add_convert, add_pack, add_predict),
-        *(add_bench, add_cost, add_demo, add_datasets, add_doctor),
+        *(add_bench, add_cost, add_capacity, add_demo, add_datasets, add_doctor),
     ):
         add(commands)
     return parser

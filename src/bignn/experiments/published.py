@@ -6,6 +6,8 @@ standard deviation in percent. How many runs are behind them the paper does not 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 #: By dataset and model: Tables "Transductive learning results", "Inductive learning results" and
 #: "Accuracy on two OGBN datasets".
 ACCURACY: dict[str, dict[str, tuple[float, float]]] = {
@@ -67,6 +69,30 @@ ACCURACY: dict[str, dict[str, tuple[float, float]]] = {
         "bi-sage": (78.3, 0.2),
         "gat": (79.6, 0.5),
         "bi-gat": (78.6, 0.6),
+    },
+}
+
+
+class Capacity(NamedTuple):
+    """How wide models must be (Sec. 7.3.4): the float one at least ``min_width``, whose hidden
+    layer has ``entropy_bits`` in so many bins, hence a ``lower_bound`` on the binary one's width;
+    and where that was best, if it is said.
+    """
+
+    min_width: int
+    bins: int
+    entropy_bits: float
+    lower_bound: int
+    bi_peak_width: int | None = None
+
+
+#: By dataset and float model: Table "Entropy estimation of hidden layers" and the text.
+CAPACITY: dict[str, dict[str, Capacity]] = {
+    "pubmed": {"gcn": Capacity(16, 200, 97.37, 98, 128)},
+    "reddit": {"gcn": Capacity(32, 1000, 116.26, 117)},
+    "ogbn-products": {
+        "gcn": Capacity(128, 1000, 414.67, 415),
+        "sage": Capacity(512, 1000, 849.29, 850),
     },
 }
 

@@ -1,0 +1,129 @@
+"""What a trained model's layers hold, for every node: input, hidden layers, output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+import torch_geometric.nn as pyg
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bignn.errors import wrong
+from bignn.graph import Graph
+from bignn.nn import GATConv, GCNConv, GINConv, JumpingHead, Linear, SAGEConv, SGConv
+
+#: What reads a layer's values as a whole; modules inside of them are their own affair.
+_READERS: tuple[type[nn.Module], ...] = (
+    *(GCNConv, SAGEConv, GATConv, GINConv, SGConv, JumpingHead, Linear),
+    *(pyg.MessagePassing, pyg.JumpingKnowledge, pyg.Linear, nn.Linear),
+)
+
+Seen = Callable[[str, NDArray[Any]], None]
+
+
+@torch.no_grad()
+def visit_layers(model: nn.Module, graph: Graph, see: Seen) -> None:
+    """Runs the model once on the whole graph and shows each layer's values [N, d], in order.
+
+    ``see("input", x)``, ``see("hidden 1", h)``, ..., ``see("output", logits)``. A hidden layer is
+    what a convolution or a linear map reads, the first one excepted: values after aggregation,
+    normalisation and activation, which is where the paper's entropies come from. What several
+    modules read is shown once; the layers' outputs that a jumping head reads side by side are
+    layers of their own. In evaluation mode; every module's mode is as before afterwards.
+    """
+    if not isinstance(model, nn.Module):
+        raise wrong("model", "a trained torch.nn.Module", type(model).__name__)
+    where = next((p.device for p in model.parameters()), torch.device("cpu"))
+    features = graph.dense_x()
+    x = torch.from_numpy(features).to(where)
+    rest = [torch.from_numpy(graph.edge_index).to(where)]
+    if graph.edge_weight is not None:
+        rest.append(torch.from_numpy(graph.edge_weight).to(where))
+    see("input", features)
+    del features
+    with _evaluating(model), _Hidden(model, x, see):
+        out = model(x, *rest)
+    if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != graph.num_nodes:
+        came = f"shape {list(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+        raise wrong("model", "one that returns a tensor [nodes, classes]", came)
+    see("output", _numpy(out))
+
+
+class _Hidden:
+    """While inside, each value that a reader of the model reads is shown, but the first one's."""
+
+    def __init__(self, model: nn.Module, x: Tensor, see: Seen) -> None:
+        self._model, self._see = model, see
+        self._num_nodes = len(x)
+        self._shown = {_fingerprint(x)}
+        self._count = 0
+        self._is_first = True
+        self._hooks = ExitStack()
+
+    def __enter__(self) -> None:
+        for reader in _readers(self._model):
+            # Before the hooks of converted layers, which read the same value as bits.
+            hook = reader.register_forward_pre_hook(self._read, prepend=True, with_kwargs=True)
+            self._hooks.callback(hook.remove)
+            if isinstance(reader, pyg.JumpingKnowledge):
+                hook = reader.register_forward_hook(self._joined)
+                self._hooks.callback(hook.remove)
+
+    def __exit__(self, *error: object) -> None:
+        self._hooks.close()
+
+    def _read(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = args[0] if args else next(iter(kwargs.values()), None)
+        is_first, self._is_first = self._is_first, False
+        # Heads read a list of layers, the last of them unread so far; PyG's bipartite convolutions
+        # a pair of the same.
+        for value in given if isinstance(given, list | tuple) else [given]:
+            if not isinstance(value, Tensor) or value.ndim != 2 or len(value) != self._num_nodes:
+                continue
+            known = _fingerprint(value) in self._shown
+            self._shown.add(_fingerprint(value))
+            if not known and not is_first:
+                self._count += 1
+                self._see(f"hidden {self._count}", _numpy(value))
+
+    def _joined(self, module: nn.Module, args: Any, out: Any) -> None:
+        """Layers side by side are no new layer."""
+        if isinstance(out, Tensor):
+            self._shown.add(_fingerprint(out))
+
+
+def _fingerprint(values: Tensor) -> tuple[object, ...]:
+    """Tells values apart; by what they are, since dropout in evaluation makes a new tensor."""
+    total = values.sum(dtype=torch.float64)
+    length = torch.linalg.vector_norm(values.to(torch.promote_types(values.dtype, torch.float32)))
+    return (tuple(values.shape), float(total), float(length))
+
+
+def _readers(module: nn.Module) -> Iterator[nn.Module]:
+    for child in module.children():
+        if isinstance(child, _READERS):
+            yield child
+        else:
+            yield from _readers(child)
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _numpy(values: Tensor) -> NDArray[Any]:
+    values = values.detach().cpu()
+    # NumPy does not know every float of 16 bits.
+    array: NDArray[Any] = (values.float() if values.element_size() < 4 else values).numpy()
+    return np.asarray(array)

@@ -1,0 +1,207 @@
+"""How wide a binary model must be: the Entropy Cover Hypothesis (Sec. 6.1) on a trained model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from numpy.typing import NDArray
+from torch import nn
+
+from bignn.capacity.binning import Correction, entropy
+from bignn.capacity.joint import copula_entropy, rate
+from bignn.capacity.layers import visit_layers
+from bignn.errors import InputError, wrong
+from bignn.graph import Graph
+from bignn.pyg import from_pyg
+
+#: How the bits of a layer are estimated, see :func:`estimate_bits`.
+EstimateName = Literal["independent", "copula", "rate"]
+ESTIMATES: tuple[EstimateName, ...] = get_args(EstimateName)
+
+
+def estimate_bits(
+    values: NDArray[Any],
+    estimate: EstimateName = "independent",
+    bins: int = 200,
+    *,
+    correction: Correction = "none",
+) -> float:
+    """The bits of a layer, values [N, d].
+
+    ``"independent"`` adds the neurons' binned entropies up, as the paper does; ``"copula"`` takes
+    away what they share (:func:`copula_entropy`); ``"rate"`` is the rate that describes them as
+    finely as the bins (:func:`rate`; it counts nothing, so there is nothing to correct).
+    """
+    if estimate not in ESTIMATES:
+        raise wrong("estimate", f"one of {list(ESTIMATES)}", repr(estimate))
+    ways: dict[EstimateName, Callable[[], float]] = {
+        "independent": lambda: float(entropy(values, bins, correction=correction).sum()),
+        "copula": lambda: copula_entropy(values, bins, correction=correction),
+        "rate": lambda: rate(values, bins),
+    }
+    return ways[estimate]()
+
+
+@dataclass(frozen=True)
+class LayerEntropy:
+    """The bits of one layer of a trained model.
+
+    Attributes:
+        name: ``"input"``, ``"hidden 1"``, ..., ``"output"``.
+        width: neurons, d.
+        samples: nodes, N.
+        estimates: bits by the name of the estimate; ``"independent"`` is always there, and of the
+            input nothing else is.
+
+    """
+
+    name: str
+    width: int
+    samples: int
+    estimates: Mapping[EstimateName, float]
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether it is neither input nor output."""
+        return self.name.startswith("hidden")
+
+    @property
+    def bits(self) -> float:
+        """The paper's estimate, of independent neurons."""
+        return self.estimates["independent"]
+
+
+def layer_entropies(
+    model: nn.Module,
+    graph: Any,
+    bins: int = 200,
+    *,
+    estimates: Sequence[EstimateName] = ("independent",),
+    correction: Correction = "none",
+) -> list[LayerEntropy]:
+    """The bits of the input, of every hidden layer and of the output of a trained model.
+
+    Hidden layers are taken after normalisation and activation, on all nodes of the graph
+    (:func:`bignn.capacity.layers.visit_layers`).
+
+    Args:
+        model: a :class:`bignn.nn.GNN`, or any module of PyG's or bignn's layers that is called as
+            ``model(x, edge_index[, edge_weight])``.
+        graph: a :class:`bignn.Graph` or a PyG ``Data``; labels are not needed.
+        bins: M of :func:`bignn.capacity.binning.entropy`.
+        estimates: which ones besides ``"independent"``, see :func:`estimate_bits`.
+        correction: ``"none"`` or ``"miller-madow"``.
+
+    """
+    if not isinstance(graph, Graph):
+        graph = from_pyg(graph)
+    paper: tuple[EstimateName, ...] = ("independent",)
+    names = tuple(dict.fromkeys(paper + tuple(estimates)))
+    found: list[LayerEntropy] = []
+
+    def see(name: str, values: NDArray[Any]) -> None:
+        chosen = paper if name == "input" else names
+        try:
+            bits = {
+                estimate: estimate_bits(values, estimate, bins, correction=correction)
+                for estimate in chosen
+            }
+        except InputError as error:
+            raise InputError(f"the {name} layer of {type(model).__name__}: {error}") from error
+        found.append(LayerEntropy(name, values.shape[1], len(values), bits))
+
+    visit_layers(model, graph, see)
+    return found
+
+
+def lower_bound(
+    model: nn.Module,
+    graph: Any,
+    bins: int = 200,
+    *,
+    estimate: EstimateName = "independent",
+    correction: Correction = "none",
+) -> int:
+    """``ceil(max_l H(h^(l)))`` over the hidden layers: the paper's bound on a binary layer's width.
+
+    A binary neuron holds at most one bit, so a layer of fewer than H(h) of them cannot hold what
+    the float layer does. See :func:`layer_entropies` for the arguments.
+    """
+    layers = layer_entropies(model, graph, bins, estimates=(estimate,), correction=correction)
+    return bound_of(layers, estimate)
+
+
+def bound_of(layers: Sequence[LayerEntropy], estimate: EstimateName = "independent") -> int:
+    """:func:`lower_bound` of layers that were measured; at least 1."""
+    bits = [layer.estimates[estimate] for layer in layers if layer.is_hidden]
+    if not bits:
+        raise InputError("the model has no hidden layer, so there is no width to bound")
+    return max(1, math.ceil(max(bits)))
+
+
+@dataclass(frozen=True)
+class WidthAdvice:
+    """What :func:`recommend_width` found; ``int(advice)`` is the width.
+
+    Attributes:
+        width: hidden neurons for the binary model (heads times neurons where there are heads).
+        estimate: of what the width is the ceiling.
+        lower_bound: the paper's bound, by the independent estimate.
+        bins: M.
+        layers: the figures of every layer.
+
+    """
+
+    width: int
+    estimate: EstimateName
+    lower_bound: int
+    bins: int
+    layers: tuple[LayerEntropy, ...]
+
+    def __index__(self) -> int:
+        return self.width
+
+    __int__ = __index__
+
+    def __str__(self) -> str:
+        lines = [f"width {self.width} ({self.estimate}), the paper's bound {self.lower_bound}"]
+        for layer in self.layers:
+            bits = ", ".join(f"{name} {bits:.1f}" for name, bits in layer.estimates.items())
+            lines.append(f"  {layer.name:<10}{layer.width:>6} neurons   bits: {bits}")
+        return "\n".join(lines)
+
+
+def recommend_width(
+    model: nn.Module,
+    graph: Any,
+    bins: int = 200,
+    *,
+    estimate: EstimateName = "independent",
+) -> WidthAdvice:
+    """How wide the binary version of a trained float model should be; seconds, no search.
+
+    One evaluation of the model, the bits of its hidden layers, the largest of them rounded up. It
+    holds for *this* model: the paper's hypothesis is about a float model that is just wide enough,
+    and a wider one says more than it needs to (``bignn capacity`` finds the narrowest by training).
+    What the bits mean depends on M: each doubling adds up to a bit per neuron (docs/design.md).
+
+    Args:
+        model: trained, float; see :func:`layer_entropies`.
+        graph: a :class:`bignn.Graph` or a PyG ``Data``.
+        bins: M; the paper takes 200 on PubMed and 1000 on its larger graphs.
+        estimate: ``"independent"`` (the paper's), ``"copula"`` or ``"rate"``.
+
+    """
+    if estimate not in ESTIMATES:
+        raise wrong("estimate", f"one of {list(ESTIMATES)}", repr(estimate))
+    if isinstance(model, nn.Module):
+        for module in model.modules():
+            binarization = getattr(module, "binarization", None)
+            if getattr(binarization, "features", False):
+                fix = "its bits are its width; give the float model"
+                raise wrong("model", "a trained float model", "one with binary features", fix)
+    layers = layer_entropies(model, graph, bins, estimates=ESTIMATES)
+    return WidthAdvice(bound_of(layers, estimate), estimate, bound_of(layers), bins, tuple(layers))

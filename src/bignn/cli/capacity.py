@@ -1,0 +1,72 @@
+"""``bignn capacity``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from bignn.cli.command import Report, checked_plot, command, numbers
+
+
+def add_capacity(commands: Any) -> None:
+    """Adds ``bignn capacity``."""
+    parser = command(
+        commands,
+        "capacity",
+        _capacity,
+        "Find how wide a float model and its binary version must be, and what entropy says of it.",
+    )
+    add = parser.add_argument
+    add("dataset", help="a name that 'bignn datasets' lists, a name in $BIGNN_DATA, a .npz file")
+    add("--model", default="gcn", help="gcn, gat, sage or saint (default: gcn)")
+    add("--widths", type=numbers, metavar="W,W", help="hidden neurons to try, per head with "
+        "attention (default: 4,8,...,1024)")  # fmt: skip
+    add("--bins", type=int, metavar="M", help="of a neuron's values (default: the paper's for this "
+        "graph, or 200)")  # fmt: skip
+    add("--seeds", type=int, default=5, metavar="N", help="train with seeds 0 to N-1 (default: 5)")
+    add("--distill", action="store_true", help="the binary model learns from a float one")
+    add("--as-paper", action="store_true", help="train both as the paper does on citation graphs, "
+        "instead of by our recipes")  # fmt: skip
+    add("--epochs", type=int, help="at most so many epochs (default: the recipe)")
+    add("--patience", type=int, help="epochs without a better one (default: the recipe)")
+    add("--lr", type=float, help="learning rate of both models (default: the recipe)")
+    add("--weight-decay", type=float, help="L2 penalty of both (default: the recipe)")
+    add("--dropout", type=float, help="of every layer's input of both (default: the recipe)")
+    add("--layers", type=int, help="number of convolutions (default: the recipe)")
+    add("--norm", choices=["none", "batch"], help="normalisation between layers (default: recipe)")
+    add("--device", default="cpu", choices=["cpu", "cuda"], help="where to train (default: cpu)")
+    add("--out", default="runs/capacity", metavar="DIR", help="folder of finished runs; what is "
+        "there is not run again (default: runs/capacity)")  # fmt: skip
+    add("--jobs", type=int, default=1, metavar="J", help="runs at the same time, by so many "
+        "processes that share the threads (default: 1)")  # fmt: skip
+    add("--plot", metavar="FILE", help="draw accuracy against width (.png, .svg or .pdf)")
+
+
+_CHANGES = ("epochs", "patience", "lr", "weight_decay", "dropout", "layers", "norm")
+
+
+def _capacity(options: argparse.Namespace) -> Report:
+    from bignn.experiments import width
+    from bignn.experiments.jobs import checked_jobs
+    from bignn.experiments.paper import WIDTHS
+
+    checked_jobs(options.jobs)
+    checked_plot(options.plot)
+    given = {name: getattr(options, name) for name in _CHANGES}
+    study = width.Study(
+        options.dataset,
+        options.model,
+        options.widths or WIDTHS,
+        options.seeds,
+        options.bins,
+        options.as_paper,
+        options.distill,
+        tuple((name, value) for name, value in given.items() if value is not None),
+    )
+    report = width.run(study, Path(options.out), device=options.device, jobs=options.jobs)
+    if options.plot is not None:
+        from bignn.experiments import figures
+
+        figures.save(width.figure(report), options.plot)
+    return report, width.describe
