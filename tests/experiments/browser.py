@@ -1,4 +1,4 @@
-"""A headless Chromium, driven by its DevTools protocol through a pipe: the standard library alone."""
+"""A headless Chromium, driven by its DevTools protocol through a pipe, without other packages."""
 
 from __future__ import annotations
 

@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from html import escape
 from itertools import groupby
 
-from bignn.experiments.document import Document, Figure, Section, Table, Verdict
-from bignn.experiments.figures import inline, width_of
+from bignn.experiments.document import Document, Figure, Listing, Part, Section, Table, Verdict
+from bignn.experiments.figures import inline
+from bignn.experiments.marks import width_of
 from bignn.experiments.page_style import STYLE
 
 #: The page may style itself and show images that it holds, nothing more.
@@ -118,11 +119,15 @@ class _Builder:
                 drawn = "\n".join(self.figure(part) for part in parts if isinstance(part, Figure))
                 blocks.append(f'<div class="figures">\n{drawn}\n</div>')
             else:
-                blocks += [
-                    self.table(part) if isinstance(part, Table) else _paragraph(str(part))
-                    for part in parts
-                ]
+                blocks += map(self.block, parts)
         return "\n".join([*blocks, "</section>"])
+
+    def block(self, part: Part) -> str:
+        if isinstance(part, Table):
+            return self.table(part)
+        if isinstance(part, Listing):
+            return _scrolling(f"<pre>{escape(part.text)}</pre>", "Listing")
+        return _paragraph(str(part))
 
     def table(self, table: Table) -> str:
         self.tables += 1
@@ -220,7 +225,7 @@ def numbers_of(figure: Figure) -> Table | None:
     for place in places:
         cells = [place if isinstance(place, str) else _number(place)]
         for one in series:
-            at = one.x.index(place) if place in one.x else None  # type: ignore[arg-type]
+            at = one.x.index(place) if place in one.x else None
             y = None if at is None else one.y[at]
             spread = "" if at is None or one.spread is None else f" ± {_number(one.spread[at])}"
             cells.append("" if y is None else _number(y) + spread)

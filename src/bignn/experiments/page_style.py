@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bignn.experiments.figures import PALETTE
+from bignn.experiments.marks import PALETTE
 
 #: The palette's twins, each at least 5:1 against the dark page.
 _DARK_PALETTE = ("#5aa9e6", "#ff8f4d", "#35c195", "#e295c3", "#dcbb45", "#a9d8f7")
@@ -13,13 +13,15 @@ def _series(palette: tuple[str, ...]) -> str:
 
 
 _LIGHT = f"""\
-  --page: #fdfcfa; --raised: #f5f3ee; --text: #1d1c1a; --quiet: #5d5952; --rule: #dedad2; --shade: #0003;
-  --link: #0b5c8f; --good: #dff0e2; --good-text: #1c5a2c; --even: #eceae4; --even-text: #4d4a44;
-  --poor: #fae4d8; --poor-text: #86370f; {_series(PALETTE)}"""
+  --page: #fdfcfa; --raised: #f5f3ee; --text: #1d1c1a; --quiet: #5d5952;
+  --rule: #dedad2; --shade: #0003; --link: #0b5c8f; --good: #dff0e2; --good-text: #1c5a2c;
+  --even: #eceae4; --even-text: #4d4a44; --poor: #fae4d8; --poor-text: #86370f;
+  {_series(PALETTE)}"""
 _DARK = f"""\
-  --page: #17181a; --raised: #202225; --text: #e7e5e0; --quiet: #a8a49c; --rule: #3a3c40; --shade: #000a;
-  --link: #86c0ec; --good: #1d3a28; --good-text: #a9dfb8; --even: #2e3034; --even-text: #c9c6c0;
-  --poor: #44281b; --poor-text: #f5bd9f; {_series(_DARK_PALETTE)}"""
+  --page: #17181a; --raised: #202225; --text: #e7e5e0; --quiet: #a8a49c;
+  --rule: #3a3c40; --shade: #000a; --link: #86c0ec; --good: #1d3a28; --good-text: #a9dfb8;
+  --even: #2e3034; --even-text: #c9c6c0; --poor: #44281b; --poor-text: #f5bd9f;
+  {_series(_DARK_PALETTE)}"""
 
 STYLE = (
     """\
@@ -55,7 +57,10 @@ h1 {
 h2 { font-size: 1.6rem; line-height: 1.2; font-weight: 600; margin: 0 0 1.1rem; }
 p { max-width: 44rem; margin: 0 0 1.1rem; }
 a { color: var(--link); text-underline-offset: 0.2em; text-decoration-thickness: 1px; }
-code { font: 0.875em/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace; }
+code, pre {
+  font: 0.875em/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace;
+}
+pre code { font-size: 1em; }
 p code, caption code, figcaption code, li code {
   background: var(--raised); padding: 0.1em 0.3em; border-radius: 3px; overflow-wrap: anywhere;
 }
@@ -71,8 +76,8 @@ header { padding: clamp(2.5rem, 8vw, 5.5rem) 0 0; }
 .lead { font-size: 1.25rem; line-height: 1.5; color: var(--quiet); max-width: 42rem; margin: 0; }
 .headline {
   display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 9.5rem), 1fr));
-  gap: 1.8rem clamp(1.2rem, 3vw, 2.5rem); margin: 2.8rem 0 0; padding: 1.8rem 0; border: solid var(--rule);
-  border-width: 1px 0;
+  gap: 1.8rem clamp(1.2rem, 3vw, 2.5rem); margin: 2.8rem 0 0; padding: 1.8rem 0;
+  border: solid var(--rule); border-width: 1px 0;
 }
 .headline div { display: flex; flex-direction: column-reverse; justify-content: flex-end; }
 .headline dd {
@@ -102,6 +107,7 @@ section { margin: 0 0 4.5rem; }
     linear-gradient(to left, var(--shade), transparent) right / 0.9rem 100% no-repeat scroll;
 }
 section > .box { margin: 1.8rem 0 2.2rem; }
+.box pre { white-space: pre; margin: 0; width: max-content; max-width: none; }
 table {
   border-collapse: separate; border-spacing: 0; font-size: 0.92rem; line-height: 1.4;
   font-variant-numeric: tabular-nums lining-nums;
@@ -140,14 +146,19 @@ figure.wide { grid-column: 1 / -1; }
 figure:not(.wide) svg { max-width: 100%; }
 figure.wide svg { max-width: max(100%, 44rem); }
 svg { display: block; height: auto; overflow: visible; }
-figcaption { color: var(--quiet); font-size: 0.92rem; line-height: 1.5; max-width: 44rem; margin-top: 0.6rem; }
+figcaption {
+  color: var(--quiet); font-size: 0.92rem; line-height: 1.5; max-width: 44rem; margin-top: 0.6rem;
+}
 details { margin-top: 0.5rem; font-size: 0.92rem; }
 summary { color: var(--quiet); cursor: pointer; width: max-content; max-width: 100%; }
 details .box { margin-top: 0.8rem; }
 
 @media (min-width: 70rem) {
   .body { display: grid; grid-template-columns: 12.5rem minmax(0, 1fr); gap: 4.5rem; }
-  nav { position: sticky; top: 2rem; align-self: start; max-height: calc(100vh - 4rem); overflow-y: auto; }
+  nav {
+    position: sticky; top: 2rem; align-self: start; max-height: calc(100vh - 4rem);
+    overflow-y: auto;
+  }
   nav ol { columns: auto; }
   caption span { max-width: 44rem; }
 }
