@@ -9,8 +9,8 @@ from typing import Any
 
 from bignn.experiments.document import Figure, Series
 
-#: Told apart with any kind of colour vision, each at least 3:1 against white.
-PALETTE = ("#0072b2", "#d55e00", "#008060", "#b25b8c", "#8c6d00", "#4a9bd1")
+#: Told apart with any kind of colour vision, each at least 3:1 against a light page.
+PALETTE = ("#0072b2", "#d55e00", "#008060", "#b25b8c", "#8c6d00", "#3f8fc6")
 _MARKERS = "osD^vPX"
 
 #: Inches. Small, so that type of 9 points is still read when 400 pixels show all of it.

@@ -215,7 +215,7 @@ def numbers_of(figure: Figure) -> Table | None:
     series = [one for one in figure.series if one.y]
     if not series:
         return None
-    columns = (figure.x_label, *(one.label for one in series))
+    columns = (figure.x_label or "group", *(one.label for one in series))
     places = list(dict.fromkeys(x for one in series for x in one.x))
     if figure.kind != "bars":
         places.sort()
@@ -230,7 +230,7 @@ def numbers_of(figure: Figure) -> Table | None:
             spread = "" if at is None or one.spread is None else f" ± {_number(one.spread[at])}"
             cells.append("" if y is None else _number(y) + spread)
         rows.append(tuple(cells))
-    return Table(f"{figure.y_label}, by {figure.x_label}", columns, tuple(rows))
+    return Table(figure.y_label, columns, tuple(rows))
 
 
 def _number(value: float) -> str:

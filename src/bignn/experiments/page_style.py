@@ -143,9 +143,12 @@ tbody tr:hover > * { background: var(--raised); }
 }
 figure { margin: 0; min-width: 0; }
 figure.wide { grid-column: 1 / -1; }
-figure:not(.wide) svg { max-width: 100%; }
-figure.wide svg { max-width: max(100%, 44rem); }
-svg { display: block; height: auto; overflow: visible; }
+/* Type of 9 points is 13.5 pixels at most; on a phone 10, as wide figures scroll. */
+svg {
+  display: block; width: calc(1.5 * var(--points)); max-width: 100%; height: auto;
+  overflow: visible;
+}
+figure.wide svg { min-width: calc(1.15 * var(--points)); }
 figcaption {
   color: var(--quiet); font-size: 0.92rem; line-height: 1.5; max-width: 44rem; margin-top: 0.6rem;
 }

@@ -47,7 +47,7 @@ def themed(svg: str, caption: str, prefix: str, palette: Sequence[str]) -> str:
                 element.set(key, value.replace("url(#", f"url(#{place}-"))
             elif key == "transform" and value.startswith("rotate(-0 "):
                 del element.attrib[key]
-    _, _, width, height = (float(number) for number in root.attrib["viewBox"].split())
+    width = float(root.attrib["viewBox"].split()[2])
     for name in ("width", "height", "version"):
         root.attrib.pop(name, None)
     root.attrib |= {
@@ -55,8 +55,7 @@ def themed(svg: str, caption: str, prefix: str, palette: Sequence[str]) -> str:
         "aria-label": caption,
         "fill": "currentColor",
         "stroke-linejoin": "round",
-        # Points are 4/3 pixels; drawn a little larger than that, never beyond what there is.
-        "style": f"width:{width * 1.5:.0f}px;aspect-ratio:{width:.10g}/{height:.10g}",
+        "style": f"--points:{width:.0f}px",  # the page says how large it is drawn
     }
     _tidy(root)
     ElementTree.register_namespace("", _SVG.strip("{}"))
