@@ -192,7 +192,8 @@ def test_dark_is_dark_and_paper_is_light(browser: Browser, path: Path) -> None:
     assert browser.evaluate(axis) != fill_light
     features = [{"name": "prefers-color-scheme", "value": "dark"}]
     browser.call("Emulation.setEmulatedMedia", media="print", features=features)
-    assert look()[1] == text_light
+    assert look() == [3 * 255, text_light]
+    assert browser.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
     assert browser.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
 
 

@@ -172,13 +172,15 @@ details .box { margin-top: 0.8rem; }
 }
 @media (prefers-reduced-motion: reduce) { html { scroll-behavior: auto; } }
 @media print {
-  body { font-size: 9.5pt; max-width: none; padding: 0; background: none; }
+  :root { color-scheme: light; --page: #fff; }
+  body { font-size: 9.5pt; max-width: none; padding: 0; }
   nav, .skip, details { display: none; }
   header { padding: 0; }
   section { margin-bottom: 2rem; }
   h2 { break-after: avoid; }
-  .box { overflow: visible; }
-  table { font-size: 8pt; }
+  .box { overflow: visible; background: none; }
+  table { font-size: 7.5pt; }
+  td, th { padding: 0.15rem 0.4rem; white-space: normal !important; }
   tr, figure, .headline { break-inside: avoid; }
   .verdict { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
