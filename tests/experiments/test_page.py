@@ -70,7 +70,7 @@ def test_names_are_shown_not_obeyed(html: str) -> None:
         "&lt;img src=x onerror=&quot;alert(1)&quot;&gt; &amp; &lt;script&gt;&#x27;&lt;/script&gt;"
     )
     assert html.count(escaped) >= 5
-    assert "<td>&lt;&amp;&gt;</td>" in html
+    assert '<td class="short">&lt;&amp;&gt;</td>' in html
 
 
 def test_elements_say_what_they_are(html: str) -> None:
@@ -103,7 +103,8 @@ def test_numbers_stand_right_and_verdicts_have_their_tone(html: str) -> None:
     assert row == (
         '<tr><th scope="row" class="short">GCN</th><td class="number">83.2 ± 0.4</td>'
         '<td class="number">81.4 ± 0.4</td><td class="number">+1.8</td>'
-        '<td><span class="verdict good">as high or higher</span></td><td>float</td></tr>'
+        '<td class="short"><span class="verdict good">as high or higher</span></td>'
+        '<td class="short">float</td></tr>'
     )
 
 
@@ -113,7 +114,9 @@ def test_numbers_stand_right_and_verdicts_have_their_tone(html: str) -> None:
         (("360.0K", "2.50e8", "–"), True),
         (("2.4x (2.3x)", "does not fit", "31.2x"), True),
         (("47 / 0.8", "< 0.001", "−3", "100.00 %"), True),
-        (("not measured here", "not measured here", "81.2 ± 0.4"), False),
+        (("not measured here", "not measured here", "81.2 ± 0.4"), True),
+        (("distilled", "384 wide", "float"), False),
+        (("not measured here",), False),
         (("3 layers of bits",), False),
         (("", "-"), False),
         ((Verdict("7 of 9", "good"),), False),
@@ -148,6 +151,12 @@ def test_the_numbers_of_figures() -> None:
     epochs = tuple(range(1000))
     curve = Figure("c", "", "lines", "x", "y", (Series("s", epochs, tuple(map(float, epochs))),))
     assert numbers_of(curve) is None  # too many to read
+
+
+def test_a_table_without_a_caption_has_its_sections_title() -> None:
+    table = Table("", ("a",), (("x",),))
+    text = page(Document("t", "", (), (Section("s", "Graphs & sizes", (table,)),)))
+    assert "<caption><span><b>Table 1.</b> Graphs &amp; sizes</span></caption>" in text
 
 
 def test_an_empty_document_is_a_page() -> None:

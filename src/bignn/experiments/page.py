@@ -119,39 +119,33 @@ class _Builder:
                 drawn = "\n".join(self.figure(part) for part in parts if isinstance(part, Figure))
                 blocks.append(f'<div class="figures">\n{drawn}\n</div>')
             else:
-                blocks += map(self.block, parts)
+                blocks += [self.block(part, section.title) for part in parts]
         return "\n".join([*blocks, "</section>"])
 
-    def block(self, part: Part) -> str:
+    def block(self, part: Part, title: str) -> str:
         if isinstance(part, Table):
-            return self.table(part)
+            return self.table(part, title)
         if isinstance(part, Listing):
             return _scrolling(f"<pre>{escape(part.text)}</pre>", "Listing")
         return _paragraph(str(part))
 
-    def table(self, table: Table) -> str:
+    def table(self, table: Table, title: str) -> str:
         self.tables += 1
-        name = f"Table {self.tables}"
-        return _scrolling(_table(table, f"<b>{name}.</b> "), _labelled(name, table.caption))
+        name, caption = f"Table {self.tables}", table.caption or title
+        return _scrolling(_table(table, f"<b>{name}.</b> {_text(caption)}"), f"{name}: {caption}")
 
     def figure(self, figure: Figure) -> str:
         self.figures += 1
         name = f"Figure {self.figures}"
-        drawing = _scrolling(
-            inline(figure, f"figure-{self.figures}"), _labelled(name, figure.caption)
-        )
+        drawing = _scrolling(inline(figure, f"figure-{self.figures}"), f"{name}: {figure.caption}")
         numbers = numbers_of(figure)
         told = ""
         if numbers is not None:
-            region = _scrolling(_table(numbers, ""), f"{name} in numbers")
+            region = _scrolling(_table(numbers, _text(numbers.caption)), f"{name} in numbers")
             told = f"\n<details><summary>{name} in numbers</summary>\n{region}\n</details>"
         kind = ' class="wide"' if width_of(figure) > 6 else ""
         caption = f"<figcaption><b>{name}.</b> {_text(figure.caption)}</figcaption>"
         return f'<figure id="figure-{self.figures}"{kind}>\n{drawing}\n{caption}{told}\n</figure>'
-
-
-def _labelled(name: str, caption: str) -> str:
-    return f"{name}: {caption}" if caption else name
 
 
 def _scrolling(inside: str, label: str) -> str:
@@ -161,9 +155,7 @@ def _scrolling(inside: str, label: str) -> str:
     )
 
 
-def _table(table: Table, label: str) -> str:
-    shown = label + _text(table.caption)
-    caption = f"<caption><span>{shown}</span></caption>\n" if shown else ""
+def _table(table: Table, caption: str) -> str:
     are_numbers = [
         number > 0 and _is_number_column(row[number] for row in table.rows)
         for number in range(len(table.columns))
@@ -174,7 +166,8 @@ def _table(table: Table, label: str) -> str:
     )
     rows = "\n".join(f"<tr>{_row(row, are_numbers)}</tr>" for row in table.rows)
     return (
-        f"<table>\n{caption}<thead>\n<tr>{head}</tr>\n</thead>\n<tbody>\n{rows}\n</tbody>\n</table>"
+        f"<table>\n<caption><span>{caption}</span></caption>\n<thead>\n<tr>{head}</tr>\n</thead>\n"
+        f"<tbody>\n{rows}\n</tbody>\n</table>"
     )
 
 
@@ -185,7 +178,8 @@ def _row(row: tuple[str, ...], are_numbers: list[bool]) -> str:
         inside = _text(cell)
         if isinstance(cell, Verdict):
             inside = f'<span class="verdict {cell.tone}">{inside}</span>'
-        cells.append(f"<td{_classes(number=number)}>{inside}</td>")
+        short = not number and 0 < len(cell) <= 24
+        cells.append(f"<td{_classes(number=number, short=short)}>{inside}</td>")
     return "".join(cells)
 
 
@@ -198,16 +192,17 @@ _GAPS = ("", "-", "–", "—")
 
 
 def _is_number_column(cells: Iterable[str]) -> bool:
-    """Whether most cells that say something begin with a number and have no words but units."""
+    """Whether cells are numbers with no words but units, most of them or all but one saying."""
     said = [cell for cell in cells if cell.strip() not in _GAPS]
-    numbers = [
+    words = [
         cell
         for cell in said
-        if not isinstance(cell, Verdict)
-        and re.match(r"[+\-−~≈<>≤≥]*\s?\d", cell.strip())
-        and not re.search(r"[^\W\d_]{5,}", cell)
+        if isinstance(cell, Verdict)
+        or not re.match(r"[+\-−~≈<>≤≥]*\s?\d", cell.strip())
+        or re.search(r"[^\W\d_]{5,}", cell)
     ]
-    return bool(said) and 2 * len(numbers) > len(said)
+    # All but one saying: "not measured here", however often.
+    return len(words) < len(said) and (2 * len(words) < len(said) or len(set(words)) == 1)
 
 
 def numbers_of(figure: Figure) -> Table | None:

@@ -41,7 +41,7 @@ STYLE = (
 * { box-sizing: border-box; }
 html { scroll-behavior: smooth; scroll-padding-top: 1.5rem; -webkit-text-size-adjust: 100%; }
 body {
-  margin: 0 auto; padding: 0 clamp(1rem, 4vw, 3rem) 6rem; max-width: 82rem;
+  margin: 0 auto; padding: 0 clamp(1rem, 4vw, 3rem) 6rem; max-width: 90rem;
   background: var(--page); color: var(--text);
   font: 1rem/1.6 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
   overflow-wrap: break-word;
@@ -84,7 +84,7 @@ header { padding: clamp(2.5rem, 8vw, 5.5rem) 0 0; }
   margin: 0 0 0.35rem; font-size: clamp(2rem, 1.6rem + 1.2vw, 2.6rem); line-height: 1.05;
   letter-spacing: -0.01em; font-variant-numeric: lining-nums;
 }
-.headline dt { color: var(--quiet); font-size: 0.94rem; line-height: 1.4; max-width: 24ch; }
+.headline dt { color: var(--quiet); font-size: 0.94rem; line-height: 1.4; max-width: 30ch; }
 
 .body { padding-top: 3rem; }
 nav { margin: 0 0 3.5rem; font-size: 0.94rem; line-height: 1.4; }
@@ -118,7 +118,7 @@ caption span {
   max-width: min(44rem, calc(100vw - clamp(2rem, 8vw, 6rem)));
 }
 caption b, figcaption b { color: var(--text); font-weight: 600; }
-th, td { text-align: left; padding: 0.45rem 0.9rem; border-bottom: 1px solid var(--rule); }
+th, td { text-align: left; padding: 0.45rem 0.75rem; border-bottom: 1px solid var(--rule); }
 th:first-child, td:first-child { padding-left: 0; }
 thead th {
   font-weight: 600; vertical-align: bottom; border-bottom: 1.5px solid var(--text);
@@ -157,7 +157,7 @@ summary { color: var(--quiet); cursor: pointer; width: max-content; max-width: 1
 details .box { margin-top: 0.8rem; }
 
 @media (min-width: 70rem) {
-  .body { display: grid; grid-template-columns: 12.5rem minmax(0, 1fr); gap: 4.5rem; }
+  .body { display: grid; grid-template-columns: 12.5rem minmax(0, 1fr); gap: 3.5rem; }
   nav {
     position: sticky; top: 2rem; align-self: start; max-height: calc(100vh - 4rem);
     overflow-y: auto;
