@@ -7,20 +7,29 @@ BIN := $(VENV)/bin
 SOURCES := $(wildcard src/bignn/csrc/*) CMakeLists.txt pyproject.toml
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint sanitize setup clean
+.PHONY: demo test lint browser sanitize setup clean
 .DELETE_ON_ERROR:
 
 demo: setup
 	$(BIN)/bignn demo
 
-test: lint
+test: lint browser
 	$(BIN)/python -c "from bignn.kernels import native; assert native.is_available(), native.why_not('portable')"
-	$(BIN)/pytest
+	$(BIN)/pytest -rs
 
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Reports are looked at in Chromium. Root on a system with apt gets it here; elsewhere, or without a
+# network, those tests are skipped, and pytest's last lines say so.
+browser: setup
+	@PYTHONPATH=tests/experiments $(BIN)/python -c "import browser, sys; sys.exit(not browser.find())" \
+		|| { test "$$(id -u)" = 0 && command -v apt-get > /dev/null && apt-get update -qq > /dev/null \
+		&& DEBIAN_FRONTEND=noninteractive \
+		apt-get install -y -qq --no-install-recommends chromium > /dev/null; } \
+		|| echo "no Chromium, and none could be installed: the page is not looked at in a browser"
 
 # The tests of the packed engine on a build that stops at any access out of bounds and any undefined
 # behaviour. Python itself is not such a build, so the sanitizer's library (and the C++ one, whose

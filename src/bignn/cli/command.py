@@ -36,6 +36,9 @@ def checked_plot(path: str | None) -> None:
     """Refuses a file that cannot be drawn to, before the work whose result it would show."""
     if path is None:
         return
-    if Path(path).suffix not in (".png", ".svg", ".pdf"):
-        raise wrong("plot", "a file name ending in .png, .svg or .pdf", repr(path))
+    from bignn.experiments.figures import FORMATS, check_matplotlib
+
+    if Path(path).suffix.lower() not in FORMATS:
+        raise wrong("plot", f"a file name ending in {', '.join(FORMATS)}", repr(path))
+    check_matplotlib()
     prepare(path)

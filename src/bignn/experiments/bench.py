@@ -6,16 +6,17 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from bignn import bits, kernels
-from bignn.errors import missing_extra, wrong
+from bignn.errors import wrong
 from bignn.experiments.contenders import Contender, Packed, Simulated
+from bignn.experiments.document import Figure, Series
 from bignn.experiments.family import contenders_of
+from bignn.experiments.figures import save
 from bignn.experiments.peak_memory import memory_bytes, peak_mib
 from bignn.experiments.problems import (
     MODELS,
@@ -26,7 +27,6 @@ from bignn.experiments.problems import (
     ShapeProblem,
 )
 from bignn.experiments.timing import Seconds, measure
-from bignn.files import atomic_path
 from bignn.graph import EMBEDDED
 from bignn.runtime import PackedModel
 from bignn.threads import get_num_threads
@@ -319,41 +319,28 @@ def _network_line(row: Row) -> str:
     )
 
 
-def plot(report: dict[str, Any], path: str | os.PathLike[str]) -> None:
-    """Draws how many times faster than each alternative ours is, a group of bars per row."""
-    try:
-        import matplotlib as mpl
-    except ImportError as error:
-        raise ImportError(missing_extra("--plot", error)) from error
-    mpl.use("Agg")
-    from matplotlib import pyplot
-
-    rows = report["rows"]
+def speedups(rows: Sequence[Row]) -> Figure:
+    """How many times faster than each alternative ours is, a group of bars per row."""
     every = {
         "best float": "speedup_vs_best_float",
         "PyG, CSR": "speedup_vs_pyg_sparse",
         "PyG, edge_index": "speedup_vs_pyg",
         "float simulation": "speedup_vs_simulated",
     }
-    bars = {label: key for label, key in every.items() if any(row[key] for row in rows)}
-    size = (max(7.0, 1.6 + 1.2 * len(rows)), 4.2)
-    figure, axes = pyplot.subplots(figsize=size, layout="constrained")
-    width = 0.8 / len(bars)
-    for number, (label, key) in enumerate(bars.items()):
-        shift = (number - (len(bars) - 1) / 2) * width
-        places = [place + shift for place, row in enumerate(rows) if row[key]]
-        heights = [row[key] for row in rows if row[key]]
-        drawn = axes.bar(places, heights, width, label=label, color=f"C{list(every).index(label)}")
-        axes.bar_label(drawn, fmt="%.1f", fontsize=7)
-    axes.axhline(1, color="black", linewidth=0.8)
-    axes.set_yscale("log")
-    names = [f"{row['shape']}\n{row['suite']}" for row in rows]
-    axes.set_xticks(range(len(rows)), names, fontsize=8)
-    axes.set_xlim(-0.6, len(rows) - 0.4)
-    axes.set_ylabel("times faster than")
-    axes.set_title(f"bignn packed, {rows[-1]['threads'] if rows else 0} threads")
-    axes.legend(fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.18))
-    suffix = Path(path).suffix.lstrip(".") or "png"
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=150, format=suffix)
-    pyplot.close(figure)
+    graphs = tuple(row["shape"] for row in rows)
+    threads = "/".join(map(str, sorted({row["threads"] for row in rows})))
+    return Figure(
+        "speedups",
+        f"How many times faster packed prediction is than float inference, {threads} threads",
+        "bars",
+        "",
+        f"times faster than, {threads} threads",
+        tuple(Series(name, graphs, tuple(row[key] for row in rows)) for name, key in every.items()),
+        log_y=True,
+        bars_from=1,
+    )
+
+
+def plot(report: dict[str, Any], path: str | os.PathLike[str]) -> None:
+    """Draws the speedups to a file."""
+    save(speedups(report["rows"]), path)

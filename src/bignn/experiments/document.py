@@ -9,10 +9,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+Tone = Literal["good", "even", "poor"]
+
+
+class Verdict(str):
+    """A cell that judges its row, in words; its tone may be shown as a colour as well."""
+
+    __slots__ = ("tone",)
+    tone: Tone
+
+    def __new__(cls, words: str, tone: Tone) -> Verdict:
+        """The words, with a tone."""
+        verdict = super().__new__(cls, words)
+        verdict.tone = tone
+        return verdict
+
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as they are shown. The first column names the rows."""
+    """Cells as they are shown, some of them a :class:`Verdict`. The first column names the rows."""
 
     caption: str
     columns: tuple[str, ...]
@@ -43,6 +58,10 @@ class Series:
     #: As the paper has it, drawn lighter than ours.
     is_papers: bool = False
 
+    def __post_init__(self) -> None:
+        assert len(self.x) == len(self.y)
+        assert self.spread is None or len(self.spread) == len(self.y)
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -60,6 +79,8 @@ class Figure:
     log_x: bool = False
     log_y: bool = False
     verticals: tuple[tuple[str, float], ...] = ()
+    #: Where bars begin, if not at 0 or the bottom of a log axis: 1 for ratios.
+    bars_from: float | None = None
 
 
 Part = str | Table | Figure | Listing

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bignn.errors import FileError
+from bignn.experiments.document import Verdict
 from bignn.experiments.ledger import Ledger, Record
 from bignn.experiments.published import RUNS_ASSUMED
 from bignn.experiments.runs import RUNS, Run
@@ -124,12 +125,19 @@ SIGNIFICANT = 0.01
 
 
 def verdict(ours: Summary | None, paper: tuple[float, float] | None) -> str:
-    """Ours beside the paper's, in words."""
+    """Ours beside the paper's, in words: a :class:`Verdict`, or nothing where one is missing."""
     if paper is None or ours is None:
         return ""
     p = welch(ours, paper)
+    told = "" if p is None else f" (p = {p:.2g})"
     if round(ours.mean - paper[0], 1) >= 0:
-        return "as high or higher" if p is None else f"as high or higher (p = {p:.2g})"
+        return Verdict(f"as high or higher{told}", "good")
+    if len(ours.test) == 1:
+        return Verdict("lower; one seed", "even")
     if p is None:
-        return "lower; nothing varies" if len(ours.test) > 1 else "lower; one seed"
-    return f"within noise (p = {p:.2g})" if p > SIGNIFICANT else f"lower (p = {p:.2g})"
+        return Verdict("lower; nothing varies", "poor")
+    return (
+        Verdict(f"within noise{told}", "even")
+        if p > SIGNIFICANT
+        else Verdict(f"lower{told}", "poor")
+    )

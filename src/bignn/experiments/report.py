@@ -1,0 +1,41 @@
+"""``bignn report``: a document written as one page, and what that page has."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from bignn.experiments.document import Document, Figure, Table
+from bignn.experiments.figures import check_matplotlib
+from bignn.experiments.page import page
+from bignn.files import atomic_path, prepare
+
+
+def write(document: Document, out: Path) -> dict[str, Any]:
+    """Writes the page to ``out`` and returns its counts."""
+    check_matplotlib()
+    prepare(out)
+    parts = [part for section in document.sections for part in section.parts]
+    figures = sum(isinstance(part, Figure) for part in parts)
+    if figures:
+        print(f"bignn report: {figures} figures to draw", file=sys.stderr, flush=True)
+    # A name from a damaged file may hold half a character; the rest is shown all the same.
+    text = page(document).encode("utf-8", "replace")
+    with atomic_path(out) as temporary:
+        temporary.write_bytes(text)
+    return {
+        "out": str(out),
+        "bytes": len(text),
+        "sections": len(document.sections),
+        "tables": sum(isinstance(part, Table) for part in parts),
+        "figures": figures,
+    }
+
+
+def describe(report: dict[str, Any]) -> str:
+    """One line: what there is, and where."""
+    return (
+        f"{report['out']}: {report['sections']} sections, {report['tables']} tables, "
+        f"{report['figures']} figures, {report['bytes'] / 1024:.0f} KiB"
+    )
