@@ -1,0 +1,48 @@
+"""``bignn reproduce``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from bignn.cli.command import Report, command
+
+
+def add_reproduce(commands: Any) -> None:
+    """Adds ``bignn reproduce``."""
+    parser = command(
+        commands, "reproduce", _reproduce, "Run the paper's tables and figures, ours beside them."
+    )
+    add = parser.add_argument
+    add("what", nargs="*", metavar="TABLE|FIGURE", help="datasets, cora-cost, transductive, "
+        "inductive, ogb, entropy, overview, extraction, depth, depth-cost, width, twins, ablation, "
+        "speed, or all (default: all)")  # fmt: skip
+    add("--seeds", type=int, metavar="N", help="seeds of every row (default: the experiment's)")
+    add("--only", metavar="NAMES", help="some datasets and models, as cora,bi-gcn (default: all)")
+    add("--jobs", type=int, default=1, metavar="J", help="runs at the same time (default: 1)")
+    add("--device", default="cpu", choices=["cpu", "cuda"], help="where to train (default: cpu)")
+    add("--out", default="runs/paper", metavar="DIR", help="(default: runs/paper)")
+    add("--write", metavar="FILE", help="the page, with its figures beside it (default: "
+        "DIR/results.md)")  # fmt: skip
+    again = parser.add_mutually_exclusive_group()
+    again.add_argument("--resume", action="store_true", help="go on from the runs in --out; "
+                       "so it does anyway")  # fmt: skip
+    again.add_argument("--anew", action="store_true", help="put the runs in --out aside first")
+
+
+def _reproduce(options: argparse.Namespace) -> Report:
+    from bignn.experiments import reproduce
+
+    names = [] if "all" in options.what else options.what
+    report = reproduce.run(
+        names,
+        Path(options.out),
+        seeds=options.seeds,
+        only=options.only.split(",") if options.only else (),
+        device=options.device,
+        jobs=options.jobs,
+        anew=options.anew,
+        page=None if options.write is None else Path(options.write),
+    )
+    return report, reproduce.describe

@@ -1,0 +1,195 @@
+"""Tables of accuracies: the paper's, and ours beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bignn.experiments import paper
+from bignn.experiments.document import Section, Table
+from bignn.experiments.published import ACCURACY, RUNS_ASSUMED
+from bignn.experiments.results import Results, verdict
+from bignn.experiments.runs import Run
+from bignn.experiments.sections.costs import cost_of_run
+from bignn.experiments.sections.speed import shape_speeds
+from bignn.experiments.sections.words import (
+    NOT_MEASURED,
+    accuracy,
+    difference,
+    kib,
+    mib,
+    name_of,
+    operations,
+    published,
+)
+from bignn.graph.facts import FACTS
+
+_WELCH = (
+    "Accuracies are test accuracies in percent, mean ± sample standard deviation over seeds. The "
+    "verdict is Welch's test of our mean against the paper's, whose number of runs is not "
+    f"printed: {RUNS_ASSUMED} are assumed. Lower means with p > 0.01 are put down to noise."
+)
+
+
+def datasets(results: Results) -> Section:
+    """The paper's table of datasets, and the graphs beside them here."""
+    rows = []
+    for name, facts in FACTS.items():
+        measured = any(record["dataset"] == name for record in results.records)
+        rows.append(
+            (
+                name_of(name),
+                f"{facts.nodes:,}",
+                "" if facts.paper_nodes is None else f"{facts.paper_nodes:,}",
+                f"{facts.edges:,}",
+                "" if facts.paper_edges is None else f"{facts.paper_edges:,}",
+                f"{facts.classes}",
+                f"{facts.features:,}",
+                "yes" if measured else "no",
+            )
+        )
+    columns = ("graph", "nodes", "paper", "edges", "paper", "classes", "features", "accuracy here")
+    text = (
+        "Edges are undirected, as their publishers store them. The last column says whether the "
+        "data was at hand for training; the other graphs have their costs, and their speed on "
+        "synthetic graphs of the same sizes."
+    )
+    return Section("datasets", "Datasets", (text, Table("", columns, tuple(rows))))
+
+
+def _accuracy_table(results: Results, rows: Sequence[Run], caption: str) -> Table:
+    """Accuracy beside the paper's, and what the models cost."""
+    cells = []
+    for run in rows:
+        ours, printed = results.of(run), ACCURACY.get(run.dataset, {}).get(run.model)
+        costs = cost_of_run(run)
+        cells.append(
+            (
+                name_of(run.model),
+                accuracy(ours),
+                "" if ours is None else str(len(ours.test)),
+                published(printed),
+                difference(ours, printed),
+                verdict(ours, printed),
+                kib(costs.model_bytes),
+                mib(costs.data_bytes),
+                operations(costs.cycle_ops),
+            )
+        )
+    columns = (
+        *("model", "accuracy", "seeds", "paper", "difference", "verdict"),
+        *("model size", "data size", "cycle operations"),
+    )
+    return Table(caption, columns, tuple(cells))
+
+
+_WELCH = (
+    "Accuracies are test accuracies in percent, mean ± sample standard deviation over seeds. The "
+    "verdict is Welch's test of our mean against the paper's, whose number of runs is not "
+    f"printed: {RUNS_ASSUMED} are assumed. Lower means with p > 0.01 are put down to noise."
+)
+
+
+def transductive(results: Results) -> Section:
+    """The paper's table of citation graphs."""
+    rows = paper.EXPERIMENTS["transductive"].rows
+    tables = [
+        _accuracy_table(results, [row for row in rows if row.dataset == dataset], name_of(dataset))
+        for dataset in paper.CITATION
+    ]
+    return Section("transductive", "Transductive learning", (_WELCH, *tables))
+
+
+def inductive(results: Results) -> Section:
+    """The paper's table of Reddit and Flickr, and the same models on the graphs at hand."""
+    rows = paper.EXPERIMENTS["inductive"].rows
+    names = list(dict.fromkeys(row.dataset for row in rows))
+    tables = [
+        _accuracy_table(results, [row for row in rows if row.dataset == name], name_of(name))
+        for name in names
+    ]
+    text = (
+        "Accuracy is F1-micro where every node has one class. Training sees the training nodes "
+        "and the edges among them only. Reddit and Flickr cannot be fetched where this was run."
+    )
+    return Section(
+        "inductive",
+        "Inductive learning",
+        (
+            text,
+            *tables,
+            *shape_speeds(results, ("reddit", "flickr")),
+        ),
+    )
+
+
+def ogb(results: Results) -> Section:
+    """The paper's table of OGB graphs."""
+    rows = paper.EXPERIMENTS["ogb"].rows
+    names = ("ogbn-arxiv", "ogbn-products")
+    tables = [
+        _accuracy_table(results, [row for row in rows if row.dataset == name], name_of(name))
+        for name in names
+    ]
+    return Section("ogb", "OGB", (*tables, *shape_speeds(results, names)))
+
+
+def twins(results: Results) -> Section:
+    """1-bit models beside their float twins: does a bit per weight cost accuracy?"""
+    rows = paper.EXPERIMENTS["twins"].rows
+    cells = []
+    for dataset, model in dict.fromkeys((r.dataset, r.model.removeprefix("bi-")) for r in rows):
+        mine = [r for r in rows if r.dataset == dataset and r.model.removeprefix("bi-") == model]
+        twin = results.of(Run(dataset, model))
+        for row in mine:
+            found = results.of(row)
+            difference = "" if found is None or twin is None else f"{found.mean - twin.mean:+.2f}"
+            width = dict(row.changes).get("hidden")
+            what = ", ".join(
+                filter(None, ["distilled" if row.distill else "", f"{width} wide" if width else ""])
+            )
+            accuracy = NOT_MEASURED if found is None else f"{found.mean:.2f} ± {found.std:.2f}"
+            seeds = "" if found is None else str(len(found.test))
+            cells.append(
+                (f"{name_of(dataset)}, {name_of(row.model)}", what, accuracy, seeds, difference)
+            )
+    columns = ("graph and model", "trained", "accuracy", "seeds", "minus the float twin")
+    text = (
+        "The float twin is the float model of our recipe, not distilled; the float student "
+        "distilled from the same teacher stands beside it. A 1-bit model twice as wide has twice "
+        "as many bits, still a fraction of its twin's memory."
+    )
+    return Section(
+        "twins", "1-bit models and their float twins", (text, Table("", columns, tuple(cells)))
+    )
+
+
+def ablation(results: Results) -> Section:
+    """Which choices carry the accuracy of Bi-GCN."""
+    cells = []
+    for label, (distill, changes) in paper.ABLATIONS.items():
+        found = [
+            results.of(Run(dataset, "bi-gcn", distill=distill, changes=changes))
+            for dataset in paper.CITATION
+        ]
+        base = [
+            results.of(Run(dataset, "bi-gcn", changes=paper.AS_PAPER_BINARY))
+            for dataset in paper.CITATION
+        ]
+        seeds = {len(f.test) for f in found if f is not None}
+        shown = []
+        for one, first in zip(found, base, strict=True):
+            shown.append(accuracy(one))
+            both = one is not None and first is not None
+            shown.append(f"{one.mean - first.mean:+.1f}" if both else "")  # type: ignore[union-attr]
+        cells.append((label, *shown, "/".join(map(str, sorted(seeds)))))
+    columns = ("change",)
+    for dataset in paper.CITATION:
+        columns = (*columns, name_of(dataset), "change")  # type: ignore[assignment]
+    return Section(
+        "ablation",
+        "What carries the accuracy of Bi-GCN",
+        (
+            "Each row changes one thing of the paper's training; below, our recipes.",
+            Table("", (*columns, "seeds"), tuple(cells)),
+        ),
+    )
