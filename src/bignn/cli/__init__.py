@@ -19,6 +19,7 @@ from bignn.cli.convert import add_convert
 from bignn.cli.cost import add_cost
 from bignn.cli.demo import add_demo
 from bignn.cli.deployment import add_pack, add_predict
+from bignn.cli.report import add_report
 from bignn.cli.train import add_train
 from bignn.errors import InputError, missing_extra
 
@@ -82,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for add in (
         *(add_train, add_convert, add_pack, add_predict),
-        *(add_bench, add_cost, add_capacity, add_demo, add_datasets, add_doctor),
+        *(add_bench, add_cost, add_capacity, add_report, add_demo, add_datasets, add_doctor),
     ):
         add(commands)
     return parser

@@ -1,0 +1,26 @@
+"""``bignn report``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from bignn.cli.command import Report, command
+
+
+def add_report(commands: Any) -> None:
+    """Adds ``bignn report``."""
+    parser = command(
+        commands, "report", _report, "Write what a results folder shows as one self-contained page."
+    )
+    add = parser.add_argument
+    add("folder", metavar="DIR", help="of 'bignn reproduce --out', as runs/paper")
+    add("-o", "--out", metavar="FILE", default="report.html", help="(default: report.html)")
+
+
+def _report(options: argparse.Namespace) -> Report:
+    from bignn.experiments import report
+    from bignn.experiments.sections import document_of
+
+    return report.write(document_of(Path(options.folder)), Path(options.out)), report.describe
