@@ -152,7 +152,7 @@ def test_what_cannot_fit_is_left_out_with_its_predicted_size(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     needed = CONTENDERS["pyg"].bytes_needed(ShapeProblem("flickr", scale=0.01))
-    monkeypatch.setattr(bench, "_memory_bytes", lambda: needed)
+    monkeypatch.setattr(bench, "memory_bytes", lambda: needed)
     report = bench.run(["shapes"], scale=0.01, only=["flickr"], memory=False)
     (row,) = report["rows"]
     assert row["pyg_ms"] is None

@@ -12,16 +12,15 @@ from bignn.cli.command import Report, command
 def add_report(commands: Any) -> None:
     """Adds ``bignn report``."""
     parser = command(
-        commands, "report", _report, "Make one page, to open in a browser, of a results folder."
+        commands, "report", _report, "Write what a results folder shows as one self-contained page."
     )
     add = parser.add_argument
-    add("folder", metavar="DIR", help="what 'bignn reproduce --out DIR' has filled")
-    add("-o", "--out", default="report.html", metavar="FILE", help="(default: report.html)")
+    add("folder", metavar="DIR", help="of 'bignn reproduce --out', as runs/paper")
+    add("-o", "--out", metavar="FILE", default="report.html", help="(default: report.html)")
 
 
 def _report(options: argparse.Namespace) -> Report:
     from bignn.experiments import report
     from bignn.experiments.sections import document_of
 
-    document = document_of(Path(options.folder))
-    return report.write(document, Path(options.out)), report.describe
+    return report.write(document_of(Path(options.folder)), Path(options.out)), report.describe
