@@ -146,7 +146,7 @@ def _check_memory(architecture: Architecture, sizes: Sizes) -> None:
         raise InputError(
             f"to measure {sizes.nodes:,} nodes and {sizes.edges:,} edges takes about "
             f"{needed / 1e9:.1f} GB, over {_SHARE:.0%} of this machine's memory; measure a part of "
-            f"a random graph: --scale {most / needed:.1g}"
+            f"a random graph: --scale {0.9 * most / needed:.2g}"
         )
 
 
