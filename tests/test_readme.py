@@ -50,7 +50,7 @@ def test_width_runs(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     exec(WIDTH, names)
     width = names["binary"].config["hidden_channels"]
-    assert f"width {width} (independent)" in capsys.readouterr().out
+    assert f"width {width} (robust)" in capsys.readouterr().out
 
 
 def test_sampling_runs(capsys: pytest.CaptureFixture[str]) -> None:

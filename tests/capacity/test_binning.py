@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from bignn.capacity import binning, bootstrap, dependence, entropy
+from bignn.capacity import binning, bootstrap, dependence, entropy, robust_entropy
 from bignn.errors import InputError
 
 
@@ -142,6 +142,24 @@ def test_miller_madow_takes_most_of_the_bias() -> None:
     corrected = truth - entropy(values, 50, correction="miller-madow").mean()
     assert bias == pytest.approx(49 / 400 / np.log(2), rel=0.15)
     assert abs(corrected) < 0.15 * bias
+
+
+def test_outliers_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.uniform(size=(10_000, 3))
+    values[:50, 0] = 1e6  # half a percent: all others fall into the first bin
+    values[:, 2] = 0  # and hardly anything at all, kept as it is
+    values[:20, 2] = 1
+    assert entropy(values, 64)[0] < 0.1
+    for at_once in (binning._AT_ONCE, 10_000):
+        monkeypatch.setattr(binning, "_AT_ONCE", at_once)
+        bits = robust_entropy(values, 64)
+        assert bits[:2] == pytest.approx([6, 6], rel=0.01)
+        assert bits[2] == entropy(values[:, 2], 64) > 0
+    assert robust_entropy(values, 64, tails=0) == pytest.approx(entropy(values, 64))
+    assert robust_entropy(values[:, 1], 64).shape == ()
+    with pytest.raises(InputError, match=r"'tails' must be from 0 to below 0\.5, got 0\.5"):
+        robust_entropy(values, tails=0.5)
 
 
 def test_the_bootstrap_has_the_standard_error_of_theory() -> None:

@@ -155,6 +155,7 @@ def test_what_the_graph_or_the_depth_rules_out(toy: str, tmp_path: Path) -> None
 def test_the_figure_has_neurons_bands_and_the_bound() -> None:
     report = {
         **{"dataset": "cora", "model": "gat", "bi_model": "bi-gat", "lower_bound": 345},
+        **{"as_paper": False},
         **{"widths": [4, 8], "heads": 8, "bi_heads": 2},
         **{"float_acc": [70.0, 80.0], "float_std": [1.0, 2.0]},
         **{"bi_acc": [60.0, 75.0], "bi_std": [3.0, 4.0]},

@@ -7,6 +7,7 @@ from bignn.capacity.binning import (
     bootstrap,
     dependence,
     entropy,
+    robust_entropy,
 )
 from bignn.capacity.joint import copula_entropy, rate
 from bignn.capacity.layers import visit_layers
@@ -40,5 +41,6 @@ __all__ = [
     "lower_bound",
     "rate",
     "recommend_width",
+    "robust_entropy",
     "visit_layers",
 ]

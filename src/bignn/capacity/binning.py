@@ -58,6 +58,31 @@ def entropy(
     return bits.reshape(array.shape[1:])
 
 
+def robust_entropy(
+    values: ArrayLike, bins: int = 200, *, tails: float = 0.01, correction: Correction = "none"
+) -> NDArray[np.float64]:
+    """:func:`entropy` between the quantiles ``tails`` and ``1 - tails``; values beyond them count
+    as those.
+
+    A few nodes of many neighbours can stretch a neuron's range so far that all others fall into the
+    first bins: on musae-github the sum over 128 neurons is 249 bits, and 433 without the outer 1 %.
+    A neuron whose quantiles are equal keeps its own range.
+    """
+    array, bins = checked(values, bins)
+    if not 0 <= tails < 0.5:
+        raise wrong("tails", "from 0 to below 0.5", tails)
+    columns = array.reshape(len(array), -1)
+    bits = np.empty(columns.shape[1])
+    width = max(1, _AT_ONCE // max(1, len(columns)))
+    for first in range(0, columns.shape[1], width):
+        part = columns[:, first : first + width].astype(np.float64)
+        low, high = np.quantile(part, [tails, 1 - tails], axis=0)
+        spread = high > low
+        part[:, spread] = part[:, spread].clip(low[spread], high[spread])
+        bits[first : first + width] = entropy(part, bins, correction=correction)
+    return bits.reshape(array.shape[1:])
+
+
 def of_counts(counts: NDArray[Any], correction: Correction = "none") -> NDArray[np.float64]:
     """The entropy in bits of each row of counts [d, M] -> [d]; see :func:`entropy`."""
     total = counts.sum(axis=1)

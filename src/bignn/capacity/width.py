@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from numpy.typing import NDArray
 from torch import nn
 
-from bignn.capacity.binning import Correction, entropy
+from bignn.capacity.binning import Correction, entropy, robust_entropy
 from bignn.capacity.joint import copula_entropy, rate
 from bignn.capacity.layers import visit_layers
 from bignn.errors import InputError, wrong
@@ -18,7 +18,7 @@ from bignn.graph import Graph
 from bignn.pyg import from_pyg
 
 #: How the bits of a layer are estimated, see :func:`estimate_bits`.
-EstimateName = Literal["independent", "copula", "rate"]
+EstimateName = Literal["independent", "robust", "copula", "rate"]
 ESTIMATES: tuple[EstimateName, ...] = get_args(EstimateName)
 
 
@@ -31,14 +31,16 @@ def estimate_bits(
 ) -> float:
     """The bits of a layer, values [N, d].
 
-    ``"independent"`` adds the neurons' binned entropies up, as the paper does; ``"copula"`` takes
-    away what they share (:func:`copula_entropy`); ``"rate"`` is the rate that describes them as
-    finely as the bins (:func:`rate`; it counts nothing, so there is nothing to correct).
+    ``"independent"`` adds the neurons' binned entropies up, as the paper does; ``"robust"`` does so
+    without their outliers (:func:`robust_entropy`); ``"copula"`` takes away what they share
+    (:func:`copula_entropy`); ``"rate"`` is the rate that describes them as finely as the bins
+    (:func:`rate`; it counts nothing, so there is nothing to correct).
     """
     if estimate not in ESTIMATES:
         raise wrong("estimate", f"one of {list(ESTIMATES)}", repr(estimate))
     ways: dict[EstimateName, Callable[[], float]] = {
         "independent": lambda: float(entropy(values, bins, correction=correction).sum()),
+        "robust": lambda: float(robust_entropy(values, bins, correction=correction).sum()),
         "copula": lambda: copula_entropy(values, bins, correction=correction),
         "rate": lambda: rate(values, bins),
     }
@@ -147,8 +149,9 @@ class WidthAdvice:
     """What :func:`recommend_width` found; ``int(advice)`` is the width.
 
     Attributes:
-        width: hidden neurons for the binary model (heads times neurons where there are heads).
-        estimate: of what the width is the ceiling.
+        width: hidden neurons for the binary model (heads times neurons where there are heads): the
+            estimate, rounded up to whole words of 64 bits, since a part of one costs as much.
+        estimate: which one.
         lower_bound: the paper's bound, by the independent estimate.
         bins: M.
         layers: the figures of every layer.
@@ -179,20 +182,22 @@ def recommend_width(
     graph: Any,
     bins: int = 200,
     *,
-    estimate: EstimateName = "independent",
+    estimate: EstimateName = "robust",
 ) -> WidthAdvice:
     """How wide the binary version of a trained float model should be; seconds, no search.
 
-    One evaluation of the model, the bits of its hidden layers, the largest of them rounded up. It
-    holds for *this* model: the paper's hypothesis is about a float model that is just wide enough,
-    and a wider one says more than it needs to (``bignn capacity`` finds the narrowest by training).
+    One evaluation of the model, the bits of its hidden layers, the largest of them rounded up to
+    whole words. It is for *this* model: the paper's hypothesis is about a float model that is just
+    wide enough, and a wider one says more than it needs to (``bignn capacity`` finds the narrowest
+    by training).
     What the bits mean depends on M: each doubling adds up to a bit per neuron (docs/design.md).
 
     Args:
         model: trained, float; see :func:`layer_entropies`.
         graph: a :class:`bignn.Graph` or a PyG ``Data``.
         bins: M; the paper takes 200 on PubMed and 1000 on its larger graphs.
-        estimate: ``"independent"`` (the paper's), ``"copula"`` or ``"rate"``.
+        estimate: ``"robust"``, ``"independent"`` (the paper's), ``"copula"`` or ``"rate"``; which
+            one says most about measured widths is in docs/results.md.
 
     """
     if estimate not in ESTIMATES:
@@ -204,4 +209,5 @@ def recommend_width(
                 fix = "its bits are its width; give the float model"
                 raise wrong("model", "a trained float model", "one with binary features", fix)
     layers = layer_entropies(model, graph, bins, estimates=ESTIMATES)
-    return WidthAdvice(bound_of(layers, estimate), estimate, bound_of(layers), bins, tuple(layers))
+    width = -(-bound_of(layers, estimate) // 64) * 64
+    return WidthAdvice(width, estimate, bound_of(layers), bins, tuple(layers))

@@ -158,8 +158,8 @@ RECOMMENDED = {
     "cora": 448,
     "citeseer": 320,
     "pubmed": 320,
-    "amazon-computers": 768,
-    "coauthor-physics": 512,
+    "amazon-computers": 192,
+    "coauthor-physics": 576,
     "musae-github": 448,
 }
 

@@ -178,6 +178,8 @@ def run(study: Study, out: Path, *, device: str = "cpu", jobs: int = 1) -> dict[
         "bi_model": study.twin,
         "seeds": study.seeds,
         "bins": bins,
+        "as_paper": study.as_paper,
+        "distill": study.distill,
         "heads": _heads(float_recipe),
         "bi_heads": _heads(binary_recipe),
         "widths": list(study.swept),
@@ -316,8 +318,9 @@ def figure(report: dict[str, Any]) -> Figure:
     name = Path(report["dataset"]).stem
     bound = report["lower_bound"]
     return Figure(
-        name=f"width-{name}-{report['model']}",
-        caption=f"Test accuracy on {name} against hidden neurons",
+        name=f"width-{name}-{report['model']}{'-as-paper' if report['as_paper'] else ''}",
+        caption=f"Test accuracy on {name} against hidden neurons"
+        + (", the paper's training" if report["as_paper"] else ""),
         kind="lines",
         x_label="hidden neurons",
         y_label="test accuracy, %",
