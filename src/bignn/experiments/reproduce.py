@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from bignn.errors import InputError, wrong
+from bignn.experiments import width
+from bignn.experiments.document import Figure
+from bignn.experiments.figures import save
 from bignn.experiments.jobs import checked_jobs
 from bignn.experiments.markdown import markdown
-from bignn.experiments.paper import EXPERIMENTS
+from bignn.experiments.paper import EXPERIMENTS, SWEEPS
 from bignn.experiments.results import Results
 from bignn.experiments.runs import RUNS, Run, do_runs
 from bignn.experiments.sections import SECTIONS, document_of
+from bignn.experiments.width import Study
 from bignn.files import atomic_path
 from bignn.graph import load
 
@@ -64,6 +69,8 @@ def run(
         _put_aside(out / RUNS)
     at_hand = [run for run in wanted if run.dataset not in skipped]
     records = do_runs(at_hand, out, device=device, jobs=jobs)
+    if "width" in experiments:
+        _measure_widths(out, seeds, skipped, only, device, jobs)
     written = write(out, page)
     rows = dict.fromkeys(run.row for run in at_hand)
     results = Results(out)
@@ -83,18 +90,36 @@ def run(
     }
 
 
+def _measure_widths(
+    out: Path,
+    seeds: int | None,
+    skipped: Collection[str],
+    only: Sequence[str],
+    device: str,
+    jobs: int,
+) -> None:
+    """Entropies of the narrowest proper float models, into ``out/capacity-*.json``."""
+    count = EXPERIMENTS["width"].seeds if seeds is None else seeds
+    for sweep in SWEEPS:
+        if sweep.dataset in skipped or len(_kept(sweep.rows(), only)) < len(sweep.rows()):
+            continue
+        study = Study(sweep.dataset, swept=sweep.swept, seeds=count, as_paper=sweep.as_paper)
+        report = width.run(study, out, device=device, jobs=jobs)
+        suffix = "-as-paper" if sweep.as_paper else ""
+        name = f"capacity-{Path(sweep.dataset).stem}{suffix}.json"
+        with atomic_path(out / name) as temporary:
+            temporary.write_text(json.dumps(report, allow_nan=False))
+
+
 def write(folder: Path, page: Path | None = None) -> Path:
     """Writes what a results folder shows as Markdown, its figures beside it; returns the page."""
     document = document_of(folder)
     page = folder / "results.md" if page is None else page
     figures = page.parent / f"{page.stem}-figures"
-    from bignn.experiments import figures as drawing
-    from bignn.experiments.document import Figure
-
     for section in document.sections:
         for part in section.parts:
             if isinstance(part, Figure):
-                drawing.save(part, figures / f"{part.name}.svg")
+                save(part, figures / f"{part.name}.svg")
     with atomic_path(page) as temporary:
         temporary.write_text(markdown(document, figures.name))
     return page

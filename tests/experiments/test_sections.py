@@ -1,0 +1,148 @@
+"""Sections show what was measured and what is published, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bignn.errors import FileError
+from bignn.experiments.document import Document, Figure, Section, Table
+from bignn.experiments.ledger import Ledger
+from bignn.experiments.markdown import markdown
+from bignn.experiments.paper import CITATION, EXPERIMENTS, RECOMMENDED
+from bignn.experiments.published import ACCURACY
+from bignn.experiments.results import Results
+from bignn.experiments.runs import RUNS
+from bignn.experiments.sections import SECTIONS, document_of
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every row of every experiment with an accuracy of its own, two seeds half a percent apart."""
+    folder = tmp_path_factory.mktemp("results")
+    ledger = Ledger(folder / RUNS)
+    rows = dict.fromkeys(row for experiment in EXPERIMENTS.values() for row in experiment.rows)
+    lines = []
+    for number, row in enumerate(rows):
+        for seed in (0, 1):
+            record: dict[str, Any] = {
+                **{"row": row.row, "dataset": row.dataset, "model": row.model, "seed": seed},
+                **{"recipe": row.row, "val_acc": 1.0, "test_acc": _accuracy(number) + seed / 2},
+                **{"machine": "a machine", "version": "0", "torch": "2"},
+            }
+            if row.curve:
+                record["curve"] = [2.0, 1.0, 1.5]
+            lines.append(json.dumps(record))
+    ledger.path.write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def _accuracy(number: int) -> float:
+    return 10 + number / 4
+
+
+def sections(folder: Path) -> dict[str, Section]:
+    return {section.name: section for section in document_of(folder).sections}
+
+
+def tables(section: Section) -> list[Table]:
+    return [part for part in section.parts if isinstance(part, Table)]
+
+
+def test_every_section_has_the_name_it_is_asked_for_by(folder: Path) -> None:
+    results = Results(folder)
+    assert [make(results).name for make in SECTIONS.values()] == list(SECTIONS)
+
+
+@pytest.mark.parametrize("name", ["transductive", "inductive", "ogb"])
+def test_accuracies_are_ours_beside_the_papers(folder: Path, name: str) -> None:
+    results = Results(folder)
+    rows = EXPERIMENTS[name].rows
+    shown = [row for table in tables(sections(folder)[name]) for row in table.rows]
+    assert len(shown) == len(rows)
+    for row, cells in zip(rows, shown, strict=True):
+        ours = results.of(row)
+        assert ours is not None
+        assert cells[1] == f"{ours.mean:.1f} ± 0.4"
+        assert cells[2] == "2"
+        printed = ACCURACY.get(row.dataset, {}).get(row.model)
+        if printed is None:
+            assert cells[3] == cells[4] == cells[5] == ""
+        else:
+            assert cells[3] == f"{printed[0]} ± {printed[1]}"
+            assert float(cells[4]) == pytest.approx(ours.mean - printed[0], abs=0.051)
+
+
+def test_costs_stand_beside_accuracies(folder: Path) -> None:
+    table = tables(sections(folder)["transductive"])[CITATION.index("cora")]
+    (binary,) = [row for row in table.rows if row[0] == "Bi-GCN"]
+    assert binary[-3:] == ("11.53K", "0.47M", "4.67e6")  # as the paper prints them
+
+
+def test_what_was_not_run_is_said(tmp_path: Path) -> None:
+    one = EXPERIMENTS["transductive"].rows[0]
+    record = {"row": one.row, "dataset": "cora", "seed": 0, "recipe": "a", "val_acc": 1}
+    more = {"test_acc": 5.0, "machine": "m", "version": "0", "torch": "2"}
+    Ledger(tmp_path / RUNS).append({**record, **more})
+    rows = [row for table in tables(sections(tmp_path)["transductive"]) for row in table.rows]
+    assert rows[0][1] == "5.0 ± 0.0"
+    assert {row[1] for row in rows[1:]} == {"not measured here"}
+    assert {row[5] for row in rows[1:]} == {""}
+    assert rows[1][-3:] != ("", "", "")  # costs need no run
+
+
+def test_differences_of_twins_are_from_the_float_model(folder: Path) -> None:
+    results = Results(folder)
+    (table,) = tables(sections(folder)["twins"])
+    assert len(table.rows) == len(EXPERIMENTS["twins"].rows)
+    for number, (row, cells) in enumerate(zip(EXPERIMENTS["twins"].rows, table.rows, strict=True)):
+        ours, first = results.of(row), results.of(EXPERIMENTS["twins"].rows[number // 5 * 5])
+        assert ours is not None and first is not None
+        assert float(cells[-1]) == pytest.approx(ours.mean - first.mean, abs=0.006)
+    assert f"{RECOMMENDED['pubmed']} wide" in {row[1].split(", ")[-1] for row in table.rows}
+
+
+def test_figures_have_the_numbers(folder: Path) -> None:
+    results = Results(folder)
+    figures = {
+        part.name: part
+        for section in sections(folder).values()
+        for part in section.parts
+        if isinstance(part, Figure)
+    }
+    ours = results.of(EXPERIMENTS["transductive"].rows[0])
+    assert ours is not None
+    series = figures["overview-size"].series
+    assert series[0].label == "GAT"
+    assert series[0].y == (ours.mean,)
+    assert series[1].y == (ACCURACY["cora"]["gat"][0],)
+    assert series[1].is_papers
+    bits = {one.label: one.x[0] for one in series}
+    assert bits["GCN"] / bits["Bi-GCN"] == pytest.approx(31.2, abs=0.05)  # type: ignore[operator]
+    losses = figures["depth-loss"].series
+    assert {one.label for one in losses} >= {"GCN, 2 layers", "Bi-GCN, 8 layers"}
+    assert losses[0].y == (2.0,)  # every fourth epoch
+    memory = {one.label: one.y for one in figures["depth-memory"].series}
+    assert len(set(memory["SGC"])) == 1  # hops have no weights
+    assert memory["GCN"][-1] > memory["GCN"][0] > memory["Bi-GCN"][-1]  # type: ignore[operator]
+
+
+def test_the_page_is_the_same_for_the_same_results(folder: Path) -> None:
+    first, second = (markdown(document_of(folder), "figures") for _ in range(2))
+    assert first == second
+    assert not re.search(r"\d{4}-\d\d-\d\d", first)  # no dates: they would differ
+
+
+def test_an_empty_folder_says_what_fills_it(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"has no results.*bignn reproduce --out"):
+        document_of(tmp_path)
+
+
+def test_a_document_is_plain_data(folder: Path) -> None:
+    document = document_of(folder)
+    assert isinstance(document, Document)
+    assert document == document_of(folder)
