@@ -202,3 +202,29 @@ def test_own_parts_and_heads_cost_more(has_lookup: bool) -> None:
         assert second.seconds[way] > first.seconds[way]
         assert third.seconds[way] > second.seconds[way]
     assert third.seconds["G"] - first.seconds["G"] > third.seconds["T"] - first.seconds["T"]
+
+
+def test_work_is_counted_by_unit() -> None:
+    """1000 rows of 100 bits (16 bytes), 20 columns (a record of 64), 5000 neighbours."""
+    work = plan((100, 20)).layers[0].work
+    common = {"row": 1000, "column": 1000 * 20, "neighbour": 5000}
+    lines = {"near line": 5000, "next near line": 0}
+    assert work["T"] == common | lines | {"xnor": 1000 * 100 * 20, "record": 5000 * 20}
+    assert work["G"] == common | lines | {
+        "bit": 5000 * 100, "table": 1000 * 100, "lookup": 1000 * 100 * 20, "xnor": 0,
+    }  # fmt: skip
+    many = plan((100, 300), entries=40 * NODES, has_lookup=True).layers[0].work
+    assert many["T"]["next near line"] == 40 * NODES * 4  # 300 columns are five lines
+    assert many["G"]["near line ahead"] == 40 * NODES
+    assert many["G"]["bit of many"] == 40 * NODES * 100
+
+
+@pytest.mark.parametrize(
+    ("nodes", "line"), [(16_384, "near"), (16_385, "shared"), (131_073, "wide"), (262_145, "far")]
+)
+def test_lines_are_priced_by_the_size_of_the_table(nodes: int, line: str) -> None:
+    """Records of 64 bytes, tables up to 1, 8, 16 MiB and beyond."""
+    edges = replace(edges_of(7), num_sources=nodes)
+    features = DenseBits(np.zeros((1, 1), dtype=np.uint64))
+    layer = plan_layers([weights_of(64, 64)], [edges], features, has_lookup=True).layers[0]
+    assert layer.work["T"][f"{line} line"] == 7
