@@ -1,7 +1,7 @@
 """Every Bi-model beside its float twin on real graphs: does a bit per weight cost accuracy?
 
     python benchmarks/twins.py GRAPH.npz ... [--models gcn sage saint gat] [--seeds 5]
-        [--device cuda] [--jobs 16] [--out runs/twins.jsonl] [--write docs/results.md]
+        [--device cuda] [--jobs 16] [--out runs/twins.jsonl] [--write docs/trials.md]
 
 Per graph, model and seed three runs: the float model, its binary version, and the same distilled
 from a float model of that seed. ``sage`` and ``saint`` are trained inductively, on samples. A

@@ -150,22 +150,32 @@ def run(study: Study, out: Path, *, device: str = "cpu", jobs: int = 1) -> dict[
         raise wrong("layers", "at least 2, so that there is a hidden layer", 1)
     floats, binary = _curves(study, out, device, jobs)
     bins = study.bins_on(graph)
-    narrowest = study.rows(binary=False)[study.swept.index(floats.min_width)]
-    trained = train_seeds(
-        narrowest.recipe(graph),
-        graph,
-        range(study.seeds),
-        out / "measured" / narrowest.key(graph)[0],
-        device=device,
-        resume=True,
-        anew=True,
-        jobs=jobs,
-        label=narrowest.row,
-    )
-    layers = [
-        layer_entropies(load_model(path).to(device), graph, bins, estimates=ESTIMATES)
-        for path in trained.checkpoints
-    ]
+
+    def measured(width: int) -> list[list[LayerEntropy]]:
+        """The layers of the float model of this width, of every seed."""
+        chosen = study.rows(binary=False)[study.swept.index(width)]
+        trained = train_seeds(
+            chosen.recipe(graph),
+            graph,
+            range(study.seeds),
+            out / "measured" / chosen.key(graph)[0],
+            device=device,
+            resume=True,
+            anew=True,
+            jobs=jobs,
+            label=chosen.row,
+        )
+        return [
+            layer_entropies(load_model(path).to(device), graph, bins, estimates=ESTIMATES)
+            for path in trained.checkpoints
+        ]
+
+    layers = measured(floats.min_width)
+    published = study.published(graph)
+    at_papers = None
+    if published is not None and published.min_width in study.swept:
+        of_paper = measured(published.min_width)
+        at_papers = _bound(of_paper, "independent", binary, _heads(binary_recipe))
     by_estimate = {name: _bound(layers, name, binary, _heads(binary_recipe)) for name in ESTIMATES}
     paper = by_estimate["independent"]
     sizes = [
@@ -200,7 +210,8 @@ def run(study: Study, out: Path, *, device: str = "cpu", jobs: int = 1) -> dict[
         "model_bytes": sizes[0],
         "bi_model_bytes": sizes[1],
         "size_ratio": sizes[0] / sizes[1],
-        "paper": None if (published := study.published(graph)) is None else published._asdict(),
+        "paper": None if published is None else published._asdict(),
+        "at_papers_width": at_papers,
     }
 
 
@@ -309,6 +320,11 @@ def describe(report: dict[str, Any]) -> str:
             f"({of_paper['bins']} bins), bound {of_paper['lower_bound']}"
             + ("" if peak is None else f", {twin} best at {peak}")
         )
+        if (ours := report["at_papers_width"]) is not None:
+            lines.append(
+                f"ours at the paper's width of {of_paper['min_width']}: {ours['bits']:.1f} ± "
+                f"{ours['std']:.1f} bits, bound {ours['lower_bound']}"
+            )
     return "\n".join(lines)
 
 

@@ -51,7 +51,7 @@ class GNN(nn.Module):
 
     Binary features have no activation: their sign is one. Models with binary features standardise
     the columns of their input (:class:`bignn.nn.InputNorm`); the others do not, since it would cost
-    them sparsity and, on the citation graphs, 4 to 23 points of accuracy (docs/results.md).
+    them sparsity and, on the citation graphs, 4 to 23 points of accuracy (docs/trials.md).
 
     Args:
         in_channels: features per node.

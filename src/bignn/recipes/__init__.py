@@ -123,7 +123,7 @@ def _sampled(own: Sampling | None, changes: dict[str, Any]) -> Sampling | None:
 
 def teacher_recipe(model: str = "bi-gcn", graph: Graph | None = None, **changes: Any) -> Recipe:
     """The float twin of a model, to learn from: not the one that is best itself, but the one whose
-    students are (docs/results.md).
+    students are (docs/trials.md).
     """
     return recipe(TWINS.get(model, model), graph=graph, distill=True, **changes)
 

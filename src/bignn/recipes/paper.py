@@ -2,7 +2,7 @@
 
 What it leaves to "their literatures" is taken from there: GraphSAGE's fan-outs and batches,
 GraphSAINT's random walks and rates, GAT's eight output heads on PubMed, and a decay per graph for
-SGC (the one of highest validation accuracy, docs/results.md). Binary models take over
+SGC (the one of highest validation accuracy, docs/trials.md). Binary models take over
 their float twin's settings, as in the paper, with batch normalisation before each binary layer
 (after each float one on the OGB graphs).
 """

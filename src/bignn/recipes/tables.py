@@ -1,6 +1,6 @@
 """The models by name, with what served them on validation.
 
-How it was chosen, and what else was tried: docs/results.md.
+How it was chosen, and what else was tried: docs/trials.md.
 """
 
 from __future__ import annotations
