@@ -102,7 +102,10 @@ def test_differences_of_twins_are_from_the_float_model(folder: Path) -> None:
     for number, (row, cells) in enumerate(zip(EXPERIMENTS["twins"].rows, table.rows, strict=True)):
         ours, first = results.of(row), results.of(EXPERIMENTS["twins"].rows[number // 5 * 5])
         assert ours is not None and first is not None
-        assert float(cells[-1]) == pytest.approx(ours.mean - first.mean, abs=0.006)
+        if number % 5 == 0:
+            assert cells[-1] == ""
+        else:
+            assert float(cells[-1]) == pytest.approx(ours.mean - first.mean, abs=0.006)
     assert f"{RECOMMENDED['pubmed']} wide" in {row[1].split(", ")[-1] for row in table.rows}
 
 

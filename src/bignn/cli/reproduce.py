@@ -16,8 +16,8 @@ def add_reproduce(commands: Any) -> None:
     )
     add = parser.add_argument
     add("what", nargs="*", metavar="TABLE|FIGURE", help="datasets, cora-cost, transductive, "
-        "inductive, ogb, entropy, overview, extraction, depth, depth-cost, width, twins, ablation, "
-        "speed, or all (default: all)")  # fmt: skip
+        "inductive, ogb, entropy, overview, extraction, depth, depth-cost, width, twins, family, "
+        "ablation, speed, or all (default: all)")  # fmt: skip
     add("--seeds", type=int, metavar="N", help="seeds of every row (default: the experiment's)")
     add("--only", metavar="NAMES", help="some datasets and models, as cora,bi-gcn (default: all)")
     add("--jobs", type=int, default=1, metavar="J", help="runs at the same time (default: 1)")

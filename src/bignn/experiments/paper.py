@@ -199,6 +199,18 @@ def twin_rows(dataset: str) -> tuple[Run, ...]:
     )
 
 
+def family_rows(dataset: str, model: str) -> tuple[Run, ...]:
+    """A float model first, then its binary version, distilled and not."""
+    return (
+        Run(dataset, model),
+        Run(dataset, f"bi-{model}", distill=True),
+        Run(dataset, f"bi-{model}"),
+    )
+
+
+FAMILY = [(dataset, model) for dataset in MANY_LABELS for model in ("gat", "sage", "saint")]
+
+
 def _twins() -> tuple[Run, ...]:
     return tuple(row for dataset in RECOMMENDED for row in twin_rows(dataset))
 
@@ -222,6 +234,12 @@ EXPERIMENTS: dict[str, Experiment] = {
             "width", "Accuracy against width", tuple(r for s in SWEEPS for r in s.rows()), 5
         ),
         Experiment("twins", "1-bit models and their float twins", _twins(), 20),
+        Experiment(
+            "family",
+            "The other models and their float twins",
+            tuple(row for pair in FAMILY for row in family_rows(*pair)),
+            5,
+        ),
         Experiment("ablation", "What carries the accuracy of Bi-GCN", _ablation()),
     )
 }

@@ -17,6 +17,7 @@ from bignn.experiments.runs import Run
 from bignn.experiments.sections.accuracy import (
     ablation,
     datasets,
+    family,
     inductive,
     ogb,
     transductive,
@@ -37,6 +38,7 @@ SECTIONS: dict[str, Callable[[Results], Section]] = {
     "inductive": inductive,
     "ogb": ogb,
     "twins": twins,
+    "family": family,
     "ablation": ablation,
     "depth": depth,
     "depth-cost": depth_cost,

@@ -133,34 +133,63 @@ def ogb(results: Results) -> Section:
     return Section("ogb", "OGB", (*tables, *shape_speeds(results, names)))
 
 
+def _beside_twin(results: Results, rows: Sequence[Run]) -> list[tuple[str, ...]]:
+    """The accuracy of some rows, and what they are above the first, their float twin."""
+    cells: list[tuple[str, ...]] = []
+    twin = results.of(rows[0])
+    for row in rows:
+        found = results.of(row)
+        both = found is not None and twin is not None and row is not rows[0]
+        taught = f"distilled, {row.teachers} teachers" if row.teachers > 1 else "distilled"
+        width = dict(row.changes).get("hidden")
+        how = [taught if row.distill else "", f"{width} wide" if width else ""]
+        cells.append(
+            (
+                f"{name_of(row.dataset)}, {name_of(row.model)}",
+                ", ".join(filter(None, how)),
+                NOT_MEASURED if found is None else f"{found.mean:.2f} ± {found.std:.2f}",
+                "" if found is None else str(len(found.test)),
+                f"{found.mean - twin.mean:+.2f}" if both else "",  # type: ignore[union-attr]
+            )
+        )
+    return cells
+
+
+_TWIN_COLUMNS = ("graph and model", "trained", "accuracy", "seeds", "minus the float model")
+
+
 def twins(results: Results) -> Section:
     """1-bit models beside their float twins: does a bit per weight cost accuracy?"""
-    rows = paper.EXPERIMENTS["twins"].rows
-    cells = []
-    for dataset, model in dict.fromkeys((r.dataset, r.model.removeprefix("bi-")) for r in rows):
-        mine = [r for r in rows if r.dataset == dataset and r.model.removeprefix("bi-") == model]
-        twin = results.of(Run(dataset, model))
-        for row in mine:
-            found = results.of(row)
-            difference = "" if found is None or twin is None else f"{found.mean - twin.mean:+.2f}"
-            width = dict(row.changes).get("hidden")
-            what = ", ".join(
-                filter(None, ["distilled" if row.distill else "", f"{width} wide" if width else ""])
-            )
-            accuracy = NOT_MEASURED if found is None else f"{found.mean:.2f} ± {found.std:.2f}"
-            seeds = "" if found is None else str(len(found.test))
-            cells.append(
-                (f"{name_of(dataset)}, {name_of(row.model)}", what, accuracy, seeds, difference)
-            )
-    columns = ("graph and model", "trained", "accuracy", "seeds", "minus the float twin")
+    cells = [
+        cell
+        for dataset in paper.RECOMMENDED
+        for cell in _beside_twin(results, paper.twin_rows(dataset))
+    ]
     text = (
-        "The float twin is the float model of our recipe, not distilled; the float student "
-        "distilled from the same teacher stands beside it. A 1-bit model twice as wide has twice "
-        "as many bits, still a fraction of its twin's memory."
+        "The float GCN of our recipe, its 1-bit version distilled from such float models, as wide "
+        "as `bignn.recommend_width` says of the float one, a float student of the same teachers, "
+        "and 1-bit models of the float one's own width. A 1-bit model several times as wide still "
+        "takes a fraction of its twin's memory (`bignn cost`)."
     )
     return Section(
-        "twins", "1-bit models and their float twins", (text, Table("", columns, tuple(cells)))
+        "twins",
+        "1-bit models and their float twins",
+        (text, Table("", _TWIN_COLUMNS, tuple(cells))),
     )
+
+
+def family(results: Results) -> Section:
+    """The other models of the paper beside their float twins, on graphs with many labels."""
+    cells = [
+        cell for pair in paper.FAMILY for cell in _beside_twin(results, paper.family_rows(*pair))
+    ]
+    text = (
+        "GraphSAGE and GraphSAINT are inductive, on sampled neighbours and on random walks; GAT "
+        "sees the whole graph. Twins have the same widths; binary ones have batch normalisation, "
+        "which the float ones do without."
+    )
+    table = Table("", _TWIN_COLUMNS, tuple(cells))
+    return Section("family", "The other models and their twins", (text, table))
 
 
 def ablation(results: Results) -> Section:
