@@ -23,6 +23,7 @@ def record(seed: int, test: float | None, recipe: str = "a", **more: Any) -> dic
     return {
         **{"row": ROW.row, "dataset": "cora", "seed": seed, "recipe": recipe},
         **{"val_acc": 80.0 + seed, "test_acc": test, **more},
+        **{"machine": "m", "version": "0", "torch": "2"},
     }
 
 
@@ -67,13 +68,15 @@ def test_welch_is_that_of_samples() -> None:
 @pytest.mark.parametrize(
     ("test", "paper", "expected", "tone"),
     [
-        ((83.0, 83.4), (81.0, 0.5), "as high or higher (p = ", "good"),
-        ((81.0, 81.0), (81.0, 0.0), "as high or higher", "good"),
-        ((80.96, 80.96), (81.0, 0.0), "as high or higher", "good"),  # 81.0 as it is printed
-        ((80.9, 80.9), (81.0, 0.0), "lower; nothing varies", "poor"),
-        ((80.0,), (81.0, 0.5), "lower; one seed", "even"),
-        ((80.0, 82.5, 79.5), (81.0, 0.5), "within noise (p = ", "even"),
+        ((83.0, 83.4, 83.2), (81.0, 0.5), "higher (p = ", "good"),
+        ((82.5, 80.0, 81.9), (81.0, 0.5), "within noise (p = ", "even"),
+        ((80.0, 82.5, 79.0), (81.0, 0.5), "within noise (p = ", "even"),
         ((79.0, 79.1, 79.05), (81.0, 0.5), "lower (p = ", "poor"),
+        ((81.0, 81.0), (81.0, 0.0), "equal", "even"),
+        ((80.96, 80.96), (81.0, 0.0), "equal", "even"),  # 81.0 as it is printed
+        ((80.9, 80.9), (81.0, 0.0), "lower; nothing varies", "poor"),
+        ((81.1, 81.1), (81.0, 0.0), "higher; nothing varies", "good"),
+        ((80.0,), (81.0, 0.5), "lower; one seed", "even"),
     ],
 )
 def test_verdicts(
@@ -104,7 +107,7 @@ def test_documents_of_other_commands(tmp_path: Path) -> None:
         ("bench.json", "{", "is not a JSON document"),
         ("bench.json", "[]", "is not what 'bignn bench --json' prints"),
         ("capacity.json", "{}", "is not what 'bignn capacity --json' prints"),
-        (RUNS, '{"row": "a"}\n', "has a line without 'seed'"),
+        (RUNS, '{"row": "a"}\n', "has a line without 'dataset'"),
     ],
 )
 def test_what_is_broken_is_named(tmp_path: Path, name: str, text: str, line: str) -> None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,9 @@ import torch
 import bignn
 from bignn.errors import InputError
 from bignn.experiments.ledger import Ledger
+from bignn.experiments.results import Results
 from bignn.experiments.runs import Run, do_runs
-from bignn.recipes import recipe, teacher_recipe
+from bignn.recipes import RECIPES, Recipe, Settings, recipe, teacher_recipe
 
 SHORT = (("epochs", 3),)
 RUN = Run("cora", "bi-gcn", changes=SHORT)
@@ -101,6 +102,60 @@ def test_a_failure_does_not_stop_the_others(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"1 of 2 runs failed.*diverged"):
         do_runs([bad, RUN], tmp_path, progress=False)
     assert [record["row"] for record in Ledger(tmp_path / "runs.jsonl").read()] == [RUN.row]
+
+
+def test_a_name_that_means_an_older_run_again_is_written_down_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recipe is changed and changed back: by name, the newest line is the one that counts."""
+    (first,) = do_runs([RUN], tmp_path, progress=False)
+    with monkeypatch.context() as patch:
+        changed = replace(RECIPES["bi-gcn"], dropout=0.1)
+        patch.setitem(RECIPES, "bi-gcn", changed)
+        (second,) = do_runs([RUN], tmp_path, progress=False)
+    assert second["recipe"] != first["recipe"]
+    assert do_runs([RUN], tmp_path, progress=False) == [first]
+    lines = Ledger(tmp_path / "runs.jsonl").read()
+    assert [line["recipe"] for line in lines] == [
+        first["recipe"],
+        second["recipe"],
+        first["recipe"],
+    ]
+    ours = Results(tmp_path).of(RUN)
+    assert ours is not None
+    assert ours.test == (first["test_acc"],)
+
+
+def test_defaults_that_keys_leave_out_are_what_they_were() -> None:
+    """Keys name only what differs from these: to change one would make old runs pass for new."""
+    defaults = {
+        kind.__name__: {
+            field.name: field.default for field in fields(kind) if field.default is not MISSING
+        }
+        for kind in (Settings, Recipe, bignn.Sampling)
+    }
+    assert defaults == {
+        "Settings": {
+            **{"lr": 0.001, "weight_decay": 0.0, "beta1": 0.9, "last_layer_lr": 1.0},
+            **{"epochs": 1000, "patience": 100, "select_by": "loss", "distill_mix": 0.9},
+            **{"temperature": 1.0, "inductive": False, "sampling": None},
+        },
+        "Recipe": {
+            **{"hidden": 64, "layers": 2, "conv": "gcn", "heads": 1, "out_heads": 1},
+            **{"jump": "none", "binarize_head": False, "dropout": 0.4, "input_dropout": None},
+            **{"attention_dropout": 0.0, "drop": "all", "balance": False, "scale_gradient": True},
+            **{"norm": "none", "activation": "relu", "normalize_rows": True, "ste": "input"},
+        },
+        "Sampling": {"fan_outs": (), "walk_length": 2, "coverage": 50},
+    }
+
+
+def test_students_in_several_processes_share_a_teacher(tmp_path: Path) -> None:
+    students = [replace(RUN, distill=True), replace(RUN, model="gcn", distill=True)]
+    apart = do_runs(students, tmp_path / "two", jobs=2, progress=False)
+    one_by_one = do_runs(students, tmp_path / "one", progress=False)
+    assert [r["test_acc"] for r in apart] == [r["test_acc"] for r in one_by_one]
+    assert len(list((tmp_path / "two" / "teachers").glob("*.safetensors"))) == 1
 
 
 _SCRIPT = """

@@ -64,16 +64,18 @@ def rate(values: ArrayLike, bins: int = 200, *, max_samples: int = 50_000, seed:
     r"""The bits per node that describe a layer as finely as bins do: a rate-distortion bound.
 
     Rounding neuron k to the middle of its bin, ``Δ_k = (max - min) / M`` wide, costs a mean square
-    error of ``Δ_k² / 12``. In units of Δ_k that is 1/12 for each of d neurons (constant ones left
-    out), d/12 for a node. Among all layers with the same covariance, Gaussian ones need the most
-    bits for that error (Shannon), and theirs are known, by reverse water-filling over the
-    eigenvalues λ of the covariance in these units:
+    error of ``Δ_k² / 12`` where values are spread evenly within bins (a mass at a bin's end, as the
+    zeros of a ReLU, costs up to three times that, and is described more finely here). In units of
+    Δ_k that is 1/12 for each of d neurons (constant ones left out), d/12 for a node. Among all
+    layers with the same covariance, Gaussian ones need the most bits for that error (Shannon), and
+    theirs are known, by reverse water-filling over the eigenvalues λ of the covariance in these
+    units:
 
     ``R = Σ_j max(0, ½ log2(λ_j / θ))``, ``θ`` such that ``Σ_j min(θ, λ_j) = d / 12``
 
-    Coding the bins of each neuron by itself has that error too and takes H_ind, so the result is
-    the smaller of both: so many bits suffice, whatever the distribution, for many nodes described
-    together. Directions that hardly vary cost nothing, and a second copy of the layer adds nothing.
+    Coding the bins of each neuron by itself takes H_ind, so the result is the smaller of both: so
+    many bits suffice for this error, for many nodes described together. Directions that hardly vary
+    cost nothing, and a second copy of the layer adds nothing.
     Independent Gaussian neurons take 0.25 bits each less than by bins (``½ log2(2πe / 12)``, what
     rounding numbers one by one gives away).
 

@@ -129,8 +129,9 @@ def lower_bound(
 ) -> int:
     """``ceil(max_l H(h^(l)))`` over the hidden layers: the paper's bound on a binary layer's width.
 
-    A binary neuron holds at most one bit, so a layer of fewer than H(h) of them cannot hold what
-    the float layer does. See :func:`layer_entropies` for the arguments.
+    By the hypothesis a binary layer should be able to hold as many bits as the float layer does at
+    the resolution of the bins. It is no law: narrower binary models have been seen to do as well,
+    and wider ones to do better (docs/results.md). See :func:`layer_entropies` for the arguments.
     """
     layers = layer_entropies(model, graph, bins, estimates=(estimate,), correction=correction)
     return bound_of(layers, estimate)
@@ -197,7 +198,7 @@ def recommend_width(
         graph: a :class:`bignn.Graph` or a PyG ``Data``.
         bins: M; the paper takes 200 on PubMed and 1000 on its larger graphs.
         estimate: ``"robust"``, ``"independent"`` (the paper's), ``"copula"`` or ``"rate"``; which
-            one says most about measured widths is in docs/results.md.
+            how far each is from measured widths is in docs/results.md (not one is close to all).
 
     """
     if estimate not in ESTIMATES:

@@ -123,10 +123,11 @@ class Architecture:
     def layers(self) -> list[Layer]:
         """The convolutions, first to last, and the head of a jumping model.
 
-        The last sum of a binary jumping model with a float head is counted at the classes' width.
-        Nothing but linear maps follows it, so it could be taken after the head, and the paper's
-        figures for Bi-GraphSAINT only add up so; its float twin has a ReLU between and cannot. (To
-        do it, a node's own part would need its own product with the head, which is not counted.)
+        The last sum of a binary jumping model with a float head is counted at the classes' width
+        (for each attention head; at the layer's own where that is less). Nothing but linear maps
+        follows it, so it could be taken after the head, and the paper's figures for Bi-GraphSAINT
+        only add up so; its float twin has a ReLU between and cannot. (To do it, a node's own part
+        would need its own product with the head, which is not counted.)
         """
         jumps = self.jump == "cat"
         width = self.hidden_channels * self.heads
@@ -142,7 +143,9 @@ class Architecture:
                     outputs,
                     products=2 if self.conv == "sage" else 1,
                     sums=self.hops if self.conv == "sgc" else 1,
-                    sum_width=self.out_channels if sums_last else outputs,
+                    sum_width=min(outputs, self.out_channels * self.heads)
+                    if sums_last
+                    else outputs,
                     attends=self.conv == "gat",
                     binary_weights=self.has_binary_weights,
                     binary_features=self.has_binary_features,

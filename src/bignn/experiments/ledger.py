@@ -6,6 +6,8 @@ import fcntl
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,24 @@ from bignn.errors import FileError
 from bignn.files import prepare
 
 Record = dict[str, Any]
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[int]:
+    """A file, made if it is not there, open to append and to read; one process at a time has it.
+
+    The lock goes with the process: one that is killed leaves none behind.
+    """
+    prepare(path)
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+    except OSError as error:
+        raise FileError(f"cannot write '{path}': {error.strerror or error}") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield handle
+    finally:
+        os.close(handle)
 
 
 class Ledger:
@@ -28,21 +48,13 @@ class Ledger:
 
     def append(self, record: Record) -> None:
         """Adds a record."""
-        prepare(self.path)
         line = (json.dumps(record, allow_nan=False) + "\n").encode()
-        try:
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        except OSError as error:
-            raise FileError(f"cannot write '{self.path}': {error.strerror or error}") from error
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        with locked(self.path) as handle:
             size = os.fstat(handle).st_size
             if size and os.pread(handle, 1, size - 1) != b"\n":
                 line = b"\n" + line
             os.write(handle, line)
             os.fsync(handle)
-        finally:
-            os.close(handle)
 
     def read(self) -> list[Record]:
         """All whole records, oldest first; lines that are none are told of on stderr."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from bignn.experiments.document import Document, Figure, Listing, Section, Table
 
 
@@ -21,7 +23,9 @@ def _section(section: Section, figures: str) -> list[str]:
         if isinstance(part, Table):
             blocks.append(_table(part))
         elif isinstance(part, Figure):
-            blocks.append(f"![{part.caption}]({figures}/{part.name}.svg)\n\n{part.caption}")
+            blocks.append(
+                f"![{part.caption}]({quote(f'{figures}/{part.name}.svg')})\n\n{part.caption}"
+            )
         elif isinstance(part, Listing):
             blocks.append(f"```\n{part.text}\n```")
         else:

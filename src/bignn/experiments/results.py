@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bignn.errors import FileError
-from bignn.experiments.document import Verdict
+from bignn.experiments.document import Tone, Verdict
 from bignn.experiments.ledger import Ledger, Record
 from bignn.experiments.published import RUNS_ASSUMED
 from bignn.experiments.runs import RUNS, Run
@@ -49,9 +49,9 @@ class Results:
             raise FileError(
                 f"'{folder}' is not a folder of results; 'bignn reproduce --out {folder}' makes one"
             )
-        self.records = [
-            record for record in Ledger(folder / RUNS).read() if _is_whole(record, folder)
-        ]
+        self.records = Ledger(folder / RUNS).read()
+        for record in self.records:
+            _check(record, folder)
         self.bench: list[dict[str, Any]] = [
             row for report in _documents(folder, "bench", "rows") for row in report["rows"]
         ]
@@ -83,16 +83,16 @@ class Results:
         return [found[seed] for seed in sorted(found)]
 
 
-def _is_whole(record: Record, folder: Path) -> bool:
-    """Whether a line of the ledger has what is shown of one."""
-    needed = {"row": str, "seed": int, "recipe": str, "val_acc": float | int}
+def _check(record: Record, folder: Path) -> None:
+    """Refuses a line of the ledger without what is shown of one."""
+    words = dict.fromkeys(("row", "dataset", "recipe", "machine", "version", "torch"), str)
+    needed = {**words, "seed": int, "val_acc": float | int, "test_acc": float | int | None}
     for name, kind in needed.items():
-        if not isinstance(record.get(name), kind):
+        if name not in record or not isinstance(record[name], kind):
             raise FileError(
                 f"'{folder / RUNS}' has a line without '{name}', which no run of this version "
                 "writes; remove the line, or run into another folder"
             )
-    return True
 
 
 def _documents(folder: Path, kind: str, needed: str) -> list[dict[str, Any]]:
@@ -120,24 +120,26 @@ def welch(ours: Summary, paper: tuple[float, float], runs: int = RUNS_ASSUMED) -
     return float(test.pvalue)
 
 
-#: Below it a lower mean is not put down to noise.
+#: Above it, a difference is put down to noise.
 SIGNIFICANT = 0.01
 
 
 def verdict(ours: Summary | None, paper: tuple[float, float] | None) -> str:
-    """Ours beside the paper's, in words: a :class:`Verdict`, or nothing where one is missing."""
+    """Ours beside the paper's, in words: a :class:`Verdict`, or nothing where one is missing.
+
+    Where nothing varies (SGC), means are compared as they are printed.
+    """
     if paper is None or ours is None:
         return ""
+    difference = round(ours.mean - paper[0], 1)
     p = welch(ours, paper)
-    told = "" if p is None else f" (p = {p:.2g})"
-    if round(ours.mean - paper[0], 1) >= 0:
-        return Verdict(f"as high or higher{told}", "good")
-    if len(ours.test) == 1:
-        return Verdict("lower; one seed", "even")
     if p is None:
-        return Verdict("lower; nothing varies", "poor")
-    return (
-        Verdict(f"within noise{told}", "even")
-        if p > SIGNIFICANT
-        else Verdict(f"lower{told}", "poor")
-    )
+        if difference == 0:
+            return Verdict("equal", "even")
+        words = "one seed" if len(ours.test) == 1 else "nothing varies"
+        tone: Tone = "even" if len(ours.test) == 1 else "good" if difference > 0 else "poor"
+        return Verdict(f"{'higher' if difference > 0 else 'lower'}; {words}", tone)
+    told = f"(p = {p:.2g})"
+    if p > SIGNIFICANT:
+        return Verdict(f"within noise {told}", "even")
+    return Verdict(f"higher {told}", "good") if difference > 0 else Verdict(f"lower {told}", "poor")

@@ -23,7 +23,7 @@ import bignn
 from bignn.checkpoint import load_model
 from bignn.errors import InputError
 from bignn.experiments.jobs import in_processes
-from bignn.experiments.ledger import Ledger, Record
+from bignn.experiments.ledger import Ledger, Record, locked
 from bignn.graph import Graph, load
 from bignn.recipes import Recipe, recipe, teacher_recipe
 from bignn.train import FitResult, fit
@@ -112,17 +112,18 @@ def do_runs(
     """The records of all runs, in their order: those in ``out/runs.jsonl``, and the others once
     they are done and written there. Teachers are kept in ``out/teachers``.
 
-    A run that fails does not stop the others; afterwards the first failure is raised.
+    A run that is refused, diverges or does not fit memory does not stop the others; afterwards the
+    first failure is raised.
     """
     ledger = Ledger(out / RUNS)
     wanted = {run: run.key(_graph(run.dataset)) for run in dict.fromkeys(runs)}
     known: dict[Key, Record] = {}
-    rows: set[tuple[Key, str]] = set()
+    rows: dict[tuple[str, int], Key] = {}
     for record in ledger.read():
         key = (str(record.get("recipe")), int(record.get("seed", -1)))
-        rows.add((key, str(record.get("row"))))
-        if key not in known or "curve" in record:
-            known[key] = record
+        rows[str(record.get("row")), key[1]] = key
+        # The newest counts, as where results are shown.
+        known[key] = {**_curve_of(known.get(key)), **record}
     todo: dict[tuple[Key, bool], Run] = {}
     for run, key in wanted.items():
         if key not in known or (run.curve and "curve" not in known[key]):
@@ -142,16 +143,21 @@ def do_runs(
             failures.append(f"{run.row} seed {run.seed}: {done}")
         else:
             known[wanted[run]] = done
-            rows.add((wanted[run], run.row))
+            rows[run.row, run.seed] = wanted[run]
     for run, key in wanted.items():
-        # Done under another name: written down under this one too, for those who read by names.
-        if key in known and (key, run.row) not in rows:
+        # Done under another name, or before this one meant something else: written down under it,
+        # for those who read by names.
+        if key in known and rows.get((run.row, run.seed)) != key:
             ledger.append({**known[key], **_names(run)})
-            rows.add((key, run.row))
+            rows[run.row, run.seed] = key
     if failures:
         count = f"{len(failures)} of {len(todo)} runs failed"
         raise InputError(f"{count}; the first: {failures[0]}")
     return [known[wanted[run]] for run in runs]
+
+
+def _curve_of(record: Record | None) -> Record:
+    return {} if record is None or "curve" not in record else {"curve": record["curve"]}
 
 
 @dataclass(frozen=True)
@@ -213,6 +219,11 @@ class _Task:
     def _taught(self, chosen: Recipe, graph: Graph, seed: int) -> Path:
         """The checkpoint of a teacher, trained if it is not there."""
         path = self.out / "teachers" / f"{_digest(graph, chosen)}-{seed}.safetensors"
+        with locked(path.with_suffix(".lock")):  # another process may be training the same
+            self._train_teacher(chosen, graph, seed, path)
+        return path
+
+    def _train_teacher(self, chosen: Recipe, graph: Graph, seed: int, path: Path) -> None:
         try:
             self._fit(chosen, graph, seed, checkpoint_path=path, resume=True, save_every=1e9)
         except InputError:
@@ -220,7 +231,6 @@ class _Task:
                 raise
             path.unlink()  # damaged, or another version's
             self._fit(chosen, graph, seed, checkpoint_path=path, save_every=1e9)
-        return path
 
     def _fit(self, chosen: Recipe, graph: Graph, seed: int, **options: Any) -> FitResult:
         with torch.random.fork_rng(devices=[]):

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bignn.capacity import ESTIMATES, EstimateName, LayerEntropy, layer_entropies
 from bignn.checkpoint import load_model
 from bignn.cost import estimate as cost_of
@@ -30,11 +32,14 @@ PROPER = 0.99
 
 @dataclass(frozen=True)
 class Curve:
-    """Mean and standard deviation of a model's test accuracy in percent at each width."""
+    """Mean and standard deviation of a model's test accuracy in percent at each width, and the
+    accuracies [widths, seeds] that they are of.
+    """
 
     widths: tuple[int, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    of_seeds: tuple[tuple[float, ...], ...] = ()
 
     @classmethod
     def of(cls, accuracies: Mapping[int, Sequence[float | None]]) -> Curve:
@@ -43,7 +48,8 @@ class Curve:
         means = tuple(mean for mean, _ in found if mean is not None)
         stds = tuple(std for _, std in found if std is not None)
         assert len(means) == len(accuracies)
-        return cls(tuple(accuracies), means, stds)
+        seeds = tuple(tuple(one for one in of if one is not None) for of in accuracies.values())
+        return cls(tuple(accuracies), means, stds, seeds)
 
     @property
     def peak_width(self) -> int:
@@ -65,6 +71,24 @@ class Curve:
         """
         wide = [width for width in self.widths if width * heads >= bound]
         return self.is_proper(wide[0]) if wide else None
+
+
+def share_that_holds(
+    curve: Curve, bound: int, heads: int = 1, *, resamples: int = 1000, seed: int = 0
+) -> float | None:
+    """How often :meth:`Curve.holds` is true if the seeds of each width are drawn anew, with
+    replacement: near 0 or 1 it is sure, between it is a matter of luck. None as ``holds`` is.
+    """
+    if curve.holds(bound, heads) is None:
+        return None
+    rng = np.random.default_rng(seed)
+    values = np.array(curve.of_seeds)
+    draws = rng.integers(0, values.shape[1], (resamples, *values.shape))
+    means = np.take_along_axis(values[None], draws, axis=2).mean(axis=2)
+    times = sum(
+        bool(replace(curve, mean=tuple(mean.tolist())).holds(bound, heads)) for mean in means
+    )
+    return times / resamples
 
 
 @dataclass(frozen=True)
@@ -203,6 +227,8 @@ def run(study: Study, out: Path, *, device: str = "cpu", jobs: int = 1) -> dict[
         "entropy_std": paper["std"],
         "lower_bound": paper["lower_bound"],
         "holds": paper["holds"],
+        "holds_share": paper["holds_share"],
+        "needed": binary.min_width * _heads(binary_recipe) >= paper["lower_bound"],
         "bi_min_width": binary.min_width,
         "bi_peak_width": binary.peak_width,
         "layers": _layers(layers),
@@ -257,6 +283,7 @@ def _bound(
         "bits_of_seeds": bits,
         "lower_bound": bound,
         "holds": binary.holds(bound, heads),
+        "holds_share": share_that_holds(binary, bound, heads),
     }
 
 
@@ -334,7 +361,8 @@ def figure(report: dict[str, Any]) -> Figure:
     name = Path(report["dataset"]).stem
     bound = report["lower_bound"]
     return Figure(
-        name=f"width-{name}-{report['model']}{'-as-paper' if report['as_paper'] else ''}",
+        name=f"width-{name}-{report['model']}{'-as-paper' if report['as_paper'] else ''}"
+        + ("-distilled" if report["distill"] else ""),
         caption=f"Test accuracy on {name} against hidden neurons"
         + (", the paper's training" if report["as_paper"] else ""),
         kind="lines",

@@ -25,32 +25,41 @@ def entropy(results: Results) -> Section:
                 _beside(found["min_width"], published.get("min_width")),
                 _beside(_entropy(found), published.get("entropy_bits")),
                 _beside(found["lower_bound"], published.get("lower_bound")),
-                f"{found['bi_min_width']}",
-                _beside(found["bi_peak_width"], published.get("bi_peak_width")),
-                {True: "yes", False: "no", None: "not swept so far"}[found["holds"]],
+                f"{found['bi_min_width'] * found['bi_heads']}",
+                _beside(found["bi_peak_width"] * found["bi_heads"], published.get("bi_peak_width")),
+                _holds(found),
+                "yes" if found["needed"] else "no",
                 f"{found['size_ratio']:.1f}x",
             )
         )
     columns = (
         *("graph and model", "M", "least float width", "entropy, bits", "bound"),
-        *("least binary width", "best binary width", "holds", "smaller at both least widths"),
+        *("least binary width", "best binary width", "enough", "needed"),
+        "smaller at both least widths",
     )
     return Section(
         "entropy",
         "The Entropy Cover Hypothesis",
         (
-            "`bignn capacity`: the least width is the narrowest with 99 % of the best mean "
-            "accuracy. The entropy is the sum over neurons of the hidden layer of the float model "
-            "of that width; the bound is it rounded up. The hypothesis holds where the binary "
-            "model has 99 % of its best at the first swept width from the bound on. The paper's "
-            "figures are in brackets. Means of a few seeds differ by half a percent from noise "
-            'alone, so least widths are sure to a factor of two, and "no" often means less than '
-            "a point of accuracy: the figures below show it. What that says of the hypothesis is "
-            "in docs/design.md, under How much a layer holds.",
+            "`bignn capacity`: the least width is the narrowest with 99 % of the best mean test "
+            "accuracy, neurons in all heads. The entropy is the sum over neurons of the hidden "
+            "layer of the float model of that width; the bound is it rounded up. The hypothesis is "
+            "that a binary layer of so many neurons is enough: it has 99 % of its best at the "
+            "first swept width from the bound on. In brackets behind that is the share of "
+            "resamples of the seeds in which it is so: the best of several noisy means is a strict "
+            "judge. A bound would also be needed: no narrower binary layer would do. The paper's "
+            "figures are in square brackets. docs/design.md, under How much a layer holds, has "
+            "what this says.",
             Table("", columns, tuple(cells)),
             *_estimates(results),
         ),
     )
+
+
+def _holds(found: dict[str, Any]) -> str:
+    if found["holds"] is None:
+        return "not swept so far"
+    return f"{'yes' if found['holds'] else 'no'} ({100 * found['holds_share']:.0f} %)"
 
 
 def _entropy(found: dict[str, Any]) -> str:
@@ -77,8 +86,8 @@ def _estimates(results: Results) -> list[Table]:
                 f"{found['estimates'][name]['bits']:.0f}" if name in found["estimates"] else ""
                 for name in names
             ),
-            f"{found['bi_min_width']}",
-            f"{found['bi_peak_width']}",
+            f"{found['bi_min_width'] * found['bi_heads']}",
+            f"{found['bi_peak_width'] * found['bi_heads']}",
         )
         for found in results.capacity
     ]
@@ -87,7 +96,7 @@ def _estimates(results: Results) -> list[Table]:
     for measure, key in (("least", "bi_min_width"), ("best", "bi_peak_width")):
         apart = (
             statistics.fmean(
-                abs(math.log2(found["estimates"][name]["bits"] / found[key]))
+                abs(math.log2(found["estimates"][name]["bits"] / found[key] / found["bi_heads"]))
                 for found in results.capacity
                 if name in found["estimates"] and found["estimates"][name]["bits"] > 0
             )
