@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from bignn import bits, kernels
+from bignn import __version__, bits, kernels
 from bignn.errors import wrong
 from bignn.experiments.contenders import Contender, Packed, Simulated
 from bignn.experiments.document import Figure, Series
 from bignn.experiments.family import contenders_of
 from bignn.experiments.figures import save
+from bignn.experiments.machine import machine
 from bignn.experiments.peak_memory import memory_bytes, peak_mib
 from bignn.experiments.problems import (
     MODELS,
@@ -53,7 +54,7 @@ def run(
     only: Sequence[str] | None = None,
     memory: bool = True,
 ) -> dict[str, Any]:
-    """Runs suites and returns ``{"rows": [...]}``.
+    """Runs suites and returns ``{"rows": [...], "machine": ..., "version": ...}``.
 
     Args:
         suites: some of :data:`SUITES`; none for all.
@@ -85,7 +86,7 @@ def run(
             if only is None or name in only:
                 sized = scale if suite == "shapes" else 1.0
                 rows.append(_network(suite, name, model, sized, memory))
-    return {"rows": rows}
+    return {"rows": rows, "machine": machine("cpu"), "version": __version__}
 
 
 def _say(text: str) -> None:

@@ -52,9 +52,12 @@ class Results:
         self.records = Ledger(folder / RUNS).read()
         for record in self.records:
             _check(record, folder)
-        self.bench: list[dict[str, Any]] = [
-            row for report in _documents(folder, "bench", "rows") for row in report["rows"]
-        ]
+        benches = _documents(folder, "bench", "rows")
+        self.bench: list[dict[str, Any]] = [row for report in benches for row in report["rows"]]
+        #: Where speeds were measured; older documents do not say.
+        self.bench_machines = list(
+            dict.fromkeys(report["machine"] for report in benches if "machine" in report)
+        )
         self.capacity = _documents(folder, "capacity", "widths")
         self._rows: dict[str, dict[int, Record]] = {}
         # A row that was run again under another recipe: the newest counts, and it alone.

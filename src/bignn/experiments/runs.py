@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
@@ -24,6 +23,7 @@ from bignn.checkpoint import load_model
 from bignn.errors import InputError
 from bignn.experiments.jobs import in_processes
 from bignn.experiments.ledger import Ledger, Record, locked
+from bignn.experiments.machine import machine
 from bignn.graph import Graph, load
 from bignn.recipes import Recipe, recipe, teacher_recipe
 from bignn.train import FitResult, fit
@@ -271,16 +271,3 @@ def _summary(record: Record) -> str:
 def _graph(dataset: str) -> Graph:
     """Read once per process."""
     return load(dataset)
-
-
-@cache
-def machine(device: str) -> str:
-    """The processor in words."""
-    if device.startswith("cuda"):
-        return torch.cuda.get_device_name(device)
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

@@ -61,7 +61,9 @@ def speed(results: Results) -> Section:
         f"`bignn bench`, {threads} threads, medians of one run per suite; best float is the "
         "fastest of PyG on an edge index, PyG on CSR and torch by hand. Plans: T transforms, then "
         "sums; G sums bits, then transforms; S goes over the ones of sparse features. Memory is "
-        "the peak of features and activations."
+        "the peak of features and activations. Where others use the machine too, ratios move from "
+        "run to run, by up to a third where it was tried."
+        + (f" Measured on {', '.join(results.bench_machines)}." if results.bench_machines else "")
     )
     parts: list[Part] = [text, Table("", columns, cells)]
     if rows:
