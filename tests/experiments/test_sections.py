@@ -140,6 +140,12 @@ def test_the_page_is_the_same_for_the_same_results(folder: Path) -> None:
     assert not re.search(r"\d{4}-\d\d-\d\d", first)  # no dates: they would differ
 
 
+def test_sections_without_anything_to_show_are_left_out(folder: Path) -> None:
+    names = [section.name for section in document_of(folder).sections]
+    assert {*SECTIONS} - {*names} == {"entropy", "width", "speed"}
+    assert names[-1] == "made"
+
+
 def test_an_empty_folder_says_what_fills_it(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"has no results.*bignn reproduce --out"):
         document_of(tmp_path)

@@ -56,7 +56,11 @@ def document_of(folder: Path) -> Document:
             f"'{folder}' has no results: no runs.jsonl, bench*.json or capacity*.json with "
             f"anything in it; 'bignn reproduce --out {folder}' fills it"
         )
-    sections = [make(results) for make in SECTIONS.values()]
+    empty = {
+        *(() if results.capacity else ("entropy", "width")),
+        *(() if results.bench else ("speed",)),
+    }
+    sections = [make(results) for name, make in SECTIONS.items() if name not in empty]
     return Document(
         "Results",
         'Binary graph neural networks, measured: the tables and figures of "Binary Graph '
