@@ -13,7 +13,7 @@ from scipy import stats
 
 from bignn.errors import FileError
 from bignn.experiments.ledger import Ledger
-from bignn.experiments.results import Results, Summary, verdict, welch
+from bignn.experiments.results import _OF_CAPACITY, Results, Summary, verdict, welch
 from bignn.experiments.runs import RUNS, Run
 
 ROW = Run("cora", "gcn")
@@ -94,10 +94,11 @@ def test_what_is_missing_has_no_verdict() -> None:
 def test_documents_of_other_commands(tmp_path: Path) -> None:
     (tmp_path / "bench-1.json").write_text(json.dumps({"rows": [{"shape": "a"}]}))
     (tmp_path / "bench-2.json").write_text(json.dumps({"rows": [{"shape": "b"}]}))
-    (tmp_path / "capacity-cora.json").write_text(json.dumps({"widths": [4]}))
+    capacity = {**dict.fromkeys(_OF_CAPACITY), "widths": [4]}
+    (tmp_path / "capacity-cora.json").write_text(json.dumps(capacity))
     found = Results(tmp_path)
     assert [row["shape"] for row in found.bench] == ["a", "b"]
-    assert found.capacity == [{"widths": [4]}]
+    assert found.capacity == [capacity]
     assert not found.is_empty
 
 
@@ -105,8 +106,8 @@ def test_documents_of_other_commands(tmp_path: Path) -> None:
     ("name", "text", "line"),
     [
         ("bench.json", "{", "is not a JSON document"),
-        ("bench.json", "[]", "is not what 'bignn bench --json' prints"),
-        ("capacity.json", "{}", "is not what 'bignn capacity --json' prints"),
+        ("bench.json", "[]", "is not what this version's 'bignn bench --json' prints"),
+        ("capacity.json", '{"dataset": "a"}', "'bignn capacity --json' prints .it has no 'model'"),
         (RUNS, '{"row": "a"}\n', "has a line without 'dataset'"),
     ],
 )

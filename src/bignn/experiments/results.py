@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,13 +53,13 @@ class Results:
         self.records = Ledger(folder / RUNS).read()
         for record in self.records:
             _check(record, folder)
-        benches = _documents(folder, "bench", "rows")
+        benches = _documents(folder, "bench", ("rows",))
         self.bench: list[dict[str, Any]] = [row for report in benches for row in report["rows"]]
         #: Where speeds were measured; older documents do not say.
         self.bench_machines = list(
             dict.fromkeys(report["machine"] for report in benches if "machine" in report)
         )
-        self.capacity = _documents(folder, "capacity", "widths")
+        self.capacity = _documents(folder, "capacity", _OF_CAPACITY)
         self._rows: dict[str, dict[int, Record]] = {}
         # A row that was run again under another recipe: the newest counts, and it alone.
         for record in self.records:
@@ -98,15 +99,29 @@ def _check(record: Record, folder: Path) -> None:
             )
 
 
-def _documents(folder: Path, kind: str, needed: str) -> list[dict[str, Any]]:
+#: What is shown of a document of ``bignn capacity``.
+_OF_CAPACITY = (
+    *("dataset", "model", "bins", "as_paper", "distill", "heads", "bi_heads", "bi_model"),
+    *("widths", "float_acc", "float_std", "bi_acc", "bi_std", "min_width", "entropy_bits"),
+    *("entropy_std", "lower_bound", "bi_min_width", "bi_peak_width", "holds", "holds_share"),
+    *("needed", "size_ratio", "estimates", "paper", "at_papers_width"),
+)
+
+
+def _documents(folder: Path, kind: str, needed: Sequence[str]) -> list[dict[str, Any]]:
     found = []
     for path in sorted(folder.glob(f"{kind}*.json")):
         try:
             document = json.loads(path.read_bytes())
         except (OSError, ValueError) as error:
             raise FileError(f"'{path}' is not a JSON document ({error}); remove it") from error
-        if not isinstance(document, dict) or needed not in document:
-            raise FileError(f"'{path}' is not what 'bignn {kind} --json' prints; remove it")
+        if not isinstance(document, dict):
+            document = {}
+        if missing := [name for name in needed if name not in document]:
+            raise FileError(
+                f"'{path}' is not what this version's 'bignn {kind} --json' prints (it has no "
+                f"'{missing[0]}'); make it anew, or remove it"
+            )
         found.append(document)
     return found
 

@@ -16,11 +16,11 @@ def entropy(results: Results) -> Section:
     """The paper's table of entropies, and the hypothesis on the graphs at hand."""
     cells = []
     for found in results.capacity:
-        published = found.get("paper") or {}
+        published = found["paper"] or {}
         cells.append(
             (
                 f"{name_of(found['dataset'])}, {name_of(found['model'])}"
-                + (", the paper's training" if found.get("as_paper") else ""),
+                + (", the paper's training" if found["as_paper"] else ""),
                 f"{found['bins']}",
                 _beside(found["min_width"], published.get("min_width")),
                 _beside(_entropy(found), published.get("entropy_bits")),
@@ -65,7 +65,7 @@ def _holds(found: dict[str, Any]) -> str:
 def _entropy(found: dict[str, Any]) -> str:
     """Bits at our least width, and at the paper's where that is another."""
     ours = f"{found['entropy_bits']:.1f} ± {found['entropy_std']:.1f}"
-    at_papers = found.get("at_papers_width")
+    at_papers = found["at_papers_width"]
     if at_papers is None or found["paper"]["min_width"] == found["min_width"]:
         return ours
     other = f"{at_papers['bits']:.1f} ± {at_papers['std']:.1f}"
@@ -81,7 +81,7 @@ def _estimates(results: Results) -> list[Table]:
     names = list(dict.fromkeys(name for found in results.capacity for name in found["estimates"]))
     cells = [
         (
-            name_of(found["dataset"]) + (", the paper's training" if found.get("as_paper") else ""),
+            name_of(found["dataset"]) + (", the paper's training" if found["as_paper"] else ""),
             *(
                 f"{found['estimates'][name]['bits']:.0f}" if name in found["estimates"] else ""
                 for name in names
