@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -26,7 +27,7 @@ from bignn.graph import Graph, load
 from bignn.kernels.layers import DenseBits, SparseBits
 from bignn.nn import GNN
 from bignn.packing import pack
-from bignn.recipes import TWINS, recipe, teacher_recipe
+from bignn.recipes import RECIPES, TWINS, recipe, teacher_recipe
 from bignn.runtime import PackedGraph, PackedModel, pack_graph
 from bignn.threads import get_num_threads
 
@@ -61,18 +62,21 @@ class Comparison:
     hidden: int | None = None
 
     def __post_init__(self) -> None:
-        for name in self.models:
-            recipe(name, **self.changes)  # refuses what it does not know
+        given = list(self.models)
+        if not given or len(set(given)) < len(given):
+            raise wrong("models", "some names, each once", given)
+        for name in given:
+            if name not in RECIPES:
+                raise wrong("models", f"some of {list(RECIPES)}", repr(name))
+            recipe(name, **self.changes)  # refuses values that it cannot have
             twin = TWINS.get(name, name)
-            if twin not in self.models:
-                got, fix = list(self.models), f"--models {twin},{','.join(self.models)}"
-                raise wrong("models", f"with {name}'s float twin '{twin}'", got, fix)
-        if not self.models or len(set(self.models)) < len(self.models):
-            raise wrong("models", "some names, each once", list(self.models))
+            if twin not in given:
+                fix = f"give {','.join([twin, *given])}"
+                raise wrong("models", f"with '{twin}', the float twin of '{name}'", given, fix)
         if self.seeds < 1:
             raise wrong("seeds", "at least 1", self.seeds)
         if self.distill and not any(name in TWINS for name in self.models):
-            raise wrong("models", "with a binary one to distill", list(self.models))
+            raise wrong("models", "with a binary one to distill", given)
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -233,6 +237,7 @@ def _row(model: _Model, graph: Graph, measured_on: str) -> Row:
         "all_model_bytes": sum(array.nbytes for array in arrays.values()),
         "data_bytes": 4 * graph.num_nodes * graph.num_features if kept is None else _bytes(kept),
         "sparse_data_bytes": kept.feature_bytes if kept is not None and is_sparse else None,
+        "is_all_bits": model.packed.network.is_binary,
         "predicted_by": None,
         "predict_ms": None,
         "peak_mib": None,
@@ -265,31 +270,45 @@ def _measure(
     """Fills in the rows of a float model and its binary twins, timed in the same rounds."""
     float_one, *binary_ones = family
     problem = ComparedProblem(graph, float_one.model, neighbours=neighbours)
-    runners: dict[tuple[str, str], Contender] = {}
-    for key, kind in float_contenders(float_one.model).items():
-        needed = kind.bytes_needed(problem)
-        if needed > 0.4 * memory_bytes():
-            _say(f"{float_one.name}: {key} left out, it would need {needed / 1e9:.0f} GB")
-        else:
-            runners[float_one.name, key] = kind(problem)
+    packed: dict[str, Contender] = {}
     for one in binary_ones:
         if one.packed.network.layers:
             own = ComparedProblem(graph, float_one.model, one.model, neighbours)
-            runners[one.name, "packed"] = Packed(own)
+            packed[one.name] = Packed(own)
+            packed[one.name].load()
             rows[one.name] |= _packed_facts(one, graph)
-    _say(f"timing {', '.join(f'{name} ({key})' for name, key in runners)}")
-    for runner in runners.values():
-        runner.load()
-    names = {" ".join(pair): pair for pair in runners}
-    times = measure_sensibly({name: runners[pair].run for name, pair in names.items()})
-    for name, (model, key) in names.items():
-        rows[model]["ways"][key] = {"ms": 1e3 * times[name].median, "peak_mib": None}
-    runners.clear()
+    seconds = _time(problem, float_one.name, packed)
+    for name in packed:
+        rows[name]["ways"]["packed"] = {"ms": 1e3 * seconds.pop(name)}
+    rows[float_one.name]["ways"] = {key: {"ms": 1e3 * taken} for key, taken in seconds.items()}
+    packed.clear()
     for one in family:
         _fill(dataset, float_one, one, rows[one.name], memory)
-    advice = _width(float_one.model, graph) if binary_ones else None
-    for one in binary_ones:
+    with_bits = [one for one in binary_ones if one.graph is not None]
+    advice = _width(float_one.model, graph) if with_bits else None
+    for one in with_bits:
         rows[one.name]["recommended_width"] = advice
+
+
+def _time(problem: ComparedProblem, name: str, packed: dict[str, Contender]) -> dict[str, float]:
+    """Median seconds of the float model's ways and of packed models, by their names."""
+    kinds = dict(float_contenders(problem.float_model))
+    needed = {key: kind.bytes_needed(problem) for key, kind in kinds.items()}
+    for key, size in needed.items():
+        if size > 0.6 * memory_bytes():
+            _say(f"{name}: {key} left out, it would need {size / 1e9:.0f} GB")
+            del kinds[key]
+    # All in the same rounds where they fit memory together, otherwise each beside ours.
+    at_once = sum(needed[key] for key in kinds) < 0.4 * memory_bytes()
+    taken: dict[str, list[float]] = {}
+    for group in [list(kinds)] if at_once else [[key] for key in kinds]:
+        runners = {**packed, **{key: kinds[key](problem) for key in group}}
+        _say(f"timing {', '.join([*(f'{name} ({key})' for key in group), *packed])}")
+        for key in group:
+            runners[key].load()
+        for key, seconds in measure_sensibly({k: r.run for k, r in runners.items()}).items():
+            taken.setdefault(key, []).append(seconds.median)
+    return {key: statistics.median(several) for key, several in taken.items()}
 
 
 def _packed_facts(one: _Model, graph: Graph) -> Row:
@@ -302,16 +321,16 @@ def _packed_facts(one: _Model, graph: Graph) -> Row:
 
 
 def _fill(dataset: str, float_one: _Model, one: _Model, row: Row, memory: bool) -> None:
-    """Peak memory, and the way that is fastest."""
-    for key, way in row["ways"].items():
-        if memory:
-            _say(f"{one.name} ({key}): peak memory")
-            binary = one.checkpoint if key == "packed" else None
-            threads = get_num_threads()
-            way["peak_mib"] = peak_mib_of_trained(
-                dataset, float_one.checkpoint, binary, key, threads=threads
-            )
+    """The way that is fastest, and peak memory: its own, and that of what PyG's examples do."""
     best = min(row["ways"], key=lambda key: float(row["ways"][key]["ms"]), default=None)
+    for key, way in row["ways"].items():
+        way["peak_mib"] = None
+        if memory and key in (best, "pyg"):
+            _say(f"peak memory of {one.name} ({key})")
+            binary = one.checkpoint if key == "packed" else None
+            way["peak_mib"] = peak_mib_of_trained(
+                dataset, float_one.checkpoint, binary, key, threads=get_num_threads()
+            )
     if best is not None:
         row["predicted_by"] = best
         row["predict_ms"] = row["ways"][best]["ms"]

@@ -32,10 +32,10 @@ Row = dict[str, Any]
 def describe(report: dict[str, Any]) -> str:
     """The comparison for a terminal."""
     facts = report["graph"]
-    count = len(report["seeds"])
     lines = [
-        f"{report['dataset']}: {_graph(facts)}; {count} seed{'s' * (count > 1)}, "
-        f"{report['threads']} threads" + ("; binary models distilled" * report["distilled"]),
+        f"{report['dataset']}: {_graph(facts)}; {_count(len(report['seeds']), 'seed')}, "
+        f"{_count(report['threads'], 'thread')}"
+        + ("; binary models distilled" if report["distilled"] else ""),
         "",
         *_aligned([_columns(report), *(_cells(row) for row in report["models"])]),
         "",
@@ -86,6 +86,10 @@ def _graph(facts: dict[str, Any]) -> str:
     )
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + "s" * (number != 1)
+
+
 def _accuracy_on(report: dict[str, Any]) -> str:
     return "test" if report["accuracy_on"] == "test" else "validation"
 
@@ -128,6 +132,8 @@ def _remarks(report: dict[str, Any]) -> list[str]:
         name = row["model"]
         if row["float_twin"] is not None and row["predicted_by"] is None:
             found.append(f"{name} has float parts, which the packed engine does not speed up: '-'.")
+        if row["predicted_by"] == "packed" and not row["is_all_bits"]:
+            found.append(f"{name}'s last map has float weights and runs in NumPy.")
         if row["agreement"] is not None and row["agreement"] < 1:
             found.append(
                 f"{name}, packed, predicts {100 * row['agreement']:.3f} % of the nodes as torch "
@@ -208,11 +214,10 @@ def _headline(report: dict[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def _result(report: dict[str, Any]) -> Section:
     rows = report["models"]
-    count = len(report["seeds"])
     text = (
-        f"Mean ± standard deviation over {count} seed{'s' * (count > 1)}; in brackets the binary "
-        "model beside its float twin: points of accuracy, times smaller, less or faster. "
-        f"Predictions on {report['threads']} threads."
+        f"Mean ± standard deviation over {_count(len(report['seeds']), 'seed')}; in brackets the "
+        "binary model beside its float twin: points of accuracy, times smaller, less or faster. "
+        f"Predictions on {_count(report['threads'], 'thread')}."
     )
     table = Table("Float and binary models", _columns(report), tuple(_cells(row) for row in rows))
     parts: list[Part] = [text, table, *_figures(rows), *_NOTES, *_remarks(report)]
@@ -287,7 +292,8 @@ def _measured(report: dict[str, Any]) -> Section:
             )
     text = (
         "All ways of a float model and its binary twins take turns in the same rounds; medians. "
-        "Memory is measured in a process for each."
+        "Memory is measured in a process of its own: of the fastest way, and of PyG's layers on an "
+        "edge index."
     )
     columns = ("model", "way", "predict all nodes, ms", "peak, MiB")
     return Section(

@@ -22,8 +22,8 @@ from bignn.train import fit
 
 Floats = NDArray[np.float32]
 
-#: Rows that are normalised at a time.
-_BLOCK = 1024
+#: Rows that are normalised at a time: what that takes on the way stays small beside the whole.
+_BLOCK = 64
 
 #: Models that the benchmarks run, and what they are called.
 MODELS = {"gcn": "Bi-GCN", "sage": "Bi-GraphSAGE", "gat": "Bi-GAT"}
