@@ -15,6 +15,7 @@ import bignn
 from bignn.cli.about import add_datasets, add_doctor
 from bignn.cli.bench import add_bench
 from bignn.cli.capacity import add_capacity
+from bignn.cli.compare import add_compare
 from bignn.cli.convert import add_convert
 from bignn.cli.cost import add_cost
 from bignn.cli.demo import add_demo
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         hints = {
             "train": "; continue with --resume",
-            "capacity": "; the same command goes on from there",
+            **dict.fromkeys(("capacity", "compare"), "; the same command goes on from there"),
         }
         hint = hints.get(options.command, "")
         print(f"bignn {options.command}: interrupted{hint}", file=sys.stderr)
@@ -83,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"bignn {bignn.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for add in (
-        *(add_train, add_convert, add_pack, add_predict),
+        *(add_compare, add_train, add_convert, add_pack, add_predict),
         *(add_bench, add_cost, add_capacity, add_reproduce, add_report),
         *(add_demo, add_datasets, add_doctor),
     ):

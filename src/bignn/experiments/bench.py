@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from bignn.experiments.problems import (
     Problem,
     ShapeProblem,
 )
-from bignn.experiments.timing import Seconds, measure
+from bignn.experiments.timing import Seconds, measure, measure_sensibly
 from bignn.graph import EMBEDDED
 from bignn.runtime import PackedModel
 from bignn.threads import get_num_threads
@@ -179,7 +179,8 @@ def _network(suite: str, name: str, model: ModelName, scale: float, memory: bool
         for key, kind in group.items():
             runners[key] = kind(problem)
             runners[key].load()
-        times |= _time(suite, name, runners)
+        _say(f"{suite} {name}: timing {', '.join(runners)}")
+        times |= measure_sensibly({key: runner.run for key, runner in runners.items()})
         packed_times.append(times["packed"])
         simulated = runners.get("simulated")
         if isinstance(simulated, Simulated):
@@ -222,19 +223,6 @@ def _network(suite: str, name: str, model: ModelName, scale: float, memory: bool
     _say(f"{suite} {name}: done in {time.perf_counter() - start:.0f} s")
     print(f"{_HEADER}\n{_network_line(row)}", file=sys.stderr, flush=True)
     return row
-
-
-def _time(suite: str, name: str, runners: dict[str, Contender]) -> dict[str, Seconds]:
-    """Seconds of each contender. The slow are called less often, in the same rounds."""
-    _say(f"{suite} {name}: timing {', '.join(runners)}")
-    calls: dict[str, Callable[[], object]] = {key: runners[key].run for key in runners}
-    begin = time.perf_counter()
-    for call in calls.values():
-        call()
-    once = time.perf_counter() - begin
-    if once > 20:
-        return measure(calls, rounds=3, warm_up=0)
-    return measure(calls, rounds=41, warm_up=1, budget=max(10.0, 4 * once))
 
 
 def _agreement(packed: PackedModel, ours: Packed, simulated: Simulated) -> Row:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 import bignn.nn
 from bignn.experiments.problems import Problem
@@ -95,11 +96,14 @@ class PyGEdgeIndex(Contender):
         super().__init__(problem)
         from torch_geometric.nn import GCNConv
 
-        self.edges = edge_index(problem)
+        self.edges, self.edge_weight = edge_index(problem), None
+        if problem.entry_weights is not None:  # PyG keeps the self-loops that it is given
+            self.edges = _pairs(problem.ids, problem.rows)
+            self.edge_weight = torch.from_numpy(problem.entry_weights)
         self.convs = [
             GCNConv(weight.shape[1], weight.shape[0], cached=True) for weight in problem.weights
         ]
-        _set_weights(self.convs, problem.weights)
+        _set_weights(self.convs, problem)
 
     def load(self) -> None:
         """See the base class."""
@@ -108,7 +112,7 @@ class PyGEdgeIndex(Contender):
     @torch.no_grad()
     def run(self) -> Tensor:
         """See the base class."""
-        return through(self.convs, self.x, self.edges)
+        return through(self.problem, self.convs, self.x, self.edges, self.edge_weight)
 
     @classmethod
     def bytes_needed(cls, problem: Problem) -> int:
@@ -127,7 +131,7 @@ class PyGSparse(Contender):
         self.convs = [
             GCNConv(weight.shape[1], weight.shape[0], normalize=False) for weight in problem.weights
         ]
-        _set_weights(self.convs, problem.weights)
+        _set_weights(self.convs, problem)
 
     def load(self) -> None:
         """See the base class."""
@@ -136,7 +140,7 @@ class PyGSparse(Contender):
     @torch.no_grad()
     def run(self) -> Tensor:
         """See the base class."""
-        return through(self.convs, self.x, self.adjacency)
+        return through(self.problem, self.convs, self.x, self.adjacency)
 
     @classmethod
     def bytes_needed(cls, problem: Problem) -> int:
@@ -153,21 +157,12 @@ class TorchSparse(Contender):
         super().__init__(problem)
         self.adjacency = adjacency(problem)
         self.weights = [weight.t().contiguous() for weight in problem.weights]
-        self.biases = [torch.zeros(weight.shape[0]) for weight in problem.weights]
+        self.biases = problem.biases
 
     def load(self) -> None:
         """See the base class."""
-        x = torch.from_numpy(self.problem.raw_features())
-        density = float((x[:4096] != 0).float().mean())
-        self.sparse = density < _SPARSE_DENSITY
-        if self.sparse:
-            rows, columns = np.nonzero(x.numpy())
-            pointers = np.zeros(len(x) + 1, dtype=np.int32)
-            np.cumsum(np.bincount(rows, minlength=len(x)), out=pointers[1:])
-            ids = torch.from_numpy(columns.astype(np.int32))
-            self.x = csr_tensor(torch.from_numpy(pointers), ids, x[rows, columns], x.shape)
-        else:
-            self.x = x
+        self.x = light_features(self.problem)
+        self.sparse = self.x.is_sparse_csr
         # Two buffers that all layers share.
         num_nodes, widest = self.problem.num_nodes, max(self.problem.sizes[1:])
         first = 0 if self.sparse else self.problem.sizes[0]
@@ -188,11 +183,10 @@ class TorchSparse(Contender):
                 sums = multiply(self.adjacency, h, self._buffer(0, d_in))
                 h = torch.addmm(bias, sums, weight, out=self._buffer(1, d_out))
             else:
-                z = self._buffer(0, d_out)
-                z = multiply(h, weight, z) if h.is_sparse_csr else torch.mm(h, weight, out=z)
+                z = product(h, weight, self._buffer(0, d_out))
                 h = multiply(self.adjacency, z, self._buffer(1, d_out)).add_(bias)
             if layer + 1 < len(self.weights):
-                h = h.relu_()
+                h = activate_(self.problem, h)
         return h.argmax(dim=1)
 
 
@@ -257,8 +251,19 @@ CONTENDERS: dict[str, type[Contender]] = {
 def edge_index(problem: Problem) -> Tensor:
     """The edges without self-loops [2, E]; PyG adds them itself."""
     kept = problem.rows != problem.ids
-    pair = (problem.ids[kept].astype(np.int64), problem.rows[kept].astype(np.int64))
-    return torch.from_numpy(np.stack(pair))
+    return _pairs(problem.ids[kept], problem.rows[kept])
+
+
+def _pairs(source: NDArray[Any], target: NDArray[Any]) -> Tensor:
+    return torch.from_numpy(np.stack([source.astype(np.int64), target.astype(np.int64)]))
+
+
+def _csr(
+    pointers: NDArray[Any], columns: NDArray[Any], values: NDArray[Any], shape: tuple[int, ...]
+) -> Tensor:
+    ids = torch.from_numpy(columns.astype(np.int32))
+    offsets = torch.from_numpy(pointers.astype(np.int32))
+    return csr_tensor(offsets, ids, torch.from_numpy(values), (shape[0], shape[1]))
 
 
 def sign_(h: Tensor) -> tuple[Tensor, Tensor]:
@@ -282,23 +287,50 @@ def adjacency(problem: Problem) -> Tensor:
     )
 
 
+def light_features(problem: Problem) -> Tensor:
+    """The float model's features, as a CSR tensor where few of them are not 0. Where the graph has
+    them in compressed rows, no dense matrix is made on the way.
+    """
+    kept = problem.sparse_features()
+    if kept is not None and len(kept.values) < _SPARSE_DENSITY * np.prod(kept.shape):
+        return _csr(kept.indptr, kept.indices, kept.values, kept.shape)
+    x = problem.raw_features()
+    if (x[:4096] != 0).mean() >= _SPARSE_DENSITY:
+        return torch.from_numpy(x)
+    rows, columns = np.nonzero(x)
+    pointers = np.zeros(len(x) + 1, dtype=np.int64)
+    np.cumsum(np.bincount(rows, minlength=len(x)), out=pointers[1:])
+    return _csr(pointers, columns, x[rows, columns], x.shape)
+
+
 def multiply(sparse: Tensor, dense: Tensor, out: Tensor) -> Tensor:
     """Into a buffer."""
     return torch.addmm(out, sparse, dense, beta=0, out=out)
 
 
-def _set_weights(convs: list[Any], weights: list[Tensor]) -> None:
+def product(h: Tensor, weight: Tensor, out: Tensor) -> Tensor:
+    """``h weight`` into a buffer; h is dense or CSR."""
+    return multiply(h, weight, out) if h.is_sparse_csr else torch.mm(h, weight, out=out)
+
+
+def _set_weights(convs: list[Any], problem: Problem) -> None:
     with torch.no_grad():
-        for conv, weight in zip(convs, weights, strict=True):
+        for conv, weight, bias in zip(convs, problem.weights, problem.biases, strict=True):
             conv.lin.weight.copy_(weight)
+            conv.bias.copy_(bias)
             conv.eval()
 
 
-def through(convs: list[Any], x: Tensor, edges: Tensor) -> Tensor:
-    """Classes from layers with a ReLU between them."""
+def activate_(problem: Problem, h: Tensor) -> Tensor:
+    """The float model's activation, in place."""
+    return functional.elu_(h) if problem.activation == "elu" else h.relu_()
+
+
+def through(problem: Problem, convs: list[Any], x: Tensor, *edges: Tensor | None) -> Tensor:
+    """Classes from layers with the activation between them."""
     h = x
     for number, conv in enumerate(convs):
-        h = conv(h, edges)
+        h = conv(h, *edges)
         if number + 1 < len(convs):
-            h = h.relu_()
+            h = activate_(problem, h)
     return h.argmax(dim=1)

@@ -15,16 +15,10 @@ import torch
 
 from bignn.checkpoint import load_model
 from bignn.errors import InputError
-from bignn.experiments.contenders import PyGEdgeIndex
-from bignn.experiments.problems import CitationProblem
-from bignn.experiments.seeds import mean_and_std, train_seeds
-from bignn.experiments.timing import measure
+from bignn.experiments import compare, compare_report
+from bignn.experiments.report import write_if_possible
 from bignn.graph import load
-from bignn.kernels.layers import SparseBits
-from bignn.nn import GCN
 from bignn.packing import pack
-from bignn.recipes import recipe
-from bignn.runtime import PackedModel, pack_graph
 from bignn.threads import get_num_threads, set_num_threads
 
 #: Tables "Transductive learning results" and "Memory Consumptions" of the paper: accuracy in
@@ -38,54 +32,44 @@ PAPER = {
 def run(
     out: str | os.PathLike[str], *, seeds: int = 1, epochs: int | None = None, progress: bool = True
 ) -> dict[str, Any]:
-    """Trains both models on Cora, packs the binary one, predicts without torch; all in ``out``."""
-    graph = load("cora")
-    folder = Path(out)
-    rows: list[dict[str, Any]] = []
-    models: dict[str, GCN] = {}
-    for name in ("gcn", "bi-gcn"):
-        trained = train_seeds(
-            recipe(name, epochs=epochs),
-            graph,
-            range(seeds),
-            folder / name,
-            progress=progress,
-            label=f"{name} on cora",
-        )
-        model = load_model(trained.checkpoints[trained.best])
-        assert isinstance(model, GCN)
-        models[name] = model
-        mean, std = mean_and_std(trained.test_acc)
-        rows.append({"model": name, "test_acc": mean, "test_acc_std": std, "paper": PAPER[name]})
-    packed = pack(models["bi-gcn"])
-    graph_for_it = pack_graph(graph, like=packed)
-    file = folder / "cora.bignn"
-    packed.save(file)
-    rows[0]["model_bytes"] = sum(4 * conv.lin.weight.numel() for conv in models["gcn"].layers)
-    rows[0]["data_bytes"] = graph.dense_x().nbytes
-    rows[1]["model_bytes"] = _weight_bytes(packed)
-    assert isinstance(graph_for_it.features, SparseBits)
-    assert graph_for_it.beta is not None
-    dense = graph_for_it.features.dense().words
-    rows[1]["data_bytes"] = dense.nbytes + graph_for_it.beta.nbytes
+    """Compares both models on Cora and predicts with the packed one without torch."""
     set_num_threads(get_num_threads())  # torch and ours alike
+    folder = Path(out)
+    what = compare.Comparison("cora", ("gcn", "bi-gcn"), seeds, epochs=epochs)
+    compared = compare.run(what, folder, resume=False, progress=progress)
+    plain, binary = compared["models"]
+    file = folder / "cora.bignn"
+    model = load_model(binary["checkpoint"])
+    pack(model).save(file)
     alone = _without_torch(file)
-    with torch.no_grad():
-        x, edges = torch.from_numpy(graph.dense_x()), torch.from_numpy(graph.edge_index)
-        expected = models["bi-gcn"].predict(x, edges).tolist()
+    graph = load("cora")
+    x, edges = torch.from_numpy(graph.dense_x()), torch.from_numpy(graph.edge_index)
+    document = compare_report.document_of(compared, PAPER)
     return {
         "dataset": "cora",
         "seeds": seeds,
-        "rows": rows,
+        "rows": [
+            {
+                "model": row["model"],
+                "test_acc": row["accuracy_mean"],
+                "test_acc_std": row["accuracy_std"],
+                "paper": PAPER[row["model"]],
+                "model_bytes": row["model_bytes"],
+                "data_bytes": row["data_bytes"],
+            }
+            for row in compared["models"]
+        ],
         "threads": get_num_threads(),
-        "sparse_kib": graph_for_it.feature_bytes / 1024,
-        "pyg_ms": _pyg_ms(),
+        "sparse_kib": binary["sparse_data_bytes"] / 1024,
+        "pyg_ms": plain["ways"]["pyg"]["ms"],
         "packed_ms": alone["ms"],
         "packed_test_acc": alone["test_acc"],
-        "predictions_equal": alone["classes"] == expected,
+        "predictions_equal": alone["classes"] == model.predict(x, edges).tolist(),
+        "comparison": compared,
         "written": {
-            "checkpoints": [str(folder / name) for name in ("gcn", "bi-gcn")],
+            "checkpoints": [str(folder / name) for name in what.models],
             "packed": str(file),
+            "page": write_if_possible(document, folder / "report.html", asked=False),
         },
     }
 
@@ -132,22 +116,9 @@ def describe(report: dict[str, Any]) -> str:
         "",
         *(f"checkpoints  {path}" for path in report["written"]["checkpoints"]),
         f"packed       {report['written']['packed']}",
+        f"page         {report['written']['page'] or 'none: it needs matplotlib'}",
     ]
     return "\n".join(lines)
-
-
-def _weight_bytes(packed: PackedModel) -> int:
-    """Bits and their scales, without biases and input statistics."""
-    return sum(
-        array.nbytes for name, array in packed.arrays.items() if name.endswith((".words", ".alpha"))
-    )
-
-
-def _pyg_ms() -> float:
-    """PyG's float GCN of the same sizes, dense features, edge index, cached."""
-    pyg = PyGEdgeIndex(CitationProblem("cora", epochs=0))
-    pyg.load()
-    return 1e3 * measure({"pyg": pyg.run})["pyg"].median
 
 
 #: Runs with torch and PyG blocked, as where they are not installed.

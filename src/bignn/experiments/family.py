@@ -15,8 +15,11 @@ from bignn.experiments.contenders import (
     Contender,
     Packed,
     Simulated,
+    activate_,
     edge_index,
+    light_features,
     multiply,
+    product,
     sign_,
     through,
 )
@@ -44,7 +47,7 @@ class _Buffers:
 
 def _mean_matrix(problem: Problem) -> Tensor:
     """Rows of ``1 / |N(i)|``."""
-    offsets, ids = problem.without_loops
+    offsets, ids = problem.as_given
     degree = np.diff(offsets)
     values = np.repeat((1 / np.maximum(degree, 1)).astype(np.float32), degree)
     size = (problem.num_nodes, problem.num_nodes)
@@ -62,15 +65,17 @@ class PyGSage(Contender):
         self.edges: Any = self._edges(problem)
         self.convs = [TheirConv(w.shape[1], w.shape[0]).eval() for w in problem.weights]
         with torch.no_grad():
-            for conv, weight, own in zip(
-                self.convs, problem.weights, problem.own_weights, strict=True
+            for conv, weight, own, bias in zip(
+                self.convs, problem.weights, problem.own_weights, problem.biases, strict=True
             ):
                 conv.lin_l.weight.copy_(weight)
                 conv.lin_r.weight.copy_(own)
-                conv.lin_l.bias.zero_()
+                conv.lin_l.bias.copy_(bias)
 
     def _edges(self, problem: Problem) -> Any:
-        return edge_index(problem)
+        offsets, ids = problem.as_given
+        rows = np.repeat(np.arange(problem.num_nodes), np.diff(offsets))
+        return torch.from_numpy(np.stack([ids.astype(np.int64), rows]))
 
     def load(self) -> None:
         """See the base class."""
@@ -79,7 +84,7 @@ class PyGSage(Contender):
     @torch.no_grad()
     def run(self) -> Tensor:
         """See the base class."""
-        return through(self.convs, self.x, self.edges)
+        return through(self.problem, self.convs, self.x, self.edges)
 
     @classmethod
     def bytes_needed(cls, problem: Problem) -> int:
@@ -91,7 +96,7 @@ class PyGSageSparse(PyGSage):
     """PyG's SAGEConv with the adjacency as a CSR matrix."""
 
     def _edges(self, problem: Problem) -> Any:
-        offsets, ids = problem.without_loops
+        offsets, ids = problem.as_given
         size = (problem.num_nodes, problem.num_nodes)
         pointers, columns = torch.from_numpy(offsets), torch.from_numpy(ids.astype(np.int64))
         return csr_tensor(pointers, columns, torch.ones(len(ids)), size)
@@ -112,11 +117,11 @@ class TorchSage(Contender):
         self.matrix = _mean_matrix(problem)
         self.weights = [weight.t().contiguous() for weight in problem.weights]
         self.own = [weight.t().contiguous() for weight in problem.own_weights]
-        self.biases = [torch.zeros(weight.shape[0]) for weight in problem.weights]
+        self.biases = problem.biases
 
     def load(self) -> None:
         """See the base class."""
-        self.x = torch.from_numpy(self.problem.raw_features())
+        self.x = light_features(self.problem)
         self.buffers = _Buffers(self.problem.num_nodes, max(self.problem.sizes), 3)
 
     @torch.no_grad()
@@ -127,15 +132,19 @@ class TorchSage(Contender):
             zip(self.weights, self.own, self.biases, strict=True)
         ):
             d_in, d_out = weight.shape
-            out = torch.addmm(bias, h, own, out=self.buffers.take(1 + layer % 2, d_out))
-            if d_in < d_out:
+            out = self.buffers.take(1 + layer % 2, d_out)
+            if h.is_sparse_csr:
+                out = multiply(h, own, out).add_(bias)
+            else:
+                torch.addmm(bias, h, own, out=out)
+            if d_in < d_out and not h.is_sparse_csr:
                 sums = multiply(self.matrix, h, self.buffers.take(0, d_in))
                 h = torch.addmm(out, sums, weight, out=out)
             else:
-                z = torch.mm(h, weight, out=self.buffers.take(0, d_out))
+                z = product(h, weight, self.buffers.take(0, d_out))
                 h = torch.addmm(out, self.matrix, z, out=out)
             if layer + 1 < len(self.weights):
-                h = h.relu_()
+                h = activate_(self.problem, h)
         return h.argmax(dim=1)
 
 
@@ -213,12 +222,13 @@ class PyGGat(Contender):
             for w, heads in zip(problem.weights, problem.heads, strict=True)
         ]
         with torch.no_grad():
-            for conv, weight, vectors in zip(
-                self.convs, problem.weights, problem.attention, strict=True
+            for conv, weight, vectors, bias in zip(
+                self.convs, problem.weights, problem.attention, problem.biases, strict=True
             ):
                 conv.lin.weight.copy_(weight)
                 conv.att_src.copy_(vectors[:1])
                 conv.att_dst.copy_(vectors[1:])
+                conv.bias.copy_(bias)
 
     def load(self) -> None:
         """See the base class."""
@@ -227,7 +237,7 @@ class PyGGat(Contender):
     @torch.no_grad()
     def run(self) -> Tensor:
         """See the base class."""
-        return through(self.convs, self.x, self.edges)
+        return through(self.problem, self.convs, self.x, self.edges)
 
     @classmethod
     def bytes_needed(cls, problem: Problem) -> int:
@@ -253,7 +263,7 @@ class TorchGat(Contender):
 
     def load(self) -> None:
         """See the base class."""
-        self.x = torch.from_numpy(self.problem.raw_features())
+        self.x = light_features(self.problem)
         self.buffers = _Buffers(self.problem.num_nodes, max(self.problem.sizes), 4)
 
     @torch.no_grad()
@@ -262,16 +272,19 @@ class TorchGat(Contender):
         h = self.x
         for layer, (weights, vectors) in enumerate(zip(self.weights, self.vectors, strict=True)):
             heads, width = len(weights), weights[0].shape[1]
-            scores = torch.mm(h, vectors).t().contiguous()
+            scores = product(h, vectors, torch.empty(len(self.attention.ones), vectors.shape[1]))
+            scores = scores.t().contiguous()
             out = self.buffers.take(2 + layer % 2, heads * width)
             for head, weight in enumerate(weights):
-                z = torch.mm(h, weight, out=self.buffers.take(0, width))
+                z = product(h, weight, self.buffers.take(0, width))
                 whole = heads == 1
                 place = out if whole else self.buffers.take(1, width)
                 sums = self.attention.sums(z, scores[head], scores[heads + head], place)
                 if not whole:
                     out[:, head * width : (head + 1) * width] = sums
-            h = out.relu_() if layer + 1 < len(self.weights) else out
+            h = out.add_(self.problem.biases[layer])
+            if layer + 1 < len(self.weights):
+                h = activate_(self.problem, h)
         return h.argmax(dim=1)
 
 

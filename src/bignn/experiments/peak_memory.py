@@ -15,11 +15,14 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import get_args
+from typing import Any
 
+from bignn.checkpoint import load_model
+from bignn.experiments.compared_problem import ComparedProblem, float_contenders
 from bignn.experiments.contenders import Packed
 from bignn.experiments.family import contenders_of
 from bignn.experiments.problems import SHAPES, CitationProblem, ModelName, Problem, ShapeProblem
+from bignn.graph import load
 from bignn.threads import set_num_threads
 
 
@@ -32,8 +35,25 @@ def peak_mib(
     problem: str, contender: str, *, conv: ModelName = "gcn", scale: float, threads: int
 ) -> float | None:
     """MiB of features and activations; None where the system cannot tell."""
-    options = [problem, contender, conv, str(scale), str(threads)]
-    command = [sys.executable, "-m", __name__, *options]
+    return _asked({"name": problem, "conv": conv, "scale": scale}, contender, threads)
+
+
+def peak_mib_of_trained(
+    dataset: str,
+    float_model: str | os.PathLike[str],
+    binary: str | os.PathLike[str] | None,
+    contender: str,
+    *,
+    threads: int,
+) -> float | None:
+    """The same of trained models, given as checkpoints, on a dataset."""
+    models = {"float": str(float_model), "binary": None if binary is None else str(binary)}
+    return _asked({"dataset": dataset, **models}, contender, threads)
+
+
+def _asked(problem: dict[str, Any], contender: str, threads: int) -> float | None:
+    """The answer of a process of its own."""
+    command = [sys.executable, "-m", __name__, json.dumps(problem), contender, str(threads)]
     done = subprocess.run(
         command,
         capture_output=True,
@@ -43,7 +63,8 @@ def peak_mib(
     )
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        print(f"bignn bench: peak memory of {contender} on {problem}: {last}", file=sys.stderr)
+        name = problem.get("name") or problem["dataset"]
+        print(f"bignn: peak memory of {contender} on {name}: {last}", file=sys.stderr)
         return None
     value: float | None = json.loads(done.stdout)
     return value
@@ -56,13 +77,30 @@ def _status(key: str) -> int:
     raise OSError(f"/proc/self/status has no {key}")
 
 
-def _measure(problem: Problem, contender: str, folder: Path) -> float:
-    kind = contenders_of(problem.conv)[contender]
+def _made(asked: dict[str, Any]) -> tuple[Problem, Problem]:
+    """A problem, and a small one of the same kind."""
+    if "dataset" in asked:
+        binary = None if asked["binary"] is None else load_model(asked["binary"])
+        compared = ComparedProblem(load(asked["dataset"]), load_model(asked["float"]), binary)
+        return compared, compared.few_nodes()
+    name, conv = asked["name"], asked["conv"]
+    small = CitationProblem("cora", conv=conv, epochs=0)
+    if name in SHAPES:
+        return ShapeProblem(name, conv=conv, scale=asked["scale"]), small
+    return CitationProblem(name, conv=conv, epochs=0), small
+
+
+def _measure(problem: Problem, small: Problem, contender: str, folder: Path) -> float:
+    if isinstance(problem, ComparedProblem):
+        kinds = {"packed": Packed, **float_contenders(problem.float_model)}
+    else:
+        kinds = contenders_of(problem.conv)
+    kind = kinds[contender]
     chosen = kind(problem)
     if isinstance(chosen, Packed):
         chosen.store(folder / "features.npz")
     # Libraries allocate when first used: let them, on a small problem.
-    warm = kind(CitationProblem("cora", conv=problem.conv, epochs=0))
+    warm = kind(small)
     warm.load()
     warm.run()
     del warm
@@ -78,16 +116,11 @@ def _measure(problem: Problem, contender: str, folder: Path) -> float:
 
 
 if __name__ == "__main__":
-    name, which, model_name, scale_text, threads_text = sys.argv[1:]
-    model: ModelName = next(known for known in get_args(ModelName) if known == model_name)
+    problem_text, which, threads_text = sys.argv[1:]
     set_num_threads(int(threads_text))
-    chosen_problem: Problem
-    if name in SHAPES:
-        chosen_problem = ShapeProblem(name, conv=model, scale=float(scale_text))
-    else:
-        chosen_problem = CitationProblem(name, conv=model, epochs=0)
+    large, little = _made(json.loads(problem_text))
     with tempfile.TemporaryDirectory() as temporary:
         try:
-            print(json.dumps(_measure(chosen_problem, which, Path(temporary))))
+            print(json.dumps(_measure(large, little, which, Path(temporary))))
         except OSError:
             print(json.dumps(None))

@@ -11,16 +11,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bignn.graph import Graph, load
+from bignn.graph import Graph, SparseRows, load
 from bignn.graph.facts import FACTS
-from bignn.nn import GNN, GATConv
+from bignn.nn import GNN, Activation, GATConv
 from bignn.packing import pack
 from bignn.recipes import recipe
 from bignn.runtime import PackedGraph, PackedModel, pack_graph
-from bignn.runtime.features import digest, normalized, read_features
+from bignn.runtime.features import digest, normalized, read_features, row_normalized
 from bignn.train import fit
 
 Floats = NDArray[np.float32]
+
+#: Rows that are normalised at a time: what that takes on the way stays small beside the whole.
+_BLOCK = 64
 
 #: Models that the benchmarks run, and what they are called.
 MODELS = {"gcn": "Bi-GCN", "sage": "Bi-GraphSAGE", "gat": "Bi-GAT"}
@@ -64,7 +67,11 @@ class Problem(ABC):
     offsets: NDArray[np.int64]
     ids: NDArray[np.int32]
     norm: Floats
+    #: Of the entries of A + I; None where all are 1. GraphSAGE and GAT do not look at them.
+    entry_weights: Floats | None = None
     model: GNN
+    #: Between the layers of the float model.
+    activation: Activation = "relu"
 
     @property
     def num_nodes(self) -> int:
@@ -84,6 +91,11 @@ class Problem(ABC):
             torch.randn(d_out, d_in, generator=generator) / d_in**0.5
             for d_in, d_out in zip(self.sizes, self.sizes[1:], strict=False)
         ]
+
+    @cached_property
+    def biases(self) -> list[torch.Tensor]:
+        """Biases [d_out] of the float model."""
+        return [torch.zeros(len(weight)) for weight in self.weights]
 
     @cached_property
     def own_weights(self) -> list[torch.Tensor]:
@@ -116,10 +128,11 @@ class Problem(ABC):
     @cached_property
     def edge_values(self) -> Floats:
         """The entries of Â."""
-        return self.norm[self.rows] * self.norm[self.ids]
+        values = self.norm[self.rows] * self.norm[self.ids]
+        return values if self.entry_weights is None else values * self.entry_weights
 
     @cached_property
-    def without_loops(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    def as_given(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """A in compressed rows."""
         kept = self.rows != self.ids
         offsets = np.zeros(self.num_nodes + 1, dtype=np.int64)
@@ -129,9 +142,10 @@ class Problem(ABC):
     def graph_of(self, features: Any, beta: Floats | None) -> PackedGraph:
         """Packed features with the neighbours that the model reads."""
         plain = self.conv == "sage"
-        offsets, ids = self.without_loops if plain else (self.offsets, self.ids)
+        offsets, ids = self.as_given if plain else (self.offsets, self.ids)
+        weights = None if plain else self.entry_weights
         return PackedGraph(
-            features, self.sizes[0], beta, offsets, ids, None, self.norm,
+            features, self.sizes[0], beta, offsets, ids, weights, self.norm,
             digest(self.packed.network.input), name=self.name,
             adjacency="plain" if plain else "gcn",
         )  # fmt: skip
@@ -139,6 +153,10 @@ class Problem(ABC):
     @abstractmethod
     def raw_features(self) -> Floats:
         """Features as the float model reads them [N, d]."""
+
+    def sparse_features(self) -> SparseRows | None:
+        """The same in compressed rows, where the graph has them so."""
+        return None
 
     @abstractmethod
     def packed_graph(self, x: Floats | None = None) -> PackedGraph:
@@ -173,11 +191,12 @@ class CitationProblem(Problem):
 
     def raw_features(self) -> Floats:
         """Bag of words or tf-idf; rows are normalised as in float GCN."""
-        stage = self.packed.network.input
-        x = self.graph.dense_x()
-        total = np.abs(x).sum(axis=1, keepdims=True)
-        assert stage.normalize_rows
-        return (x / np.where(total > 0, total, 1)).astype(np.float32)
+        assert self.packed.network.input.normalize_rows
+        return float_features(self.graph, normalize_rows=True)
+
+    def sparse_features(self) -> SparseRows | None:
+        """See the base class."""
+        return sparse_features(self.graph, normalize_rows=True)
 
     def packed_graph(self, x: Floats | None = None) -> PackedGraph:
         """See the base class."""
@@ -225,6 +244,28 @@ class ShapeProblem(Problem):
         stage = self.packed.network.input
         features, beta = read_features(stage, Graph(x, nothing))
         return self.graph_of(features, beta)
+
+
+def float_features(graph: Graph, *, normalize_rows: bool) -> Floats:
+    """A graph's features as float models read them [N, d]: an array of its own, made without any
+    other of its size, so that its memory is what they take.
+    """
+    x = np.array(graph.x) if isinstance(graph.x, np.ndarray) else graph.x.toarray()
+    for start in range(0, len(x) if normalize_rows else 0, _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        x[rows] = row_normalized(x[rows])
+    return x
+
+
+def sparse_features(graph: Graph, *, normalize_rows: bool) -> SparseRows | None:
+    """The same in compressed rows, where the graph has them so."""
+    x = graph.x
+    if not isinstance(x, SparseRows) or not normalize_rows:
+        return None if isinstance(x, np.ndarray) else x
+    rows = np.repeat(np.arange(graph.num_nodes), np.diff(x.indptr))
+    total = np.bincount(rows, np.abs(x.values), minlength=graph.num_nodes)
+    values = (x.values / np.where(total > 0, total, 1)[rows]).astype(np.float32)
+    return SparseRows(x.indptr, x.indices, values, x.shape)
 
 
 def skewed_graph(

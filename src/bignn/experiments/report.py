@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bignn.errors import wrong
 from bignn.experiments.document import Document, Figure, Table
 from bignn.experiments.figures import check_matplotlib
 from bignn.experiments.page import page
@@ -31,6 +32,28 @@ def write(document: Document, out: Path) -> dict[str, Any]:
         "tables": sum(isinstance(part, Table) for part in parts),
         "figures": figures,
     }
+
+
+def checked_page(path: str | None) -> Path | None:
+    """Refuses a page that could not be written, before the work whose result it would show."""
+    if path is None:
+        return None
+    if not path.lower().endswith((".html", ".htm")):
+        raise wrong("page", "a file name ending in .html", repr(path))
+    check_matplotlib()
+    prepare(path)
+    return Path(path)
+
+
+def write_if_possible(document: Document, out: Path, *, asked: bool) -> str | None:
+    """:func:`write`, or one line where matplotlib is missing and nobody asked for a page."""
+    try:
+        return str(write(document, out)["out"])
+    except ImportError as error:
+        if asked:
+            raise
+        print(f"bignn: no page is written: {error}", file=sys.stderr, flush=True)
+        return None
 
 
 def describe(report: dict[str, Any]) -> str:

@@ -57,6 +57,17 @@ def measure(
     }
 
 
+def measure_sensibly(contenders: Mapping[str, Callable[[], object]]) -> dict[str, Seconds]:
+    """:func:`measure` by as many rounds as their length allows: seconds, or three of the slow."""
+    begin = time.perf_counter()
+    for call in contenders.values():
+        call()
+    once = time.perf_counter() - begin
+    if once > 20:
+        return measure(contenders, rounds=3, warm_up=0)
+    return measure(contenders, rounds=41, warm_up=1, budget=max(10.0, 4 * once))
+
+
 def _burst(call: Callable[[], object]) -> list[float]:
     """Seconds of each call in the second half of a burst; of the only one if it is that long."""
     taken: list[float] = []

@@ -104,7 +104,7 @@ class PackedGraph:
         offsets, ids, weights = self.offsets, self.ids, self.weights
         if norm not in _AS_GIVEN and self.adjacency == "plain":
             rows = np.repeat(np.arange(self.num_nodes), np.diff(offsets))
-            offsets, ids, weights, _ = _gcn_neighbours(ids, rows, weights, self.num_nodes)
+            offsets, ids, weights, _ = gcn_neighbours(ids, rows, weights, self.num_nodes)
         if norm == "gcn":
             return Edges(offsets, ids, weights, self.norm, self.num_nodes, None, self.norm)
         count = np.maximum(np.diff(offsets), 1).astype(np.float32)
@@ -166,11 +166,9 @@ def pack_graph(graph: Graph, *, like: PackedModel) -> PackedGraph:
     features, beta = read_features(stage, graph)
     source, target = graph.edge_index
     adjacency: Adjacency = "gcn" if network.norms.isdisjoint(_AS_GIVEN) else "plain"
-    offsets, ids, weights, norm = _gcn_neighbours(
-        source, target, graph.edge_weight, graph.num_nodes
-    )
+    offsets, ids, weights, norm = gcn_neighbours(source, target, graph.edge_weight, graph.num_nodes)
     if adjacency == "plain":
-        offsets, ids, weights = _compressed(source, target, graph.edge_weight, graph.num_nodes)
+        offsets, ids, weights = compressed_rows(source, target, graph.edge_weight, graph.num_nodes)
     labels = {key: values for key in ("y", *SPLITS) if (values := getattr(graph, key)) is not None}
     return PackedGraph(
         features, graph.num_features, beta, offsets, ids, weights, norm, digest(stage), labels,
@@ -178,7 +176,7 @@ def pack_graph(graph: Graph, *, like: PackedModel) -> PackedGraph:
     )  # fmt: skip
 
 
-def _gcn_neighbours(
+def gcn_neighbours(
     source: NDArray[Any], target: NDArray[Any], given: Floats | None, num_nodes: int
 ) -> tuple[NDArray[np.int64], NDArray[Any], Floats | None, Floats]:
     """A + I in compressed rows of targets, and D^-1/2 of it, as ``bignn.nn.GCNConv`` has them: a
@@ -192,7 +190,7 @@ def _gcn_neighbours(
     target = np.concatenate([target[~is_loop], loops])
     source = np.concatenate([source[~is_loop], loops])
     weights = None if given is None else np.concatenate([given[~is_loop], own])
-    offsets, ids, ordered = _compressed(source, target, weights, num_nodes)
+    offsets, ids, ordered = compressed_rows(source, target, weights, num_nodes)
     degree: NDArray[Any] = np.diff(offsets).astype(np.float64)
     if ordered is not None:
         assert weights is not None
@@ -202,7 +200,7 @@ def _gcn_neighbours(
     return offsets, ids, ordered, norm
 
 
-def _compressed(
+def compressed_rows(
     source: NDArray[Any], target: NDArray[Any], weights: Floats | None, num_nodes: int
 ) -> tuple[NDArray[np.int64], NDArray[Any], Floats | None]:
     """Edges in compressed rows of targets; no weights where all are 1."""

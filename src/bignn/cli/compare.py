@@ -1,0 +1,65 @@
+"""``bignn compare``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from bignn.cli.command import Report, command
+
+
+def add_compare(commands: Any) -> None:
+    """Adds ``bignn compare``."""
+    parser = command(
+        commands,
+        "compare",
+        _compare,
+        "Compare float models with their binary twins on your graph: accuracy, sizes, memory, "
+        "speed; the command to run first.",
+    )
+    add = parser.add_argument
+    add("dataset", help="a name that 'bignn datasets' lists, a name in $BIGNN_DATA, a .npz file")
+    add("--models", default="gcn,bi-gcn,sage,bi-sage", metavar="NAMES", help="as 'bignn train' "
+        "takes them, binary ones with their float twins (default: %(default)s)")  # fmt: skip
+    add("--seeds", type=int, default=3, metavar="N", help="train with seeds 0 to N-1 (default: 3)")
+    add("--distill", action="store_true", help="binary models learn from their float twins")
+    add("--epochs", type=int, help="at most so many epochs (default: the recipe)")
+    add("--patience", type=int, help="epochs without a better one (default: the recipe)")
+    add("--hidden", type=int, help="hidden neurons of all models, per head with attention "
+        "(default: the recipe)")  # fmt: skip
+    add("--device", default="cpu", choices=["cpu", "cuda"], help="where to train; predictions are "
+        "measured on the CPU (default: cpu)")  # fmt: skip
+    add("--jobs", type=int, default=1, metavar="J", help="seeds trained at the same time, by so "
+        "many processes that share the threads (default: 1)")  # fmt: skip
+    add("--threads", type=int, metavar="N", help="(default: OMP_NUM_THREADS, or all cores)")
+    add("--no-memory", action="store_true", help="do not measure peak memory")
+    add("--out", metavar="DIR", help="folder of checkpoints; what is there is not trained again "
+        "(default: runs/compare-DATASET)")  # fmt: skip
+    add("--page", metavar="FILE", help="the page to write (default: report.html in --out)")
+
+
+def _compare(options: argparse.Namespace) -> Report:
+    from bignn.experiments import compare, compare_report
+    from bignn.experiments.report import checked_page, write_if_possible
+    from bignn.threads import get_num_threads, set_num_threads
+
+    set_num_threads(get_num_threads() if options.threads is None else options.threads)
+    what = compare.Comparison(
+        options.dataset,
+        tuple(options.models.split(",")),
+        options.seeds,
+        options.distill,
+        options.epochs,
+        options.patience,
+        options.hidden,
+    )
+    out = Path(options.out or Path("runs") / f"compare-{Path(options.dataset).stem}")
+    page = checked_page(options.page)
+    report = compare.run(
+        what, out, device=options.device, jobs=options.jobs, memory=not options.no_memory
+    )
+    report["page"] = write_if_possible(
+        compare_report.document_of(report), page or out / "report.html", asked=page is not None
+    )
+    return report, compare_report.describe

@@ -1,0 +1,339 @@
+"""What is shown of a comparison: lines for a terminal, a document for a page."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bignn.experiments.document import Document, Figure, Listing, Part, Section, Series, Table
+from bignn.experiments.sections.words import name_of
+
+#: How a model was run, in words.
+WAYS = {
+    "packed": "packed",
+    "pyg": "PyG, edge_index",
+    "pyg_sparse": "PyG, CSR",
+    "torch_sparse": "torch by hand",
+    "torch": "torch, bignn.nn",
+}
+_NOTES = (
+    "Weights: arrays of weights and their scales. Features: dense float32, or a bit each and the "
+    "scales of nodes.",
+    "Peak: memory of features and activations while all nodes are predicted, on the CPU. Float "
+    "models run in the fastest of several ways (PyG's layers on an edge index and on CSR, torch by "
+    "hand), binary ones in the packed engine; medians of the same rounds.",
+)
+Row = dict[str, Any]
+
+
+def describe(report: dict[str, Any]) -> str:
+    """The comparison for a terminal."""
+    facts = report["graph"]
+    lines = [
+        f"{report['dataset']}: {_graph(facts)}; {_count(len(report['seeds']), 'seed')}, "
+        f"{_count(report['threads'], 'thread')}"
+        + ("; binary models distilled" if report["distilled"] else ""),
+        "",
+        *_aligned([_columns(report), *(_cells(row) for row in report["models"])]),
+        "",
+        *_folded(_NOTES),
+        *_folded(_remarks(report)),
+        "",
+        *(f"{what:<10}{command}" for what, command in _next(report)),
+        *([f"{'page':<10}{report['page']}"] if report.get("page") else []),
+    ]
+    return "\n".join(lines)
+
+
+def document_of(
+    report: dict[str, Any], papers: Mapping[str, Mapping[str, Any]] | None = None
+) -> Document:
+    """The comparison as a page, with the paper's figures beside where they are given."""
+    name = name_of(Path(report["dataset"]).stem)
+    return Document(
+        f"Float against binary on {name}",
+        f"{_graph(report['graph'])}. Every number was measured on this graph, by one command.",
+        _headline(report),
+        (
+            _result(report),
+            *([_beside_the_paper(report, papers)] if papers else []),
+            _measured(report),
+            _plans(report),
+            Section(
+                "next",
+                "What to do next",
+                (
+                    "The checkpoint of the best seed becomes one file that predicts without torch:",
+                    Listing("\n".join(command for _, command in _next(report))),
+                ),
+            ),
+            _made(report),
+        ),
+    )
+
+
+# --- the parts of both --------------------------------------------------------------------------
+
+
+def _graph(facts: dict[str, Any]) -> str:
+    kind = "weighted edges" if facts["is_weighted"] else "edges"
+    return (
+        f"{facts['nodes']:,} nodes, {facts['edges']:,} directed {kind}, "
+        f"{facts['features']:,} features, {facts['classes']:,} classes"
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + "s" * (number != 1)
+
+
+def _accuracy_on(report: dict[str, Any]) -> str:
+    return "test" if report["accuracy_on"] == "test" else "validation"
+
+
+def _columns(report: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        *("model", f"{_accuracy_on(report)} accuracy, %", "weights, KiB", "features, KiB"),
+        *("peak, MiB", "predict, ms", "by"),
+    )
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    beside = row["compared"] or {}
+    points = beside.get("accuracy_points")
+    spread = f"{row['accuracy_mean']:.1f} ± {row['accuracy_std']:.1f}"
+    return (
+        row["model"],
+        spread if points is None else f"{spread} ({points:+.1f})",
+        _with_times(row["model_bytes"] / 1024, beside.get("model_times_smaller")),
+        _with_times(row["data_bytes"] / 1024, beside.get("data_times_smaller")),
+        _with_times(row["peak_mib"], beside.get("memory_times_less")),
+        _with_times(row["predict_ms"], beside.get("times_faster")),
+        "-" if row["predicted_by"] is None else WAYS[row["predicted_by"]],
+    )
+
+
+def _with_times(value: float | None, times: float | None) -> str:
+    if value is None:
+        return "-"
+    told = f"{value:,.1f}" if value >= 10 else f"{value:.2f}"
+    return told if times is None else f"{told} ({times:.1f}x)"
+
+
+def _remarks(report: dict[str, Any]) -> list[str]:
+    """What the numbers do not say by themselves."""
+    found = []
+    if report["accuracy_on"] == "val":
+        found.append("The graph has no test split: accuracies are those of validation nodes.")
+    for row in report["models"]:
+        name = row["model"]
+        if row["float_twin"] is not None and row["predicted_by"] is None:
+            found.append(f"{name} has float parts, which the packed engine does not speed up: '-'.")
+        if row["predicted_by"] == "packed" and not row["is_all_bits"]:
+            found.append(f"{name}'s last map has float weights and runs in NumPy.")
+        if row["agreement"] is not None and row["agreement"] < 1:
+            found.append(
+                f"{name}, packed, predicts {100 * row['agreement']:.3f} % of the nodes as torch "
+                "does; the rest are near ties that float32 sums decide."
+            )
+        if row["sparse_data_bytes"] is not None:
+            size = f"{row['sparse_data_bytes'] / 1024:,.1f} KiB"
+            found.append(f"{name}'s features have few ones and are stored as their places: {size}.")
+        advice = row["recommended_width"]
+        if advice is not None:
+            found.append(
+                f"{name}: {row['hidden']} hidden neurons; to hold what those of "
+                f"{row['float_twin']} do, {advice['width']} are recommended"
+                + (f" (--hidden {_per_head(row)}, per head)." if row["heads"] > 1 else ".")
+            )
+    return found
+
+
+def _per_head(row: Row) -> int:
+    return int(-(-row["recommended_width"]["width"] // row["heads"]))
+
+
+def _next(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """Commands, each with a word for it."""
+    found = []
+    dataset = shlex.quote(report["dataset"])
+    for row in report["models"]:
+        if row["plan"] is None:
+            continue
+        packed = shlex.quote(str(Path(report["out"]) / f"{row['model']}.bignn"))
+        found += [
+            ("pack", f"bignn pack {shlex.quote(row['checkpoint'])} {packed}"),
+            ("predict", f"bignn predict {packed} {dataset} --out predictions.csv"),
+        ]
+    return found
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table: the first and the last column to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    last = len(widths) - 1
+    lines = []
+    for row in rows:
+        cells = (
+            cell.ljust(width) if number in (0, last) else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        lines.append("  ".join(cells).rstrip())
+    lines.insert(1, "-" * (sum(widths) + 2 * last))
+    return lines
+
+
+def _folded(paragraphs: Sequence[str]) -> list[str]:
+    return [line for text in paragraphs for line in textwrap.wrap(text, 100)]
+
+
+# --- the page -----------------------------------------------------------------------------------
+
+
+def _headline(report: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Of the first binary model."""
+    row = next((row for row in report["models"] if row["compared"] is not None), None)
+    if row is None:
+        return ()
+    beside, name, twin = row["compared"], name_of(row["model"]), name_of(row["float_twin"])
+    on = _accuracy_on(report)
+    told = f"points of {on} accuracy, {name} against {twin}"
+    found = [(f"{beside['accuracy_points']:+.1f}", told)]
+    for key, what in (
+        ("model_times_smaller", "smaller weights"),
+        ("memory_times_less", "less memory for a prediction than the fastest float way"),
+        ("times_faster", "faster than the fastest float way"),
+    ):
+        if beside[key] is not None:
+            found.append((f"{beside[key]:.1f}x", what))
+    return tuple(found)
+
+
+def _result(report: dict[str, Any]) -> Section:
+    rows = report["models"]
+    text = (
+        f"Mean ± standard deviation over {_count(len(report['seeds']), 'seed')}; in brackets the "
+        "binary model beside its float twin: points of accuracy, times smaller, less or faster. "
+        f"Predictions on {_count(report['threads'], 'thread')}."
+    )
+    table = Table("Float and binary models", _columns(report), tuple(_cells(row) for row in rows))
+    parts: list[Part] = [text, table, *_figures(rows), *_NOTES, *_remarks(report)]
+    return Section("result", "The comparison", tuple(parts))
+
+
+def _figures(rows: Sequence[Row]) -> list[Figure]:
+    """Bars of memory and time, a group per model: all that were measured."""
+    found = []
+    for name, key, caption, unit in (
+        ("memory", "peak_mib", "Peak memory of features and activations, MiB", "MiB"),
+        ("time", "predict_ms", "Time to predict all nodes, ms", "ms"),
+    ):
+        some = [row for row in rows if row[key]]
+        if not some:
+            continue
+        names = tuple(dict.fromkeys(name_of(row["float_twin"] or row["model"]) for row in some))
+        kinds = (("float, the fastest way", False), ("binary, packed", True))
+        series = []
+        for label, binary in kinds:
+            values = {
+                name_of(row["float_twin"] or row["model"]): row[key]
+                for row in some
+                if (row["float_twin"] is not None) == binary
+            }
+            series.append(Series(label, names, tuple(values.get(name) for name in names)))
+        found.append(Figure(name, caption, "bars", "", unit, tuple(series), log_y=True))
+    return found
+
+
+def _beside_the_paper(report: dict[str, Any], papers: Mapping[str, Mapping[str, Any]]) -> Section:
+    cells = []
+    for row in report["models"]:
+        if row["model"] not in papers:
+            continue
+        theirs = papers[row["model"]]
+        mean, std = theirs["accuracy"]
+        cells.append(
+            (
+                name_of(row["model"]),
+                f"{row['accuracy_mean']:.1f} ± {row['accuracy_std']:.1f}",
+                f"{mean:.1f} ± {std:.1f}",
+                f"{row['model_bytes'] / 1024:,.2f}",
+                f"{theirs['model_kib']:,.2f}",
+                f"{row['data_bytes'] / 1024:,.1f}",
+                f"{theirs['data_kib']:,.1f}",
+            )
+        )
+    columns = (
+        *("model", "accuracy, %", "the paper's", "weights, KiB", "the paper's"),
+        *("features, KiB", "the paper's"),
+    )
+    text = (
+        "The paper counts bits; arrays hold rows of 64-bit words, so measured sizes are a little "
+        "above its estimate."
+    )
+    return Section("paper", "Beside the paper", (text, Table("", columns, tuple(cells))))
+
+
+def _measured(report: dict[str, Any]) -> Section:
+    cells = []
+    for row in report["models"]:
+        for key, way in row["ways"].items():
+            best = " (fastest)" if key == row["predicted_by"] and len(row["ways"]) > 1 else ""
+            cells.append(
+                (
+                    name_of(row["model"]),
+                    WAYS[key] + best,
+                    _with_times(way["ms"], None),
+                    _with_times(way["peak_mib"], None),
+                )
+            )
+    text = (
+        "All ways of a float model and its binary twins take turns in the same rounds; medians. "
+        "Memory is measured in a process of its own: of the fastest way, and of PyG's layers on an "
+        "edge index."
+    )
+    columns = ("model", "way", "predict all nodes, ms", "peak, MiB")
+    return Section(
+        "ways", "Every way to predict", (text, Table("Ways measured", columns, tuple(cells)))
+    )
+
+
+def _plans(report: dict[str, Any]) -> Section:
+    parts: list[Part] = [
+        "How the packed engine runs each model: T transforms, then sums; G sums bits, then "
+        "transforms; S goes over the ones of sparse features."
+    ]
+    for row in report["models"]:
+        if row["explained"] is not None:
+            parts += [f"{name_of(row['model'])}:", Listing(row["explained"])]
+    if len(parts) == 1:
+        parts = ["None of these models has a packed form."]
+    return Section("plans", "Plans of the packed models", tuple(parts))
+
+
+def _made(report: dict[str, Any]) -> Section:
+    by = report["made_by"]
+    versions = [("bignn", by["bignn"]), ("Python", by["python"])]
+    versions += [(name, version) for name, version in by["packages"].items() if version]
+    cells = (
+        ("machine", by["cpu"]),
+        ("platform", by["platform"]),
+        ("kernels", by["backend"]),
+        ("threads", str(report["threads"])),
+        ("trained on", report["device"]),
+        *versions,
+    )
+    seconds = sum(row["seconds_per_run"] * len(report["seeds"]) for row in report["models"])
+    return Section(
+        "made",
+        "How it was made",
+        (
+            f"`{report['command']}`",
+            f"Checkpoints are in `{report['out']}`; the same command reads them and measures "
+            f"again. Training took {seconds:,.0f} s in all.",
+            Table("Versions and machine", ("what", "which"), cells),
+        ),
+    )
