@@ -103,7 +103,7 @@ def test_bad_arguments(
     told = capsys.readouterr()
     assert line in told.err
     assert told.err.count("\n") == 1
-    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out" / RUNS).exists()
 
 
 def test_every_row_of_every_experiment_trains(toy: str, tmp_path: Path) -> None:
@@ -134,3 +134,14 @@ def test_widths_are_measured(toy: str, tmp_path: Path, monkeypatch: pytest.Monke
     assert document["widths"] == [4]
     text = Path(report["page"]).read_text()
     assert f"{document['entropy_bits']:.1f} ± 0.0" in text
+    assert "enough" in text
+
+
+def test_sections_that_need_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "new"
+    assert main(["reproduce", "datasets", "cora-cost", "extraction", "--out", str(out)]) == 0
+    assert "249,954,739" in (out / "results.md").read_text()
+    assert main(["reproduce", "datasets", "--out", str(out), "--write", str(tmp_path)]) == 1
+    assert "it is a folder; give a file name" in capsys.readouterr().err
+    assert main(["reproduce", "transductive", "--out", str(out), "--only", ""]) == 1
+    assert "'only' must be some of" in capsys.readouterr().err

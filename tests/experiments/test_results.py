@@ -39,7 +39,9 @@ def test_a_row_is_the_mean_of_its_seeds(tmp_path: Path) -> None:
     assert found.mean == 83.0
     assert found.std == statistics.stdev([81, 82, 86])
     assert found.val == 81.0
-    assert str(found) == "83.0 ± 2.6"
+    assert found.told() == "83.0 ± 2.6"
+    assert found.told(2) == "83.00 ± 2.65"
+    assert Summary((81.0,), 0.0).told() == "81.0"
     assert Results(tmp_path).of(Run("cora", "bi-gcn")) is None
 
 
@@ -108,7 +110,8 @@ def test_documents_of_other_commands(tmp_path: Path) -> None:
         ("bench.json", "{", "is not a JSON document"),
         ("bench.json", "[]", "is not what this version's 'bignn bench --json' prints"),
         ("capacity.json", '{"dataset": "a"}', "'bignn capacity --json' prints .it has no 'model'"),
-        (RUNS, '{"row": "a"}\n', "has a line without 'dataset'"),
+        (RUNS, '{"row": "a"}\n', "has a line without a sound 'dataset'"),
+        (RUNS, json.dumps(record(0, float("nan"))) + "\n", "without a sound 'test_acc'"),
     ],
 )
 def test_what_is_broken_is_named(tmp_path: Path, name: str, text: str, line: str) -> None:

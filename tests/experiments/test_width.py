@@ -168,7 +168,13 @@ def test_how_sure_it_is_that_the_bound_holds() -> None:
 
 def test_the_figure_has_neurons_bands_and_the_bound() -> None:
     report = {
-        **{"dataset": "cora", "model": "gat", "bi_model": "bi-gat", "lower_bound": 345},
+        **{
+            "name": "cora-gat",
+            "dataset": "cora",
+            "model": "gat",
+            "bi_model": "bi-gat",
+            "lower_bound": 345,
+        },
         **{"as_paper": False, "distill": False},
         **{"widths": [4, 8], "heads": 8, "bi_heads": 2},
         **{"float_acc": [70.0, 80.0], "float_std": [1.0, 2.0]},

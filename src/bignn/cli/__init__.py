@@ -46,7 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         hints = {
             "train": "; continue with --resume",
-            **dict.fromkeys(("capacity", "compare"), "; the same command goes on from there"),
+            **dict.fromkeys(
+                ("capacity", "compare", "reproduce"), "; the same command goes on from there"
+            ),
         }
         hint = hints.get(options.command, "")
         print(f"bignn {options.command}: interrupted{hint}", file=sys.stderr)

@@ -39,7 +39,7 @@ def _reproduce(options: argparse.Namespace) -> Report:
         names,
         Path(options.out),
         seeds=options.seeds,
-        only=options.only.split(",") if options.only else (),
+        only=() if options.only is None else options.only.split(","),
         device=options.device,
         jobs=options.jobs,
         anew=options.anew,

@@ -23,8 +23,10 @@ class Sizes:
     def __post_init__(self) -> None:
         for name, least in (("nodes", 1), ("edges", 0), ("features", 1), ("classes", 0)):
             size = getattr(self, name)
-            if not isinstance(size, int) or size < least:
+            is_whole = isinstance(size, int | np.integer) and not isinstance(size, bool)
+            if not is_whole or size < least:
                 raise wrong(name, f"a whole number, at least {least}", repr(size))
+            object.__setattr__(self, name, int(size))  # products of NumPy's could overflow
 
     @classmethod
     def of(cls, graph: Graph) -> Sizes:

@@ -109,6 +109,14 @@ def _whole(number: float) -> float:
     return int(number) if float(number).is_integer() else number
 
 
+def _other_count(dataset: str | None, edges: int) -> list[str]:
+    """A line where the paper counts other edges than the publisher."""
+    facts = FACTS.get(dataset or "")
+    if facts is None or facts.edges == edges:
+        return []
+    return [f"edges as the paper counts them; as published there are {facts.edges:,}"]
+
+
 def describe(document: dict[str, Any]) -> str:
     """The document as a table, float beside binary."""
     is_binary = document["architecture"]["binarize"] != "none"
@@ -119,6 +127,7 @@ def describe(document: dict[str, Any]) -> str:
     lines = [
         f"{named['model']} on {on}: {sizes['nodes']:,} nodes, {sizes['edges']:,} undirected edges, "
         f"{sizes['features']:,} features, {sizes['classes']:,} classes",
+        *_other_count(document["dataset"], sizes["edges"]),
         "",
         f"{'':<8}{'':>14}{'model bytes':>24}{'':>9}{'cycle operations':>36}{'':>9}{'products':>10}",
         f"{'':<8}{'size':>14}{floats['model']:>12}{binary['model']:>12}{'ratio':>9}"

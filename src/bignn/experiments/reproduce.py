@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from bignn.experiments.results import Results
 from bignn.experiments.runs import RUNS, Run, do_runs
 from bignn.experiments.sections import SECTIONS, document_of
 from bignn.experiments.width import Study
-from bignn.files import atomic_path
+from bignn.files import atomic_path, prepare
 from bignn.graph import load
 
 #: Sections whose runs are another experiment's.
@@ -57,6 +56,9 @@ def run(
     if seeds is not None and seeds < 1:
         raise wrong("seeds", "at least 1", seeds)
     checked_jobs(jobs)
+    for file in (out / RUNS, page):
+        if file is not None:
+            prepare(file)
     experiments = dict.fromkeys(_RUNS_OF.get(name, name) for name in chosen)
     wanted = [
         run for name in experiments if name in EXPERIMENTS for run in EXPERIMENTS[name].runs(seeds)
@@ -79,7 +81,7 @@ def run(
         "what": chosen,
         "runs": len(records),
         "rows": [
-            {"row": row, "mean": s.mean, "std": s.std, "seeds": len(s.test)}
+            {"row": row, "mean": s.mean, "std": s.std, "seeds": len(s.test), "told": s.told()}
             for row in rows
             if (s := summaries[row]) is not None
         ],
@@ -104,16 +106,12 @@ def _measure_widths(
         if sweep.dataset in skipped or len(_kept(sweep.rows(), only)) < len(sweep.rows()):
             continue
         study = Study(sweep.dataset, swept=sweep.swept, seeds=count, as_paper=sweep.as_paper)
-        report = width.run(study, out, device=device, jobs=jobs)
-        suffix = "-as-paper" if sweep.as_paper else ""
-        name = f"capacity-{Path(sweep.dataset).stem}{suffix}.json"
-        with atomic_path(out / name) as temporary:
-            temporary.write_text(json.dumps(report, allow_nan=False))
+        width.run(study, out, device=device, jobs=jobs)
 
 
 def write(folder: Path, page: Path | None = None) -> Path:
     """Writes what a results folder shows as Markdown, its figures beside it; returns the page."""
-    document = document_of(folder)
+    document = document_of(folder, even_if_empty=True)  # some sections need no runs
     page = folder / "results.md" if page is None else page
     figures = page.parent / f"{page.stem}-figures"
     for section in document.sections:
@@ -127,9 +125,9 @@ def write(folder: Path, page: Path | None = None) -> Path:
 
 def describe(report: dict[str, Any]) -> str:
     """The rows as a table, and where all is."""
-    width = max((len(row["row"]) for row in report["rows"]), default=0)
+    longest = max((len(row["row"]) for row in report["rows"]), default=0)
     lines = [
-        f"{row['row']:<{width}}  {row['mean']:.1f} ± {row['std']:.1f} %  ({row['seeds']} seeds)"
+        f"{row['row']:<{longest}}  {row['told']} %  ({row['seeds']} seed{'s'[: row['seeds'] - 1]})"
         for row in report["rows"]
     ]
     lines += [f"not measured here: {name}" for name in report["skipped"]]

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,8 +38,10 @@ class Summary:
         """The sample standard deviation (n - 1; 0 for one value)."""
         return statistics.stdev(self.test) if len(self.test) > 1 else 0.0
 
-    def __str__(self) -> str:
-        return f"{self.mean:.1f} ± {self.std:.1f}"
+    def told(self, digits: int = 1) -> str:
+        """Mean ± standard deviation; of one seed there is none."""
+        spread = f" ± {self.std:.{digits}f}" if len(self.test) > 1 else ""
+        return f"{self.mean:.{digits}f}{spread}"
 
 
 class Results:
@@ -92,16 +95,17 @@ def _check(record: Record, folder: Path) -> None:
     words = dict.fromkeys(("row", "dataset", "recipe", "machine", "version", "torch"), str)
     needed = {**words, "seed": int, "val_acc": float | int, "test_acc": float | int | None}
     for name, kind in needed.items():
-        if name not in record or not isinstance(record[name], kind):
+        value = record.get(name, ...)
+        if not isinstance(value, kind) or (isinstance(value, float) and not math.isfinite(value)):
             raise FileError(
-                f"'{folder / RUNS}' has a line without '{name}', which no run of this version "
-                "writes; remove the line, or run into another folder"
+                f"'{folder / RUNS}' has a line without a sound '{name}', as no run of this "
+                "version writes; remove the line, or run into another folder"
             )
 
 
 #: What is shown of a document of ``bignn capacity``.
 _OF_CAPACITY = (
-    *("dataset", "model", "bins", "as_paper", "distill", "heads", "bi_heads", "bi_model"),
+    *("name", "dataset", "model", "bins", "as_paper", "distill", "heads", "bi_heads", "bi_model"),
     *("widths", "float_acc", "float_std", "bi_acc", "bi_std", "min_width", "entropy_bits"),
     *("entropy_std", "lower_bound", "bi_min_width", "bi_peak_width", "holds", "holds_share"),
     *("needed", "size_ratio", "estimates", "paper", "at_papers_width"),

@@ -24,6 +24,7 @@ from bignn.errors import InputError
 from bignn.experiments.jobs import in_processes
 from bignn.experiments.ledger import Ledger, Record, locked
 from bignn.experiments.machine import machine
+from bignn.files import prepare
 from bignn.graph import Graph, load
 from bignn.recipes import Recipe, recipe, teacher_recipe
 from bignn.train import FitResult, fit
@@ -116,6 +117,7 @@ def do_runs(
     first failure is raised.
     """
     ledger = Ledger(out / RUNS)
+    prepare(ledger.path)  # found out before the work
     wanted = {run: run.key(_graph(run.dataset)) for run in dict.fromkeys(runs)}
     known: dict[Key, Record] = {}
     rows: dict[tuple[str, int], Key] = {}
@@ -134,7 +136,7 @@ def do_runs(
     if progress and todo:
         there = len(set(wanted.values())) - len(todo)
         print(f"{len(todo)} runs to do, {there} are there already", file=sys.stderr, flush=True)
-    task = _Task(out, device, len(todo), progress)
+    task = _Task(out, device, len(todo), progress, progress and min(jobs, len(todo)) == 1)
     failures = []
     for run, done in zip(
         todo.values(), in_processes(task, list(enumerate(todo.values(), 1)), jobs), strict=True
@@ -168,6 +170,8 @@ class _Task:
     device: str
     total: int
     progress: bool
+    #: Whether each run has a bar of its own.
+    bars: bool
 
     def __call__(self, item: tuple[int, Run]) -> Record | str:
         number, run = item
@@ -242,7 +246,7 @@ class _Task:
             chosen.settings,
             seed=seed,
             device=self.device,
-            progress=self.progress and self.total == 1,
+            progress=self.bars,
             **options,
         )
 

@@ -6,6 +6,7 @@ enough is measured, and its bits are the bound that the binary one is compared w
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from bignn.experiments.paper import AS_PAPER_BINARY, AS_PAPER_FLOAT, WIDTHS, Cha
 from bignn.experiments.published import CAPACITY, Capacity
 from bignn.experiments.runs import Run, do_runs
 from bignn.experiments.seeds import mean_and_std, train_seeds
+from bignn.files import atomic_path
 from bignn.graph import Graph, load
 from bignn.recipes import TWINS, Recipe, recipe
 
@@ -133,6 +135,13 @@ class Study:
             recipe(row.model, distill=row.distill, **dict(row.changes))
 
     @property
+    def name(self) -> str:
+        """That of its document and its figure."""
+        kinds = [name for name in ("as_paper", "distill") if getattr(self, name)]
+        words = [Path(self.dataset).stem, self.model, *kinds]
+        return "-".join(words).replace("_", "-")
+
+    @property
     def twin(self) -> str:
         """The binary model."""
         return f"bi-{self.model}"
@@ -160,7 +169,9 @@ class Study:
 
 
 def run(study: Study, out: Path, *, device: str = "cpu", jobs: int = 1) -> dict[str, Any]:
-    """Trains whatever ``out`` does not have already, measures, compares."""
+    """Trains whatever ``out`` does not have already, measures, compares; the document is also
+    written to ``out``, as ``capacity-NAME.json``.
+    """
     graph = load(study.dataset)
     float_recipe, binary_recipe = (
         study.recipe(graph, study.swept[0], binary) for binary in (False, True)
@@ -206,7 +217,8 @@ def run(study: Study, out: Path, *, device: str = "cpu", jobs: int = 1) -> dict[
         cost_of(study.recipe(graph, width, is_binary), graph).model_bytes
         for width, is_binary in ((floats.min_width, False), (binary.min_width, True))
     ]
-    return {
+    report = {
+        "name": study.name,
         "dataset": study.dataset,
         "model": study.model,
         "bi_model": study.twin,
@@ -239,6 +251,9 @@ def run(study: Study, out: Path, *, device: str = "cpu", jobs: int = 1) -> dict[
         "paper": None if published is None else published._asdict(),
         "at_papers_width": at_papers,
     }
+    with atomic_path(out / f"capacity-{study.name}.json") as temporary:
+        temporary.write_text(json.dumps(report, allow_nan=False))
+    return report
 
 
 def _curves(study: Study, out: Path, device: str, jobs: int) -> tuple[Curve, Curve]:
@@ -361,8 +376,7 @@ def figure(report: dict[str, Any]) -> Figure:
     name = Path(report["dataset"]).stem
     bound = report["lower_bound"]
     return Figure(
-        name=f"width-{name}-{report['model']}{'-as-paper' if report['as_paper'] else ''}"
-        + ("-distilled" if report["distill"] else ""),
+        name=f"width-{report['name']}",
         caption=f"Test accuracy on {name} against hidden neurons"
         + (", the paper's training" if report["as_paper"] else ""),
         kind="lines",

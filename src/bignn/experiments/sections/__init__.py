@@ -48,10 +48,10 @@ SECTIONS: dict[str, Callable[[Results], Section]] = {
 }
 
 
-def document_of(folder: Path) -> Document:
-    """All that a results folder has to show."""
+def document_of(folder: Path, *, even_if_empty: bool = False) -> Document:
+    """All that a results folder has to show; one without anything is refused, unless told not."""
     results = Results(folder)
-    if results.is_empty:
+    if results.is_empty and not even_if_empty:
         raise FileError(
             f"'{folder}' has no results: no runs.jsonl, bench*.json or capacity*.json with "
             f"anything in it; 'bignn reproduce --out {folder}' fills it"

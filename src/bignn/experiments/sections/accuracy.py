@@ -146,7 +146,7 @@ def _beside_twin(results: Results, rows: Sequence[Run]) -> list[tuple[str, ...]]
             (
                 f"{name_of(row.dataset)}, {name_of(row.model)}",
                 ", ".join(filter(None, how)),
-                NOT_MEASURED if found is None else f"{found.mean:.2f} ± {found.std:.2f}",
+                NOT_MEASURED if found is None else found.told(2),
                 "" if found is None else str(len(found.test)),
                 f"{found.mean - twin.mean:+.2f}" if both else "",  # type: ignore[union-attr]
             )
@@ -210,7 +210,7 @@ def ablation(results: Results) -> Section:
             both = one is not None and first is not None
             shown.append(f"{one.mean - first.mean:+.1f}" if both else "")  # type: ignore[union-attr]
         cells.append((label, *shown, "/".join(map(str, sorted(seeds)))))
-    columns = ("change",)
+    columns = ("what is changed",)
     for dataset in paper.CITATION:
         columns = (*columns, name_of(dataset), "change")  # type: ignore[assignment]
     return Section(

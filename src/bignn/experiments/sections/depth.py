@@ -8,7 +8,7 @@ from bignn.experiments import paper
 from bignn.experiments.document import Figure, Part, Section, Series, Table
 from bignn.experiments.results import Results
 from bignn.experiments.runs import Run
-from bignn.experiments.sections.words import accuracy, name_of
+from bignn.experiments.sections.words import name_of
 
 
 def depth(results: Results) -> Section:
@@ -16,7 +16,7 @@ def depth(results: Results) -> Section:
     kinds = {"the paper's training": paper.depth_rows(())}
     kinds |= {name: paper.depth_rows(more) for name, more in paper.DEPTH_VARIANTS.items()}
     kinds["our recipes"] = paper.depth_rows(None)
-    columns = ("model", *(f"{layers} layers" for layers in paper.DEPTHS), "2 to 8")
+    columns = ("model", *(f"{layers} layers" for layers in paper.DEPTHS), "2 to 8", "seeds")
     cells, series = [], []
     for kind, some in kinds.items():
         for model in ("gcn", "bi-gcn"):
@@ -24,7 +24,8 @@ def depth(results: Results) -> Section:
             first, last = found[0], found[-1]
             change = "" if first is None or last is None else f"{last.mean - first.mean:+.1f}"
             label = f"{name_of(model)}, {kind}"
-            cells.append((label, *map(accuracy, found), change))
+            seeds = "/".join(map(str, sorted({len(f.test) for f in found if f is not None})))
+            cells.append((label, *("–" if f is None else f.told() for f in found), change, seeds))
             if any(found) and kind != "epochs chosen by accuracy":
                 y = tuple(None if f is None else f.mean for f in found)
                 spread = tuple(0.0 if f is None else f.std for f in found)

@@ -38,7 +38,7 @@ def speed(results: Results) -> Section:
     rows = [row for row in results.bench if row["suite"] != "gemm"]
     cells = tuple(
         (
-            f"{row['shape']}, {name_of(row['model'])}",
+            f"{row['shape']}{'*' if row['suite'] == 'shapes' else ''}, {name_of(row['model'])}",
             row["plan"] or "",
             ms(row["packed_ms"]),
             ms(row["best_float_ms"]),
@@ -62,7 +62,9 @@ def speed(results: Results) -> Section:
         "fastest of PyG on an edge index, PyG on CSR and torch by hand. Plans: T transforms, then "
         "sums; G sums bits, then transforms; S goes over the ones of sparse features. Memory is "
         "the peak of features and activations. Where others use the machine too, ratios move from "
-        "run to run, by up to a third where it was tried."
+        "run to run, by up to a third where it was tried. Graphs with a * are random ones of the "
+        "published sizes with random weights, where sums near 0, and with them classes, can differ "
+        "from torch's rounding."
         + (f" Measured on {', '.join(results.bench_machines)}." if results.bench_machines else "")
     )
     parts: list[Part] = [text, Table("", columns, cells)]

@@ -45,7 +45,7 @@ def times(value: float | None) -> str:
 
 def accuracy(summary: Summary | None) -> str:
     """Mean ± standard deviation."""
-    return NOT_MEASURED if summary is None else str(summary)
+    return NOT_MEASURED if summary is None else summary.told()
 
 
 def difference(ours: Summary | None, papers: tuple[float, float] | None) -> str:
