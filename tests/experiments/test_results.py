@@ -109,7 +109,7 @@ def test_documents_of_other_commands(tmp_path: Path) -> None:
     [
         ("bench.json", "{", "is not a JSON document"),
         ("bench.json", "[]", "is not what this version's 'bignn bench --json' prints"),
-        ("capacity.json", '{"dataset": "a"}', "'bignn capacity --json' prints .it has no 'model'"),
+        ("capacity.json", '{"dataset": "a"}', "'bignn capacity --json' prints .it has no 'name'"),
         (RUNS, '{"row": "a"}\n', "has a line without a sound 'dataset'"),
         (RUNS, json.dumps(record(0, float("nan"))) + "\n", "without a sound 'test_acc'"),
     ],
