@@ -155,3 +155,11 @@ def test_a_document_is_plain_data(folder: Path) -> None:
     document = document_of(folder)
     assert isinstance(document, Document)
     assert document == document_of(folder)
+
+
+def test_the_results_in_the_documents_are_written_from_their_runs() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    made = markdown(document_of(docs / "results"), "results-figures")
+    assert (docs / "results.md").read_text() == made, "write it anew: bignn reproduce --write"
+    shown = set(re.findall(r"results-figures/([\w.-]+\.svg)", made))
+    assert shown == {path.name for path in (docs / "results-figures").iterdir()}
