@@ -289,3 +289,26 @@ def test_the_command_is_told_as_it_can_be_typed() -> None:
     what = compare.Comparison("my graph.npz", ("gcn", "bi-gcn"), 5, distill=True, hidden=32)
     words = "--models gcn,bi-gcn --seeds 5 --distill --hidden 32"
     assert what.command == f"bignn compare 'my graph.npz' {words}"
+
+
+def test_a_busy_machine_is_told_and_not_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = {"pyg": (8e-3, 6e-3), "torch_sparse": (48e-3, 2e-3), "bi-gcn": (2e-3, 1e-3)}
+
+    def held_up(contenders: Any) -> dict[str, timing.Seconds]:
+        return {key: timing.Seconds(*seconds.get(key, (9.0, 9.0))) for key in contenders}
+
+    file = tmp_path / "mine.npz"
+    np.savez(file, **make_arrays())  # type: ignore[arg-type]
+    options = ["--seeds", "1", "--epochs", "1", "--no-memory", "--models", "gcn,bi-gcn"]
+    options += [str(file), "--out", str(tmp_path / "out")]
+    for fastest, times, mark in ((2.0, "4.0x)", False), (0.5, "12.0x)*", True)):
+        seconds["bi-gcn"] = (2e-3, fastest * 1e-3)
+        monkeypatch.setattr(compare, "measure_sensibly", held_up)
+        report = compared(capsys, *options)
+        assert report["models"][0]["predicted_by"] == "pyg"  # by its median
+        assert report["models"][1]["compared"]["times_faster"] == pytest.approx(4.0)
+        text = compare_report.describe(report)
+        assert f"2.00 ({times}" in text
+        assert ("Measure again" in text) == mark

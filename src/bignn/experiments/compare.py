@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -22,7 +21,7 @@ from bignn.experiments.contenders import Contender, Packed
 from bignn.experiments.jobs import checked_jobs
 from bignn.experiments.peak_memory import memory_bytes, peak_mib_of_trained
 from bignn.experiments.seeds import SeedResults, Teachers, mean_and_std, train_seeds
-from bignn.experiments.timing import measure_sensibly
+from bignn.experiments.timing import Seconds, measure_sensibly
 from bignn.graph import Graph, load
 from bignn.kernels.layers import DenseBits, SparseBits
 from bignn.nn import GNN
@@ -240,6 +239,7 @@ def _row(model: _Model, graph: Graph, measured_on: str) -> Row:
         "is_all_bits": model.packed.network.is_binary,
         "predicted_by": None,
         "predict_ms": None,
+        "fastest_ms": None,
         "peak_mib": None,
         "ways": {},
         "agreement": None,
@@ -279,8 +279,8 @@ def _measure(
             rows[one.name] |= _packed_facts(one, graph)
     seconds = _time(problem, float_one.name, packed)
     for name in packed:
-        rows[name]["ways"]["packed"] = {"ms": 1e3 * seconds.pop(name)}
-    rows[float_one.name]["ways"] = {key: {"ms": 1e3 * taken} for key, taken in seconds.items()}
+        rows[name]["ways"]["packed"] = _way(seconds.pop(name))
+    rows[float_one.name]["ways"] = {key: _way(taken) for key, taken in seconds.items()}
     packed.clear()
     for one in family:
         _fill(dataset, float_one, one, rows[one.name], memory)
@@ -290,8 +290,12 @@ def _measure(
         rows[one.name]["recommended_width"] = advice
 
 
-def _time(problem: ComparedProblem, name: str, packed: dict[str, Contender]) -> dict[str, float]:
-    """Median seconds of the float model's ways and of packed models, by their names."""
+def _way(taken: Seconds) -> Row:
+    return {"ms": 1e3 * taken.median, "fastest_ms": 1e3 * taken.fastest, "peak_mib": None}
+
+
+def _time(problem: ComparedProblem, name: str, packed: dict[str, Contender]) -> dict[str, Seconds]:
+    """Seconds of the float model's ways and of packed models, by their names."""
     kinds = dict(float_contenders(problem.float_model))
     needed = {key: kind.bytes_needed(problem) for key, kind in kinds.items()}
     for key, size in needed.items():
@@ -300,15 +304,15 @@ def _time(problem: ComparedProblem, name: str, packed: dict[str, Contender]) -> 
             del kinds[key]
     # All in the same rounds where they fit memory together, otherwise each beside ours.
     at_once = sum(needed[key] for key in kinds) < 0.4 * memory_bytes()
-    taken: dict[str, list[float]] = {}
+    taken: dict[str, list[Seconds]] = {}
     for group in [list(kinds)] if at_once else [[key] for key in kinds]:
         runners = {**packed, **{key: kinds[key](problem) for key in group}}
         _say(f"timing {', '.join([*(f'{name} ({key})' for key in group), *packed])}")
         for key in group:
             runners[key].load()
         for key, seconds in measure_sensibly({k: r.run for k, r in runners.items()}).items():
-            taken.setdefault(key, []).append(seconds.median)
-    return {key: statistics.median(several) for key, several in taken.items()}
+            taken.setdefault(key, []).append(seconds)
+    return {key: sorted(several)[len(several) // 2] for key, several in taken.items()}
 
 
 def _packed_facts(one: _Model, graph: Graph) -> Row:
@@ -324,7 +328,6 @@ def _fill(dataset: str, float_one: _Model, one: _Model, row: Row, memory: bool) 
     """The way that is fastest, and peak memory: its own, and that of what PyG's examples do."""
     best = min(row["ways"], key=lambda key: float(row["ways"][key]["ms"]), default=None)
     for key, way in row["ways"].items():
-        way["peak_mib"] = None
         if memory and key in (best, "pyg"):
             _say(f"peak memory of {one.name} ({key})")
             binary = one.checkpoint if key == "packed" else None
@@ -334,6 +337,7 @@ def _fill(dataset: str, float_one: _Model, one: _Model, row: Row, memory: bool) 
     if best is not None:
         row["predicted_by"] = best
         row["predict_ms"] = row["ways"][best]["ms"]
+        row["fastest_ms"] = row["ways"][best]["fastest_ms"]
         row["peak_mib"] = row["ways"][best]["peak_mib"]
 
 
@@ -352,16 +356,29 @@ def _width(float_model: GNN, graph: Graph) -> dict[str, Any] | None:
     }
 
 
-def _compared(plain: Row, binary: Row) -> dict[str, float | None]:
-    """A binary model beside its float twin: accuracy in points, the rest in times."""
+#: Medians that are so many times the fastest burst tell of other processes: a thread that waits for
+#: a core holds up all that wait for it, torch's more than ours.
+_BUSY = 3.0
 
-    def times(key: str) -> float | None:
-        return plain[key] / binary[key] if plain[key] and binary[key] else None
+
+def _compared(plain: Row, binary: Row) -> dict[str, float | bool | None]:
+    """A binary model beside its float twin: accuracy in points, the rest in times."""
+    nothing = {"ms": None, "fastest_ms": None, "peak_mib": None}
+    pyg = plain["ways"].get("pyg", nothing)
+    measured = [row for row in (plain, binary) if row["predict_ms"] is not None]
+
+    def times(theirs: float | None, ours: float | None) -> float | None:
+        return theirs / ours if theirs and ours else None
 
     return {
         "accuracy_points": binary["accuracy_mean"] - plain["accuracy_mean"],
-        "model_times_smaller": times("model_bytes"),
-        "data_times_smaller": times("data_bytes"),
-        "memory_times_less": times("peak_mib"),
-        "times_faster": times("predict_ms"),
+        "model_times_smaller": times(plain["model_bytes"], binary["model_bytes"]),
+        "data_times_smaller": times(plain["data_bytes"], binary["data_bytes"]),
+        "memory_times_less": times(plain["peak_mib"], binary["peak_mib"]),
+        "memory_times_less_than_pyg": times(pyg["peak_mib"], binary["peak_mib"]),
+        "times_faster": times(plain["predict_ms"], binary["predict_ms"]),
+        "times_faster_than_pyg": times(pyg["ms"], binary["predict_ms"]),
+        "fastest_times_faster": times(plain["fastest_ms"], binary["fastest_ms"]),
+        "fastest_times_faster_than_pyg": times(pyg["fastest_ms"], binary["fastest_ms"]),
+        "machine_was_busy": any(row["predict_ms"] > _BUSY * row["fastest_ms"] for row in measured),
     }
