@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from bignn import __version__, bits, kernels
+import bignn
+from bignn import bits, kernels
 from bignn.errors import wrong
 from bignn.experiments.contenders import Contender, Packed, Simulated
 from bignn.experiments.document import Figure, Series
@@ -86,7 +87,7 @@ def run(
             if only is None or name in only:
                 sized = scale if suite == "shapes" else 1.0
                 rows.append(_network(suite, name, model, sized, memory))
-    return {"rows": rows, "machine": machine("cpu"), "version": __version__}
+    return {"rows": rows, "machine": machine("cpu"), "version": bignn.__version__}
 
 
 def _say(text: str) -> None:
