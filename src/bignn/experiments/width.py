@@ -209,7 +209,8 @@ def run(study: Study, out: Path, *, device: str = "cpu", jobs: int = 1) -> dict[
     published = study.published(graph)
     at_papers = None
     if published is not None and published.min_width in study.swept:
-        of_paper = measured(published.min_width)
+        is_ours = published.min_width == floats.min_width
+        of_paper = layers if is_ours else measured(published.min_width)
         at_papers = _bound(of_paper, "independent", binary, _heads(binary_recipe))
     by_estimate = {name: _bound(layers, name, binary, _heads(binary_recipe)) for name in ESTIMATES}
     paper = by_estimate["independent"]
