@@ -85,14 +85,21 @@ def reachable(batch: Batch, model: nn.Module) -> Batch:
     return Batch(batch.x[nodes], adjacency.among(nodes), None, batch.y[nodes], loss_nodes)
 
 
-def full_batch(graph: Graph, device: torch.device) -> Batch:
-    """The whole graph as one batch."""
-    if graph.y is None or graph.train_idx is None or graph.val_idx is None:
-        absent = [k for k in ("y", "train_idx", "val_idx") if getattr(graph, k) is None]
+def check_labels(graph: Graph) -> None:
+    """Refuses a graph without what training needs."""
+    absent = [k for k in ("y", "train_idx", "val_idx") if getattr(graph, k) is None]
+    if absent:
         raise InputError(
             f"{graph.name}: training needs {absent} (of a PyG Data: y, train_mask, val_mask); "
             "'bignn convert --split 60,20,20' or PyG's RandomNodeSplit makes a split"
         )
+
+
+def full_batch(graph: Graph, device: torch.device) -> Batch:
+    """The whole graph as one batch."""
+    check_labels(graph)
+    assert graph.y is not None
+    assert graph.train_idx is not None
     weight = graph.edge_weight
     return Batch(
         torch.from_numpy(graph.dense_x()).to(device),

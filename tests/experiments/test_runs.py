@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import make_arrays
 
 import bignn
 from bignn.errors import InputError
 from bignn.experiments.ledger import Ledger
 from bignn.experiments.results import Results
 from bignn.experiments.runs import Run, do_runs
+from bignn.graph import Graph
 from bignn.recipes import RECIPES, Recipe, Settings, recipe, teacher_recipe
 
 SHORT = (("epochs", 3),)
@@ -189,3 +191,15 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(tmp_path: Path) -> None:
     lines = file.read_text().splitlines()
     assert lines[: len(before)] == before
     assert sorted(json.loads(line)["seed"] for line in lines) == list(range(6))
+
+
+def test_a_graph_that_cannot_be_trained_on_is_refused_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arrays = make_arrays()
+    del arrays["val_idx"]
+    bignn.save(Graph(**arrays, name="toy"), tmp_path / "toy.npz")
+    with pytest.raises(InputError, match=r"toy.*training needs \['val_idx'\]"):
+        do_runs(Run(str(tmp_path / "toy.npz"), "gcn").with_seeds(range(3)), tmp_path / "out")
+    assert capsys.readouterr().err == ""
+    assert not (tmp_path / "out").exists()

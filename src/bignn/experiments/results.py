@@ -19,6 +19,7 @@ from bignn.experiments.document import Tone, Verdict
 from bignn.experiments.ledger import Ledger, Record
 from bignn.experiments.published import RUNS_ASSUMED
 from bignn.experiments.runs import RUNS, Run
+from bignn.experiments.seeds import told
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,7 @@ class Summary:
 
     def told(self, digits: int = 1) -> str:
         """Mean ± standard deviation; of one seed there is none."""
-        spread = f" ± {self.std:.{digits}f}" if len(self.test) > 1 else ""
-        return f"{self.mean:.{digits}f}{spread}"
+        return told(self.mean, self.std, len(self.test), digits)
 
 
 class Results:

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 import bignn
+from bignn.batches import check_labels
 from bignn.checkpoint import load_model
 from bignn.errors import InputError
 from bignn.experiments.jobs import in_processes
@@ -117,7 +118,9 @@ def do_runs(
     first failure is raised.
     """
     ledger = Ledger(out / RUNS)
-    prepare(ledger.path)  # found out before the work
+    for run in runs:  # what would end all runs is found out before the work
+        check_labels(_graph(run.dataset))
+    prepare(ledger.path)
     wanted = {run: run.key(_graph(run.dataset)) for run in dict.fromkeys(runs)}
     known: dict[Key, Record] = {}
     rows: dict[tuple[str, int], Key] = {}

@@ -49,6 +49,11 @@ def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | 
     return statistics.fmean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else 0.0
 
 
+def told(mean: float, std: float, seeds: int, digits: int = 1) -> str:
+    """Mean ± standard deviation; of one seed there is none."""
+    return f"{mean:.{digits}f}" + (f" ± {std:.{digits}f}" if seeds > 1 else "")
+
+
 @dataclass(frozen=True)
 class Teachers:
     """Who students learn from: the same models for all seeds, or the checkpoints of each seed's."""

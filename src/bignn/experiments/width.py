@@ -23,7 +23,7 @@ from bignn.experiments.document import Figure, Series
 from bignn.experiments.paper import AS_PAPER_BINARY, AS_PAPER_FLOAT, WIDTHS, Changes, widths
 from bignn.experiments.published import CAPACITY, Capacity
 from bignn.experiments.runs import Run, do_runs
-from bignn.experiments.seeds import mean_and_std, train_seeds
+from bignn.experiments.seeds import mean_and_std, told, train_seeds
 from bignn.files import atomic_path
 from bignn.graph import Graph, load
 from bignn.recipes import TWINS, Recipe, recipe
@@ -327,7 +327,9 @@ def _layers(layers: Sequence[Sequence[LayerEntropy]]) -> list[dict[str, Any]]:
 def describe(report: dict[str, Any]) -> str:
     """The report as text."""
     model, twin = report["model"], report["bi_model"]
-    lines = [f"{'width':>8}{model:>16}{twin:>16}   test accuracy, {report['seeds']} seeds"]
+    seeds = report["seeds"]
+    plural = "s" if seeds > 1 else ""
+    lines = [f"{'width':>8}{model:>16}{twin:>16}   test accuracy, {seeds} seed{plural}"]
     columns = (report[key] for key in ("widths", "float_acc", "float_std", "bi_acc", "bi_std"))
     for width, mean, std, bi_mean, bi_std in zip(*columns, strict=True):
         marks = [
@@ -337,7 +339,7 @@ def describe(report: dict[str, Any]) -> str:
         ]
         note = f"   <- {' and '.join(marks)} proper from here" if marks else ""
         lines.append(
-            f"{width:>8}{f'{mean:.1f} ± {std:.1f}':>16}{f'{bi_mean:.1f} ± {bi_std:.1f}':>16}{note}"
+            f"{width:>8}{told(mean, std, seeds):>16}{told(bi_mean, bi_std, seeds):>16}{note}"
         )
     heads = f" (times {report['heads']} heads)" if report["heads"] > 1 else ""
     lines += [
