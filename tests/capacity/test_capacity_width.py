@@ -238,3 +238,19 @@ def test_what_is_refused(graph: Graph) -> None:
 class _Pair(nn.Module):
     def forward(self, x: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
         return x, x
+
+
+def test_dead_layers_are_layers(graph: Graph) -> None:
+    model = bignn.nn.GCN(20, 4, 4, 2)
+    with torch.no_grad():
+        for conv in model.layers[:-1]:
+            conv.lin.weight.zero_()
+    found = layer_entropies(model, graph)
+    assert [layer.name for layer in found] == [
+        "input",
+        "hidden 1",
+        "hidden 2",
+        "hidden 3",
+        "output",
+    ]
+    assert [layer.bits for layer in found[1:4]] == [0, 0, 0]

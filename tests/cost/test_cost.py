@@ -255,3 +255,13 @@ def test_packed_arrays_take_what_was_estimated(features: int) -> None:
     padding = -features % 64 * 48 / 8 + (64 - 48) * 5 / 8
     assert stored == counted.model_bytes + padding
     assert packed_graph.feature_bytes == counted.data_bytes + -features % 64 * 30 / 8
+
+
+def test_the_last_sum_before_a_float_head_is_never_wider_than_the_layer() -> None:
+    """100 edges: 8 columns of the layer are fewer than 40 classes; two heads make 2 x 3 of 16."""
+    sizes = Sizes(10, 100, 5, 40)
+    narrow = Architecture(5, 8, 1, 40, conv="sage", jump="cat", binarize="both")
+    assert cost.estimate(narrow, sizes).layers[0].aggregation_ops == 100 * 8
+    heads = Architecture(5, 8, 1, 3, conv="gat", heads=2, jump="cat", binarize="both")
+    found = cost.estimate(heads, Sizes(10, 100, 5, 3)).layers[0]
+    assert found.aggregation_ops == 100 * 6 + 100 * (2 * 16 + 3)

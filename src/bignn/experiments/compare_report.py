@@ -10,6 +10,7 @@ from typing import Any
 
 from bignn.experiments.document import Document, Figure, Listing, Part, Section, Series, Table
 from bignn.experiments.sections.words import name_of
+from bignn.experiments.seeds import told
 
 #: How a model was run, in words.
 WAYS = {
@@ -104,7 +105,7 @@ def _columns(report: dict[str, Any]) -> tuple[str, ...]:
 def _cells(row: Row) -> tuple[str, ...]:
     beside = row["compared"] or {}
     points = beside.get("accuracy_points")
-    spread = f"{row['accuracy_mean']:.1f} ± {row['accuracy_std']:.1f}"
+    spread = told(row["accuracy_mean"], row["accuracy_std"], len(row["accuracy"]))
     return (
         row["model"],
         spread if points is None else f"{spread} ({points:+.1f})",
@@ -291,7 +292,7 @@ def _beside_the_paper(report: dict[str, Any], papers: Mapping[str, Mapping[str, 
         cells.append(
             (
                 name_of(row["model"]),
-                f"{row['accuracy_mean']:.1f} ± {row['accuracy_std']:.1f}",
+                told(row["accuracy_mean"], row["accuracy_std"], len(row["accuracy"])),
                 f"{mean:.1f} ± {std:.1f}",
                 f"{row['model_bytes'] / 1024:,.2f}",
                 f"{theirs['model_kib']:,.2f}",
