@@ -106,7 +106,7 @@ def test_a_comparison_says_what_was_measured(
     assert f"bignn pack {binary['checkpoint']}" in page
     assert binary["explained"] in page
     for row in (plain, binary):
-        assert f"{row['accuracy_mean']:.1f} ± 0.0" in page
+        assert f"{row['accuracy_mean']:.1f}" in page  # one seed has no deviation
         assert f"{row['predict_ms']:.2f}" in page
         assert f"{row['model_bytes'] / 1024:.{1 if row is plain else 2}f}" in page
 
