@@ -115,7 +115,7 @@ def test_a_comparison_says_what_was_measured(
     assert len(before) == 2
     assert main(["compare", *options, "--out", str(out), "--no-memory"]) == 0
     text = capsys.readouterr().out
-    assert f"{binary['accuracy_mean']:.1f} ± 0.0 ({beside['accuracy_points']:+.1f})" in text
+    assert f"{binary['accuracy_mean']:.1f} ({beside['accuracy_points']:+.1f})" in text
     assert f"({beside['model_times_smaller']:.1f}x)" in text
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.safetensors")} == before
 
