@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import TypeVar
@@ -42,8 +42,12 @@ def in_processes(task: Callable[[T], R], items: Sequence[T], jobs: int) -> Itera
     )
     try:
         with _deaf_children():
-            results = pool.map(task, items)
-        yield from results
+            futures = [pool.submit(task, item) for item in items]
+        while futures:
+            # In short waits: Ctrl-C may reach another thread than this one, which would sleep on.
+            while not wait(futures[:1], timeout=1).done:
+                pass
+            yield futures.pop(0).result()
     except BrokenProcessPool as error:
         raise InputError(
             f"one of {jobs} processes died: for want of memory (then take fewer 'jobs'), or "

@@ -125,7 +125,9 @@ def teacher_recipe(model: str = "bi-gcn", graph: Graph | None = None, **changes:
     """The float twin of a model, to learn from: not the one that is best itself, but the one whose
     students are (docs/trials.md).
     """
-    return recipe(TWINS.get(model, model), graph=graph, distill=True, **changes)
+    # Teachers of students who listen to them more or less are the same.
+    plain = {"distill_mix": Settings.distill_mix, **changes}
+    return recipe(TWINS.get(model, model), graph=graph, distill=True, **plain)
 
 
 def _base(model: str, graph: Known | None, distill: bool) -> Recipe:
