@@ -91,7 +91,8 @@ def check_labels(graph: Graph) -> None:
     if absent:
         raise InputError(
             f"{graph.name}: training needs {absent} (of a PyG Data: y, train_mask, val_mask); "
-            "'bignn convert --split 60,20,20' or PyG's RandomNodeSplit makes a split"
+            "'bignn convert NEW.npz --graph FILE.npz --split 60,20,20' or PyG's RandomNodeSplit "
+            "splits labelled nodes"
         )
 
 

@@ -31,8 +31,12 @@ def prepare(path: str | os.PathLike[str]) -> None:
         raise FileError(f"cannot write '{target}': {place}") from error
     except OSError as error:
         raise FileError(f"cannot write '{target}': {error.strerror or error}") from error
-    if not os.access(target.parent, os.W_OK):
-        raise FileError(f"cannot write '{target}': its folder is not writable")
+    try:
+        # Tried, since permissions do not say all: root may write to a folder that takes no files.
+        tempfile.TemporaryFile(dir=target.parent).close()
+    except OSError as error:
+        why = f"its folder takes no files ({error.strerror or error})"
+        raise FileError(f"cannot write '{target}': {why}") from error
 
 
 @contextmanager

@@ -34,6 +34,9 @@ from bignn.pyg import from_pyg
 from bignn.recipes import Settings, settings_for
 from bignn.sampling import SampledBatches
 
+#: Seconds between lines about a run where there is no terminal for a bar.
+_TOLD_EVERY = 10.0
+
 
 @dataclass(frozen=True)
 class FitResult:
@@ -94,7 +97,7 @@ def fit(
         resume: continue from ``checkpoint_path`` if it is there; the result is the same as that of
             a run that was never interrupted.
         save_every: seconds between checkpoints.
-        progress: show a bar on stderr, if that is a terminal.
+        progress: show a bar on stderr, or, if that is no terminal, a line every ten seconds.
         on_epoch: called after each epoch with its number, validation loss and accuracy, as to draw
             or log them.
 
@@ -213,12 +216,14 @@ class _Run:
         on_epoch: Callable[[int, float, float], object] | None,
     ) -> None:
         """Trains to the end, saving on the way."""
-        saved = ticked = time.monotonic()
+        saved = ticked = told = time.monotonic()
+        label = f"{self.graph.name} seed {self.seed}"
+        progress = progress and self.world.is_leader
         with tqdm(
             total=self.settings.epochs,
             initial=self.epoch,
-            desc=f"{self.graph.name} seed {self.seed}",
-            disable=not (progress and self.world.is_leader and sys.stderr.isatty()),
+            desc=label,
+            disable=not (progress and sys.stderr.isatty()),
             leave=False,
             unit="epoch",
         ) as bar:
@@ -231,7 +236,11 @@ class _Run:
                 self.seconds += now - ticked
                 ticked = now
                 bar.update()
-                bar.set_postfix_str(f"best val loss {self.best_loss:.4f} acc {self.best_acc:.1f}%")
+                best = f"best val loss {self.best_loss:.4f} acc {self.best_acc:.1f}%"
+                bar.set_postfix_str(best)
+                if progress and bar.disable and now - told >= _TOLD_EVERY and not self.finished:
+                    print(f"{label}: epoch {self.epoch}, {best}", file=sys.stderr, flush=True)
+                    told = now
                 if checkpoint_path is not None and now - saved >= save_every and not self.finished:
                     self.save(checkpoint_path)
                     saved = ticked = time.monotonic()

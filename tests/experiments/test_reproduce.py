@@ -69,8 +69,12 @@ def test_anew_puts_what_is_there_aside(tmp_path: Path, capsys: pytest.CaptureFix
     command = ["reproduce", "transductive", "--out", str(tmp_path / "out"), "--seeds", "1"]
     assert main(command) == 0
     first = (tmp_path / "out" / RUNS).read_text()
+    (tmp_path / "out" / "teachers").mkdir()
+    (tmp_path / "out" / "measured-1").mkdir()
     assert main([*command, "--anew", "--write", str(tmp_path / "page.md")]) == 0
     assert (tmp_path / "out" / "runs-1.jsonl").read_text() == first
+    assert (tmp_path / "out" / "teachers-1").exists()
+    assert not (tmp_path / "out" / "teachers").exists()
     assert len(Ledger(tmp_path / "out" / RUNS).read()) == 2
     assert "(page-figures/overview-size.svg)" in (tmp_path / "page.md").read_text()
     assert (tmp_path / "page-figures" / "overview-size.svg").exists()
@@ -133,7 +137,7 @@ def test_widths_are_measured(toy: str, tmp_path: Path, monkeypatch: pytest.Monke
     document = json.loads(found.read_text())
     assert document["widths"] == [4]
     text = Path(report["page"]).read_text()
-    assert f"{document['entropy_bits']:.1f} ± 0.0" in text
+    assert f"| {document['entropy_bits']:.1f}" in text
     assert "enough" in text
 
 

@@ -52,6 +52,9 @@ def test_the_newest_recipe_of_a_row_counts_alone(tmp_path: Path) -> None:
     again = results(tmp_path, record(0, 82.0, "b")).of(ROW)  # a seed that was run twice
     assert again is not None
     assert again.test == (82.0,)
+    back = results(tmp_path, record(0, 51.0)).of(ROW)  # the first recipe is meant again
+    assert back is not None
+    assert back.test == (51.0, 50.0)
 
 
 def test_without_a_test_split_there_is_nothing_to_compare(tmp_path: Path) -> None:
@@ -74,8 +77,10 @@ def test_welch_is_that_of_samples() -> None:
         ((82.5, 80.0, 81.9), (81.0, 0.5), "within noise (p = ", "even"),
         ((80.0, 82.5, 79.0), (81.0, 0.5), "within noise (p = ", "even"),
         ((79.0, 79.1, 79.05), (81.0, 0.5), "lower (p = ", "poor"),
-        ((81.0, 81.0), (81.0, 0.0), "equal", "even"),
-        ((80.96, 80.96), (81.0, 0.0), "equal", "even"),  # 81.0 as it is printed
+        ((81.0, 81.0), (81.0, 0.0), "equal as printed", "even"),
+        ((80.96, 80.96), (81.0, 0.0), "equal as printed", "even"),
+        ((81.03, 81.031, 81.032), (81.0, 0.01), "equal as printed", "even"),
+        ((81.06, 81.061, 81.062), (81.0, 0.01), "higher (p = ", "good"),
         ((80.9, 80.9), (81.0, 0.0), "lower; nothing varies", "poor"),
         ((81.1, 81.1), (81.0, 0.0), "higher; nothing varies", "good"),
         ((80.0,), (81.0, 0.5), "lower; one seed", "even"),
@@ -110,8 +115,8 @@ def test_documents_of_other_commands(tmp_path: Path) -> None:
         ("bench.json", "{", "is not a JSON document"),
         ("bench.json", "[]", "is not what this version's 'bignn bench --json' prints"),
         ("capacity.json", '{"dataset": "a"}', "'bignn capacity --json' prints .it has no 'name'"),
-        (RUNS, '{"row": "a"}\n', "has a line without a sound 'dataset'"),
-        (RUNS, json.dumps(record(0, float("nan"))) + "\n", "without a sound 'test_acc'"),
+        (RUNS, '{"row": "a"}\n', "record 1 has no sound 'dataset'"),
+        (RUNS, json.dumps(record(0, float("nan"))) + "\n", "no sound 'test_acc'"),
     ],
 )
 def test_what_is_broken_is_named(tmp_path: Path, name: str, text: str, line: str) -> None:

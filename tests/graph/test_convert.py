@@ -7,7 +7,7 @@ from pyarrow import parquet
 
 import bignn
 from bignn.cli import main
-from bignn.errors import InputError
+from bignn.errors import FileError, InputError
 from bignn.graph.convert import convert
 
 
@@ -168,3 +168,33 @@ def test_only_text_tables_have_comments(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("id,f\n#1,1\n#2,2\n")
     graph, _ = convert(tmp_path / "e.csv", tmp_path / "x.csv", id_column="id")
     assert graph.edge_index.tolist() == [[0], [1]]
+
+
+def test_a_graph_is_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = tmp_path / "old.npz", tmp_path / "new.npz"
+    y = np.array([0, 1, -1, 0, 1, 0])
+    edges = np.array([[0, 1], [1, 2]])
+    np.savez(old, x=np.eye(6, dtype=np.float32), edge_index=edges, y=y, test_idx=[0])
+    assert main(["convert", str(new), "--graph", str(old), "--split", "60,40,0"]) == 0
+    found = bignn.load(new)
+    assert found.test_idx is None  # the old one is gone
+    assert found.train_idx is not None and found.val_idx is not None
+    assert (len(found.train_idx), len(found.val_idx)) == (3, 2)
+    assert sorted([*found.train_idx, *found.val_idx]) == [0, 1, 3, 4, 5]  # labelled ones
+    assert (found.edge_index == edges).all()
+    capsys.readouterr()
+    for more, line in (
+        (["--graph", str(old)], "'split' must be given with 'graph'"),
+        (["--graph", str(old), "--split", "60,20,20", "--edges", "e.csv"], "'graph' must be alone"),
+        (["--edges", "e.csv"], "'edges' must be given, and 'features'"),
+    ):
+        assert main(["convert", str(new), *more]) == 1
+        assert line in capsys.readouterr().err
+
+
+def test_masks_are_told_how_to_become_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "masks.npz"
+    mask = np.array([True, False])
+    np.savez(file, x=np.eye(2), edge_index=np.zeros((2, 0), np.int64), train_mask=mask)
+    with pytest.raises(FileError, match=r"train_idx=train_mask.nonzero\(\)\[0\]"):
+        bignn.load(file)

@@ -60,6 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(report, allow_nan=False) if options.json else describe(report), flush=True)
     except BrokenPipeError:  # whoever reads has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        # What could not be written is not tried again when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _fail(options, f"cannot write to stdout: {error.strerror}")
     return 0
 
 

@@ -23,11 +23,13 @@ def add_compare(commands: Any) -> None:
     add("--models", default="gcn,bi-gcn,sage,bi-sage", metavar="NAMES", help="as 'bignn train' "
         "takes them, binary ones with their float twins (default: %(default)s)")  # fmt: skip
     add("--seeds", type=int, default=3, metavar="N", help="train with seeds 0 to N-1 (default: 3)")
-    add("--distill", action="store_true", help="binary models learn from their float twins")
+    add("--distill", action="store_true", help="binary models learn from float ones, and "
+        "float students beside them")  # fmt: skip
     add("--epochs", type=int, help="at most so many epochs (default: the recipe)")
     add("--patience", type=int, help="epochs without a better one (default: the recipe)")
     add("--hidden", type=int, help="hidden neurons of all models, per head with attention "
         "(default: the recipe)")  # fmt: skip
+    add("--bi-hidden", type=int, metavar="N", help="those of binary models (default: as --hidden)")
     add("--device", default="cpu", choices=["cpu", "cuda"], help="where to train; predictions are "
         "measured on the CPU (default: cpu)")  # fmt: skip
     add("--jobs", type=int, default=1, metavar="J", help="seeds trained at the same time, by so "
@@ -53,8 +55,9 @@ def _compare(options: argparse.Namespace) -> Report:
         options.epochs,
         options.patience,
         options.hidden,
+        options.bi_hidden,
     )
-    out = Path(options.out or Path("runs") / f"compare-{Path(options.dataset).stem}")
+    out = Path(options.out or what.folder)
     page = checked_page(options.page)
     report = compare.run(
         what, out, device=options.device, jobs=options.jobs, memory=not options.no_memory

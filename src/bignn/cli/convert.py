@@ -13,13 +13,17 @@ from bignn.errors import wrong
 def add_convert(commands: Any) -> None:
     """Adds ``bignn convert``."""
     parser = command(
-        commands, "convert", _convert, "Make a graph .npz from tables in CSV, TSV or Parquet."
+        commands,
+        "convert",
+        _convert,
+        "Make a graph .npz from tables in CSV, TSV or Parquet, or split the nodes of one.",
     )
     add = parser.add_argument
     add("out", help="the .npz file to write")
-    add("--edges", required=True, metavar="FILE", help="source, target[, weight]")
-    add("--features", required=True, metavar="FILE", help="a row per node, numeric columns")
+    add("--edges", metavar="FILE", help="source, target[, weight]")
+    add("--features", metavar="FILE", help="a row per node, numeric columns")
     add("--labels", metavar="FILE", help="a label per node, last column; empty means unknown")
+    add("--graph", metavar="FILE", help="a .npz to split, instead of tables")
     add("--id", metavar="COLUMN", help="column that names the nodes in features and labels")
     add(
         "--undirected",
@@ -42,6 +46,10 @@ def _convert(options: argparse.Namespace) -> Report:
             raise wrong("split", "percentages such as 60,20,20", repr(options.split)) from None
     if not options.out.endswith(".npz"):
         raise wrong("out", "a file name ending in .npz", repr(options.out))
+    if options.graph is not None:
+        return _split(options, split)
+    if options.edges is None or options.features is None:
+        raise wrong("edges", "given, and 'features' (or 'graph', to split a .npz)", "not both")
     graph, classes = convert(
         options.edges,
         options.features,
@@ -52,13 +60,29 @@ def _convert(options: argparse.Namespace) -> Report:
         seed=options.seed,
         header=not options.no_header,
     )
-    bignn.save(graph, options.out)
+    return _saved(graph, options.out, classes)
+
+
+def _split(options: argparse.Namespace, split: list[float] | None) -> Report:
+    from bignn.graph.convert import with_split
+
+    tables = [name for name in ("edges", "features", "labels") if getattr(options, name)]
+    if tables or options.undirected or options.id:
+        raise wrong("graph", "alone, with 'split'", f"it, and options for tables {tables}")
+    if split is None:
+        raise wrong("split", "given with 'graph', as 60,20,20", None)
+    graph = with_split(bignn.load(options.graph), split, options.seed)
+    return _saved(graph, options.out, [str(number) for number in range(graph.num_classes)])
+
+
+def _saved(graph: bignn.Graph, out: str, classes: list[str]) -> Report:
+    bignn.save(graph, out)
     sizes = {
         "num_nodes": graph.num_nodes,
         "num_edges": graph.num_edges,
         "num_features": graph.num_features,
     }
-    return {"out": options.out, **sizes, "classes": classes}, _describe_convert
+    return {"out": out, **sizes, "classes": classes}, _describe_convert
 
 
 def _describe_convert(report: dict[str, Any]) -> str:

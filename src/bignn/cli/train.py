@@ -169,9 +169,11 @@ def _teachers(
 
 
 def _describe_train(report: dict[str, Any]) -> str:
+    from bignn.experiments.seeds import told
+
     test = "no test split"
     if report["test_acc_mean"] is not None:
-        test = f"test accuracy {report['test_acc_mean']:.1f} ± {report['test_acc_std']:.1f} %"
+        test = f"test accuracy {told(report['test_acc_mean'], report['test_acc_std'])} %"
     count = len(report["seeds"])
     kind = f"{report['model']}, distilled," if report["distilled"] else report["model"]
     teacher = ""

@@ -26,7 +26,7 @@ from bignn.graph import Graph, load
 from bignn.kernels.layers import DenseBits, SparseBits
 from bignn.nn import GNN
 from bignn.packing import pack
-from bignn.recipes import RECIPES, TWINS, recipe, teacher_recipe
+from bignn.recipes import RECIPES, TWINS, Recipe, recipe, teacher_recipe
 from bignn.runtime import PackedGraph, PackedModel, pack_graph
 from bignn.threads import get_num_threads
 
@@ -35,6 +35,10 @@ MODELS = ("gcn", "bi-gcn", "sage", "bi-sage")
 #: Arrays of a packed model that hold its weights and their scales; the rest are biases and
 #: statistics of the input and of batch normalisation.
 _WEIGHTS = (".weight", ".words", ".alpha", ".att_src", ".att_dst")
+
+#: Medians that are so many times the fastest burst tell of other processes: a thread that waits for
+#: a core holds up all that wait for it, torch's more than ours. Then bursts are compared.
+_BUSY = 3.0
 
 Row = dict[str, Any]
 
@@ -49,6 +53,7 @@ class Comparison:
         seeds: how many, from 0 on.
         distill: the binary models learn from float ones.
         epochs, patience, hidden: of all models; None for the recipes' own.
+        bi_hidden: the width of binary models, if it is another.
 
     """
 
@@ -59,6 +64,7 @@ class Comparison:
     epochs: int | None = None
     patience: int | None = None
     hidden: int | None = None
+    bi_hidden: int | None = None
 
     def __post_init__(self) -> None:
         given = list(self.models)
@@ -67,32 +73,42 @@ class Comparison:
         for name in given:
             if name not in RECIPES:
                 raise wrong("models", f"some of {list(RECIPES)}", repr(name))
-            recipe(name, **self.changes)  # refuses values that it cannot have
-            twin = TWINS.get(name, name)
-            if twin not in given:
-                fix = f"give {','.join([twin, *given])}"
-                raise wrong("models", f"with '{twin}', the float twin of '{name}'", given, fix)
+            recipe(name, **self.changes(name))  # refuses values that it cannot have
+        twins = dict.fromkeys(TWINS[name] for name in given if name in TWINS)
+        if missing := [twin for twin in twins if twin not in given]:
+            fix = f"give {','.join([*missing, *given])}"
+            raise wrong("models", f"with {missing}, the float twins of binary ones", given, fix)
         if self.seeds < 1:
             raise wrong("seeds", "at least 1", self.seeds)
         if self.distill and not any(name in TWINS for name in self.models):
             raise wrong("models", "with a binary one to distill", given)
 
-    @property
-    def changes(self) -> dict[str, Any]:
-        """Of the recipes."""
-        return {"epochs": self.epochs, "patience": self.patience, "hidden": self.hidden}
+    def changes(self, model: str) -> dict[str, Any]:
+        """Of a model's recipe."""
+        hidden = self.hidden
+        if model in TWINS and self.bi_hidden is not None:
+            hidden = self.bi_hidden
+        return {"epochs": self.epochs, "patience": self.patience, "hidden": hidden}
 
     @property
-    def command(self) -> str:
-        """What makes this comparison."""
+    def folder(self) -> Path:
+        """Where its checkpoints are by default."""
+        return Path("runs") / f"compare-{Path(self.dataset).stem}"
+
+    def command(self, out: Path, device: str = "cpu", memory: bool = True) -> str:
+        """What makes this comparison, in this folder and on as many threads."""
         words = ["bignn", "compare", self.dataset]
         for field in fields(self)[1:]:
             value = getattr(self, field.name)
             if value == field.default:
                 continue
-            flag = f"--{field.name}"
+            flag = f"--{field.name.replace('_', '-')}"
             listed = ",".join(value) if isinstance(value, tuple) else str(value)
             words += [flag] if value is True else [flag, listed]
+        words += [] if device == "cpu" else ["--device", device]
+        words += ["--threads", str(get_num_threads())]
+        words += [] if memory else ["--no-memory"]
+        words += [] if out == self.folder else ["--out", str(out)]
         return shlex.join(words)
 
 
@@ -140,6 +156,10 @@ def run(
         models[name] = _Model(name, trained[name], best, packed, bits)
     measured_on = "val" if graph.test_idx is None else "test"
     rows = {name: _row(model, graph, measured_on) for name, model in models.items()}
+    for name, row in rows.items():
+        for key, other in (("distilled", _student(name)), ("as_teacher", _teacher(name))):
+            if other in trained:
+                row[key] = _accuracies(trained[other], measured_on)
     neighbours = Neighbours.of(graph)
     for name in what.models:
         if name not in TWINS:
@@ -156,7 +176,12 @@ def run(
         "distilled": what.distill,
         "threads": get_num_threads(),
         "device": device,
-        "command": what.command,
+        "training_seconds": sum(
+            result.seconds
+            for found in {id(one): one for one in trained.values()}.values()
+            for result in found.results
+        ),
+        "command": what.command(out, device, memory),
         "made_by": examine(),
         "out": str(out),
         "models": [rows[name] for name in what.models],
@@ -170,34 +195,51 @@ def _say(text: str) -> None:
 def _trained(
     what: Comparison, graph: Graph, out: Path, resume: bool, options: dict[str, Any]
 ) -> dict[str, SeedResults]:
-    """All models by name; float ones first, since binary ones may learn from them."""
+    """All models by name; float ones first, since binary ones may learn from them, as float
+    students then do, and teachers that are trained for it.
+    """
     seeds, label = range(what.seeds), Path(what.dataset).stem
     common = {**options, "resume": resume, "anew": True}
     trained: dict[str, SeedResults] = {}
-    teachers: dict[str, Teachers] = {}
-    for name in sorted(what.models, key=lambda name: name in TWINS):
-        distill = what.distill and name in TWINS
-        if distill and TWINS[name] not in teachers:
-            twin = TWINS[name]
-            asked = teacher_recipe(name, graph, **what.changes)
-            taught_by = trained[twin]
-            if asked != recipe(twin, graph=graph, **what.changes):
-                told = f"{twin} as a teacher on {label}"
-                folder = out / f"{twin}-teacher"
-                taught_by = train_seeds(asked, graph, seeds, folder, label=told, **common)
-            paths = zip(taught_by.seeds, taught_by.checkpoints, strict=True)
-            teachers[twin] = Teachers(of_seed={seed: [path] for seed, path in paths})
-        kind = f"{name}-distilled" if distill else name
+
+    def train(name: str, chosen: Recipe, kind: str, teachers: Teachers | None = None) -> None:
+        folder, told = out / kind, f"{kind} on {label}"
         trained[name] = train_seeds(
-            recipe(name, graph=graph, distill=distill, **what.changes),
-            graph,
-            seeds,
-            out / kind,
-            label=f"{kind} on {label}",
-            teachers=teachers[TWINS[name]] if distill else None,
-            **common,
+            chosen, graph, seeds, folder, label=told, teachers=teachers, **common
         )
+
+    def kind_of(name: str, suffix: str = "") -> str:
+        hidden = what.changes(name)["hidden"]
+        return name + ("" if hidden is None else f"-{hidden}") + suffix
+
+    for name in what.models:
+        if name not in TWINS or not what.distill:
+            train(name, recipe(name, graph=graph, **what.changes(name)), kind_of(name))
+    for name in what.models if what.distill else ():
+        if name not in TWINS:
+            continue
+        twin = TWINS[name]
+        asked = teacher_recipe(name, graph, **what.changes(twin))
+        taught_by = _teacher(twin)
+        if asked == recipe(twin, graph=graph, **what.changes(twin)):
+            trained[taught_by] = trained[twin]
+        elif taught_by not in trained:
+            train(taught_by, asked, kind_of(twin, "-teacher"))
+        paths = zip(trained[taught_by].seeds, trained[taught_by].checkpoints, strict=True)
+        teachers = Teachers(of_seed={seed: [path] for seed, path in paths})
+        for key, student in ((name, name), (_student(twin), twin)):
+            if key not in trained:
+                chosen = recipe(student, graph=graph, distill=True, **what.changes(student))
+                train(key, chosen, kind_of(student, "-distilled"), teachers)
     return trained
+
+
+def _teacher(float_model: str) -> str:
+    return f"{float_model} as a teacher"
+
+
+def _student(float_model: str) -> str:
+    return f"{float_model} as a student"
 
 
 def _facts(graph: Graph) -> dict[str, Any]:
@@ -215,18 +257,23 @@ def _facts(graph: Graph) -> dict[str, Any]:
 def _row(model: _Model, graph: Graph, measured_on: str) -> Row:
     """Accuracy and sizes; what is measured is filled in later."""
     results = model.trained.results
-    found = [result.val_acc if measured_on == "val" else result.test_acc for result in results]
-    mean, std = mean_and_std(found)
     config = model.model.config
     arrays = model.packed.arrays
     kept = model.graph
-    is_sparse = kept is not None and isinstance(kept.features, SparseBits)
+    dense = 4 * graph.num_nodes * graph.num_features
+    sparse: int | None = None
+    if kept is not None and isinstance(kept.features, SparseBits):
+        sparse = kept.feature_bytes
+    elif kept is None:  # compressed rows: a float and a place of 32 bits each
+        present = int(np.count_nonzero(graph.dense_x()))
+        in_rows = 8 * present + 4 * (graph.num_nodes + 1)
+        sparse = in_rows if in_rows < dense else None
     return {
         "model": model.name,
         "float_twin": TWINS.get(model.name),
-        "accuracy": found,
-        "accuracy_mean": mean,
-        "accuracy_std": std,
+        **_accuracies(model.trained, measured_on),
+        "distilled": None,
+        "as_teacher": None,
         "epochs": [result.epochs for result in results],
         "seconds_per_run": sum(result.seconds for result in results) / len(results),
         "checkpoint": str(model.checkpoint),
@@ -234,9 +281,11 @@ def _row(model: _Model, graph: Graph, measured_on: str) -> Row:
         "heads": config["heads"],
         "model_bytes": sum(a.nbytes for key, a in arrays.items() if key.endswith(_WEIGHTS)),
         "all_model_bytes": sum(array.nbytes for array in arrays.values()),
-        "data_bytes": 4 * graph.num_nodes * graph.num_features if kept is None else _bytes(kept),
-        "sparse_data_bytes": kept.feature_bytes if kept is not None and is_sparse else None,
+        "data_bytes": dense if kept is None else _bytes(kept),
+        "sparse_data_bytes": sparse,
         "is_all_bits": model.packed.network.is_binary,
+        "uses_edge_weights": model.model.layers[0].norm == "gcn",
+        "machine_was_busy": False,
         "predicted_by": None,
         "predict_ms": None,
         "fastest_ms": None,
@@ -248,6 +297,12 @@ def _row(model: _Model, graph: Graph, measured_on: str) -> Row:
         "recommended_width": None,
         "compared": None,
     }
+
+
+def _accuracies(trained: SeedResults, measured_on: str) -> Row:
+    found = [r.val_acc if measured_on == "val" else r.test_acc for r in trained.results]
+    mean, std = mean_and_std(found)
+    return {"accuracy": found, "accuracy_mean": mean, "accuracy_std": std}
 
 
 def _bytes(graph: PackedGraph) -> int:
@@ -282,8 +337,10 @@ def _measure(
         rows[name]["ways"]["packed"] = _way(seconds.pop(name))
     rows[float_one.name]["ways"] = {key: _way(taken) for key, taken in seconds.items()}
     packed.clear()
+    ways = [way for one in family for way in rows[one.name]["ways"].values()]
+    is_busy = any(way["ms"] > _BUSY * way["fastest_ms"] for way in ways)
     for one in family:
-        _fill(dataset, float_one, one, rows[one.name], memory)
+        _fill(dataset, float_one, one, rows[one.name], is_busy, memory)
     with_bits = [one for one in binary_ones if one.graph is not None]
     advice = _width(float_one.model, graph) if with_bits else None
     for one in with_bits:
@@ -324,9 +381,12 @@ def _packed_facts(one: _Model, graph: Graph) -> Row:
     return {"agreement": float(same.mean()), "plan": plan.ways, "explained": str(plan)}
 
 
-def _fill(dataset: str, float_one: _Model, one: _Model, row: Row, memory: bool) -> None:
+def _fill(
+    dataset: str, float_one: _Model, one: _Model, row: Row, is_busy: bool, memory: bool
+) -> None:
     """The way that is fastest, and peak memory: its own, and that of what PyG's examples do."""
-    best = min(row["ways"], key=lambda key: float(row["ways"][key]["ms"]), default=None)
+    judged_by = "fastest_ms" if is_busy else "ms"
+    best = min(row["ways"], key=lambda key: float(row["ways"][key][judged_by]), default=None)
     for key, way in row["ways"].items():
         if memory and key in (best, "pyg"):
             _say(f"peak memory of {one.name} ({key})")
@@ -335,6 +395,7 @@ def _fill(dataset: str, float_one: _Model, one: _Model, row: Row, memory: bool) 
                 dataset, float_one.checkpoint, binary, key, threads=get_num_threads()
             )
     if best is not None:
+        row["machine_was_busy"] = is_busy
         row["predicted_by"] = best
         row["predict_ms"] = row["ways"][best]["ms"]
         row["fastest_ms"] = row["ways"][best]["fastest_ms"]
@@ -356,16 +417,11 @@ def _width(float_model: GNN, graph: Graph) -> dict[str, Any] | None:
     }
 
 
-#: Medians that are so many times the fastest burst tell of other processes: a thread that waits for
-#: a core holds up all that wait for it, torch's more than ours.
-_BUSY = 3.0
-
-
-def _compared(plain: Row, binary: Row) -> dict[str, float | bool | None]:
+def _compared(plain: Row, binary: Row) -> dict[str, float | None]:
     """A binary model beside its float twin: accuracy in points, the rest in times."""
     nothing = {"ms": None, "fastest_ms": None, "peak_mib": None}
     pyg = plain["ways"].get("pyg", nothing)
-    measured = [row for row in (plain, binary) if row["predict_ms"] is not None]
+    fastest = min((way["fastest_ms"] for way in plain["ways"].values()), default=None)
 
     def times(theirs: float | None, ours: float | None) -> float | None:
         return theirs / ours if theirs and ours else None
@@ -378,7 +434,6 @@ def _compared(plain: Row, binary: Row) -> dict[str, float | bool | None]:
         "memory_times_less_than_pyg": times(pyg["peak_mib"], binary["peak_mib"]),
         "times_faster": times(plain["predict_ms"], binary["predict_ms"]),
         "times_faster_than_pyg": times(pyg["ms"], binary["predict_ms"]),
-        "fastest_times_faster": times(plain["fastest_ms"], binary["fastest_ms"]),
+        "fastest_times_faster": times(fastest, binary["fastest_ms"]),
         "fastest_times_faster_than_pyg": times(pyg["fastest_ms"], binary["fastest_ms"]),
-        "machine_was_busy": any(row["predict_ms"] > _BUSY * row["fastest_ms"] for row in measured),
     }

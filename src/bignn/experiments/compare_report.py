@@ -20,13 +20,6 @@ WAYS = {
     "torch_sparse": "torch by hand",
     "torch": "torch, bignn.nn",
 }
-_NOTES = (
-    "Weights: arrays of weights and their scales. Features: dense float32, or a bit each and the "
-    "scales of nodes.",
-    "Peak: memory of features and activations while all nodes are predicted, on the CPU. Float "
-    "models run in the fastest of several ways (PyG's layers on an edge index and on CSR, torch by "
-    "hand), binary ones in the packed engine; medians of the same rounds.",
-)
 Row = dict[str, Any]
 
 
@@ -40,7 +33,7 @@ def describe(report: dict[str, Any]) -> str:
         "",
         *_aligned([_columns(report), *(_cells(row) for row in report["models"])]),
         "",
-        *_folded(_NOTES),
+        *_folded(_notes(report)),
         *_folded(_remarks(report)),
         "",
         *(f"{what:<10}{command}" for what, command in _next(report)),
@@ -56,7 +49,9 @@ def document_of(
     name = name_of(Path(report["dataset"]).stem)
     return Document(
         f"Float against binary on {name}",
-        f"{_graph(report['graph'])}. Every number was measured on this graph, by one command.",
+        f"{_graph(report['graph'])}. Accuracies, sizes, times and memory are measured on this "
+        "graph, by one command"
+        + ("; binary models are distilled from float ones." if report["distilled"] else "."),
         _headline(report),
         (
             _result(report),
@@ -82,13 +77,14 @@ def document_of(
 def _graph(facts: dict[str, Any]) -> str:
     kind = "weighted edges" if facts["is_weighted"] else "edges"
     return (
-        f"{facts['nodes']:,} nodes, {facts['edges']:,} directed {kind}, "
-        f"{facts['features']:,} features, {facts['classes']:,} classes"
+        f"{_count(facts['nodes'], 'node')}, {facts['edges']:,} directed {kind}, "
+        f"{_count(facts['features'], 'feature')}, {_count(facts['classes'], 'class')}"
     )
 
 
 def _count(number: int, what: str) -> str:
-    return f"{number} {what}" + "s" * (number != 1)
+    plural = f"{what}es" if what.endswith("s") else f"{what}s"
+    return f"{number:,} {what if number == 1 else plural}"
 
 
 def _accuracy_on(report: dict[str, Any]) -> str:
@@ -97,22 +93,45 @@ def _accuracy_on(report: dict[str, Any]) -> str:
 
 def _columns(report: dict[str, Any]) -> tuple[str, ...]:
     return (
-        *("model", f"{_accuracy_on(report)} accuracy, %", "weights, KiB", "features, KiB"),
+        *("model", "hidden", f"{_accuracy_on(report)} accuracy, %", "weights, KiB"),
+        "features, KiB",
         *("peak, MiB", "predict, ms", "by"),
     )
+
+
+def _notes(report: dict[str, Any]) -> list[str]:
+    """How the columns were measured."""
+    rows = report["models"]
+    ways = {
+        row["model"]: ", ".join(WAYS[way] for way in row["ways"])
+        for row in rows
+        if row["float_twin"] is None
+    }
+    listed = "; ".join(f"{name}: {these}" for name, these in ways.items())
+    found = [
+        "Weights: arrays of weights and their scales. Features: dense float32, or a bit each in "
+        "rows of 64 and the scales of nodes (few features take more than they did).",
+        f"Predict: all nodes, on the CPU; float models in the fastest of their ways ({listed}), "
+        "binary ones in the packed engine; medians of the same rounds.",
+    ]
+    if any(row["peak_mib"] is not None for row in rows):
+        found.append("Peak: memory of features and activations meanwhile, in a process of its own.")
+    found.append("What is measured is the model of the seed with the lowest validation loss.")
+    return found
 
 
 def _cells(row: Row) -> tuple[str, ...]:
     beside = row["compared"] or {}
     points = beside.get("accuracy_points")
-    spread = told(row["accuracy_mean"], row["accuracy_std"], len(row["accuracy"]))
+    spread = told(row["accuracy_mean"], row["accuracy_std"])
     return (
         row["model"],
+        str(row["hidden"]),
         spread if points is None else f"{spread} ({points:+.1f})",
         _with_times(row["model_bytes"] / 1024, beside.get("model_times_smaller")),
         _with_times(row["data_bytes"] / 1024, beside.get("data_times_smaller")),
         _with_times(row["peak_mib"], beside.get("memory_times_less")),
-        _with_times(row["predict_ms"], _speed(beside, "times_faster")) + "*" * _was_busy(row),
+        _with_times(row["predict_ms"], _speed(row, "times_faster")) + "*" * row["machine_was_busy"],
         "-" if row["predicted_by"] is None else WAYS[row["predicted_by"]],
     )
 
@@ -129,10 +148,15 @@ def _remarks(report: dict[str, Any]) -> list[str]:
     found = []
     if report["accuracy_on"] == "val":
         found.append("The graph has no test split: accuracies are those of validation nodes.")
-    if any(_was_busy(row) for row in report["models"]):
+    if report["graph"]["classes"] == 1:
+        found.append("All labels are the same class: accuracies say nothing.")
+    unweighted = [row["model"] for row in report["models"] if not row["uses_edge_weights"]]
+    if report["graph"]["is_weighted"] and unweighted:
+        found.append(f"Edge weights are not used by {', '.join(unweighted)}, as in PyG.")
+    if any(row["machine_was_busy"] for row in report["models"]):
         found.append(
             "* Other processes held the threads up: medians are far above the fastest bursts, by "
-            "which 'times faster' goes here. Measure again when the machine is idle."
+            "which ways are chosen and compared here. Measure again when the machine is idle."
         )
     for row in report["models"]:
         name = row["model"]
@@ -140,9 +164,20 @@ def _remarks(report: dict[str, Any]) -> list[str]:
             found.append(f"{name} has float parts, which the packed engine does not speed up: '-'.")
         if row["predicted_by"] == "packed" and not row["is_all_bits"]:
             found.append(f"{name}'s last map has float weights and runs in NumPy.")
-        beside = row["compared"] or {}
-        if faster := _speed(beside, "times_faster_than_pyg"):
-            less = beside["memory_times_less_than_pyg"]
+        if (student := row["distilled"]) is not None:
+            reached = told(student["accuracy_mean"], student["accuracy_std"])
+            teacher = row["as_teacher"]
+            is_itself = teacher["accuracy"] == row["accuracy"]
+            reached_by_it = told(teacher["accuracy_mean"], teacher["accuracy_std"])
+            who = (
+                f"{name}" if is_itself else f"a {name} trained to be a teacher ({reached_by_it} %)"
+            )
+            found.append(
+                f"Distilled models learned from {who}; a float {name} that learned from it as well "
+                f"has {reached} %."
+            )
+        if faster := _speed(row, "times_faster_than_pyg"):
+            less = row["compared"]["memory_times_less_than_pyg"]
             found.append(
                 f"{name} is {faster:.1f}x faster than PyG's layers on an edge index"
                 + (f", and takes {less:.1f}x less memory." if less else ".")
@@ -154,24 +189,23 @@ def _remarks(report: dict[str, Any]) -> list[str]:
             )
         if row["sparse_data_bytes"] is not None:
             size = f"{row['sparse_data_bytes'] / 1024:,.1f} KiB"
-            found.append(f"{name}'s features have few ones and are stored as their places: {size}.")
+            kind = "floats" if row["float_twin"] is None else "ones"
+            found.append(f"{name}'s features have few {kind}: with their places alone, {size}.")
         advice = row["recommended_width"]
         if advice is not None:
             found.append(
                 f"{name}: {row['hidden']} hidden neurons; to hold what those of "
                 f"{row['float_twin']} do, {advice['width']} are recommended"
-                + (f" (--hidden {_per_head(row)}, per head)." if row["heads"] > 1 else ".")
+                f" (--bi-hidden {_per_head(row)}{', per head' if row['heads'] > 1 else ''})."
             )
     return found
 
 
-def _was_busy(row: Row) -> bool:
-    return bool(row["predict_ms"] and row["compared"] and row["compared"]["machine_was_busy"])
-
-
-def _speed(beside: Mapping[str, Any], key: str) -> float | None:
+def _speed(row: Row, key: str) -> float | None:
     """A ratio of medians; of the fastest bursts where medians tell of other processes."""
-    found: float | None = beside.get(f"fastest_{key}" if beside.get("machine_was_busy") else key)
+    found: float | None = (row["compared"] or {}).get(
+        f"fastest_{key}" if row["machine_was_busy"] else key
+    )
     return found
 
 
@@ -189,7 +223,7 @@ def _next(report: dict[str, Any]) -> list[tuple[str, str]]:
         packed = shlex.quote(str(Path(report["out"]) / f"{row['model']}.bignn"))
         found += [
             ("pack", f"bignn pack {shlex.quote(row['checkpoint'])} {packed}"),
-            ("predict", f"bignn predict {packed} {dataset} --out predictions.csv"),
+            ("predict", f"bignn predict {packed} {dataset} --out {row['model']}.csv"),
         ]
     return found
 
@@ -223,14 +257,16 @@ def _headline(report: dict[str, Any]) -> tuple[tuple[str, str], ...]:
         return ()
     beside, name, twin = {**row["compared"]}, name_of(row["model"]), name_of(row["float_twin"])
     on = _accuracy_on(report)
-    told = f"points of {on} accuracy, {name} against {twin}"
+    taught = ", distilled," if report["distilled"] else ""
+    told = f"points of {on} accuracy, {name}{taught} against {twin}"
     found = [(f"{beside['accuracy_points']:+.1f}", told)]
-    beside |= {key: _speed(beside, key) for key in ("times_faster", "times_faster_than_pyg")}
+    beside |= {key: _speed(row, key) for key in ("times_faster", "times_faster_than_pyg")}
     for key, what in (
-        ("model_times_smaller", "smaller weights"),
-        ("times_faster", "faster than the fastest float way"),
-        ("times_faster_than_pyg", "faster than PyG's layers on an edge index"),
-        ("memory_times_less_than_pyg", "less memory for it than with PyG's layers"),
+        ("model_times_smaller", f"smaller weights, {name} than {twin}"),
+        ("times_faster", f"the speed of {twin}'s fastest float way"),
+        ("times_faster_than_pyg", f"the speed of {twin} by PyG's layers on an edge index"),
+        ("memory_times_less", "less memory of features and activations than that fastest way"),
+        ("memory_times_less_than_pyg", "less than PyG's layers take"),
     ):
         if beside[key] is not None:
             found.append((f"{beside[key]:.1f}x", what))
@@ -240,12 +276,17 @@ def _headline(report: dict[str, Any]) -> tuple[tuple[str, str], ...]:
 def _result(report: dict[str, Any]) -> Section:
     rows = report["models"]
     text = (
-        f"Mean ± standard deviation over {_count(len(report['seeds']), 'seed')}; in brackets the "
-        "binary model beside its float twin: points of accuracy, times smaller, less or faster. "
+        (
+            "One seed"
+            if len(report["seeds"]) == 1
+            else f"Mean ± standard deviation over {len(report['seeds'])} seeds"
+        )
+        + "; in brackets the binary model beside its float twin: points of accuracy, times "
+        "smaller, less or faster. "
         f"Predictions on {_count(report['threads'], 'thread')}."
     )
     table = Table("Float and binary models", _columns(report), tuple(_cells(row) for row in rows))
-    parts: list[Part] = [text, table, *_figures(rows), *_NOTES, *_remarks(report)]
+    parts: list[Part] = [text, table, *_figures(rows), *_notes(report), *_remarks(report)]
     return Section("result", "The comparison", tuple(parts))
 
 
@@ -292,7 +333,7 @@ def _beside_the_paper(report: dict[str, Any], papers: Mapping[str, Mapping[str, 
         cells.append(
             (
                 name_of(row["model"]),
-                told(row["accuracy_mean"], row["accuracy_std"], len(row["accuracy"])),
+                told(row["accuracy_mean"], row["accuracy_std"]),
                 f"{mean:.1f} ± {std:.1f}",
                 f"{row['model_bytes'] / 1024:,.2f}",
                 f"{theirs['model_kib']:,.2f}",
@@ -318,14 +359,15 @@ def _measured(report: dict[str, Any]) -> Section:
             best = " (fastest)" if key == row["predicted_by"] and len(row["ways"]) > 1 else ""
             cells.append(
                 (
-                    name_of(row["model"]),
+                    row["model"],
                     WAYS[key] + best,
                     _with_times(way["ms"], None),
                     _with_times(way["peak_mib"], None),
                 )
             )
     text = (
-        "All ways of a float model and its binary twins take turns in the same rounds; medians. "
+        "All ways of a float model and its binary twins take turns in the same rounds (each float "
+        "way beside the binary ones, where they do not fit memory together); medians. "
         "Memory is measured in a process of its own: of the fastest way, and of PyG's layers on an "
         "edge index."
     )
@@ -360,7 +402,7 @@ def _made(report: dict[str, Any]) -> Section:
         ("trained on", report["device"]),
         *versions,
     )
-    seconds = sum(row["seconds_per_run"] * len(report["seeds"]) for row in report["models"])
+    seconds = report["training_seconds"]
     return Section(
         "made",
         "How it was made",

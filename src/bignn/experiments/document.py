@@ -54,7 +54,7 @@ class Series:
     label: str
     x: tuple[float, ...] | tuple[str, ...]
     y: tuple[float | None, ...]
-    spread: tuple[float, ...] | None = None
+    spread: tuple[float | None, ...] | None = None
     #: As the paper has it, drawn lighter than ours.
     is_papers: bool = False
 

@@ -73,7 +73,7 @@ def _floats(series: Series) -> tuple[list[float], list[float], list[float]]:
     """x, y, spread: gaps are nan, which interrupts a line; an unknown spread is 0."""
     x = [float(value) for value in series.x]
     y = [math.nan if value is None else value for value in series.y]
-    return x, y, list(series.spread or [0.0] * len(y))
+    return x, y, [spread or 0.0 for spread in series.spread or [None] * len(y)]
 
 
 def _lines(axes: Any, figure: Figure) -> Named:
@@ -189,9 +189,9 @@ def _bars(axes: Any, figure: Figure) -> Named:
     for number, series in enumerate(shown):
         color = _look(figure, series)["color"]
         shift = (number - (len(shown) - 1) / 2) * width
-        spreads = series.spread or (0.0,) * len(series.y)
+        spreads = series.spread or (None,) * len(series.y)
         bars = [
-            (names.index(str(x)) + shift, y, spread)
+            (names.index(str(x)) + shift, y, spread or 0.0)
             for x, y, spread in zip(series.x, series.y, spreads, strict=True)
             if y is not None and (y > 0 or not figure.log_y)
         ]

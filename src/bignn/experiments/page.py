@@ -222,7 +222,8 @@ def numbers_of(figure: Figure) -> Table | None:
         for one in series:
             at = one.x.index(place) if place in one.x else None
             y = None if at is None else one.y[at]
-            spread = "" if at is None or one.spread is None else f" ± {_number(one.spread[at])}"
+            known = None if at is None or one.spread is None else one.spread[at]
+            spread = "" if known is None else f" ± {_number(known)}"
             cells.append("" if y is None else _number(y) + spread)
         rows.append(tuple(cells))
     return Table(figure.y_label, columns, tuple(rows))

@@ -20,7 +20,8 @@ def write(document: Document, out: Path) -> dict[str, Any]:
     parts = [part for section in document.sections for part in section.parts]
     figures = sum(isinstance(part, Figure) for part in parts)
     if figures:
-        print(f"bignn report: {figures} figures to draw", file=sys.stderr, flush=True)
+        told = f"{figures} figure{'s' if figures > 1 else ''} to draw"
+        print(f"bignn report: {told}", file=sys.stderr, flush=True)
     # A name from a damaged file may hold half a character; the rest is shown all the same.
     text = page(document).encode("utf-8", "replace")
     with atomic_path(out) as temporary:

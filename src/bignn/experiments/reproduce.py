@@ -45,7 +45,8 @@ def run(
         only: names of datasets and models to keep to.
         device: where to train.
         jobs: processes.
-        anew: puts what is there aside (``runs-1.jsonl``, ...) instead of going on from it.
+        anew: puts what is there aside (``runs-1.jsonl``, ``teachers-1``, ...) instead of going on
+            from it.
         page: the file to write; None for ``out/results.md``.
 
     """
@@ -68,7 +69,7 @@ def run(
     for dataset, why in skipped.items():
         print(f"rows on {dataset} are skipped: {why}", file=sys.stderr)
     if anew:
-        _put_aside(out / RUNS)
+        _put_aside(out)
     at_hand = [run for run in wanted if run.dataset not in skipped]
     records = do_runs(at_hand, out, device=device, jobs=jobs)
     if "width" in experiments:
@@ -160,11 +161,16 @@ def _absent(datasets: set[str]) -> dict[str, str]:
     return absent
 
 
-def _put_aside(ledger: Path) -> None:
-    if not ledger.exists():
-        return
+def _put_aside(folder: Path) -> None:
+    """The runs, and the checkpoints of teachers and of models whose entropy was measured."""
+    there = [path for name in (RUNS, "teachers", "measured") if (path := folder / name).exists()]
     number = 1
-    while (aside := ledger.with_name(f"{ledger.stem}-{number}{ledger.suffix}")).exists():
+    while any(_numbered(path, number).exists() for path in there):
         number += 1
-    ledger.rename(aside)
-    print(f"runs so far are now in {aside}", file=sys.stderr)
+    for path in there:
+        path.rename(_numbered(path, number))
+        print(f"'{path}' is now '{_numbered(path, number)}'", file=sys.stderr)
+
+
+def _numbered(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.stem}-{number}{path.suffix}")

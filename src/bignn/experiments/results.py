@@ -19,7 +19,7 @@ from bignn.experiments.document import Tone, Verdict
 from bignn.experiments.ledger import Ledger, Record
 from bignn.experiments.published import RUNS_ASSUMED
 from bignn.experiments.runs import RUNS, Run
-from bignn.experiments.seeds import told
+from bignn.experiments.seeds import mean_and_std, told
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Summary:
         return statistics.fmean(self.test)
 
     @property
-    def std(self) -> float:
-        """The sample standard deviation (n - 1; 0 for one value)."""
-        return statistics.stdev(self.test) if len(self.test) > 1 else 0.0
+    def std(self) -> float | None:
+        """The sample standard deviation (n - 1); None for one value."""
+        return mean_and_std(self.test)[1]
 
     def told(self, digits: int = 1) -> str:
         """Mean ± standard deviation; of one seed there is none."""
-        return told(self.mean, self.std, len(self.test), digits)
+        return told(self.mean, self.std, digits)
 
 
 class Results:
@@ -50,12 +50,15 @@ class Results:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         if not folder.is_dir():
-            raise FileError(
-                f"'{folder}' is not a folder of results; 'bignn reproduce --out {folder}' makes one"
+            fix = (
+                "give a folder"
+                if folder.exists()
+                else f"'bignn reproduce --out {folder}' makes one"
             )
+            raise FileError(f"'{folder}' is not a folder of results; {fix}")
         self.records = Ledger(folder / RUNS).read()
-        for record in self.records:
-            _check(record, folder)
+        for number, record in enumerate(self.records, 1):
+            _check(record, number, folder)
         benches = _documents(folder, "bench", ("rows",))
         self.bench: list[dict[str, Any]] = [row for report in benches for row in report["rows"]]
         #: Where speeds were measured; older documents do not say.
@@ -63,13 +66,12 @@ class Results:
             dict.fromkeys(report["machine"] for report in benches if "machine" in report)
         )
         self.capacity = _documents(folder, "capacity", _OF_CAPACITY)
+        # A row that was run under several recipes: that of its newest record counts, and it alone.
+        newest = {record["row"]: record["recipe"] for record in self.records}
         self._rows: dict[str, dict[int, Record]] = {}
-        # A row that was run again under another recipe: the newest counts, and it alone.
         for record in self.records:
-            seeds = self._rows.setdefault(record["row"], {})
-            if seeds and next(iter(seeds.values()))["recipe"] != record["recipe"]:
-                seeds.clear()
-            seeds[record["seed"]] = record
+            if record["recipe"] == newest[record["row"]]:
+                self._rows.setdefault(record["row"], {})[record["seed"]] = record
 
     @property
     def is_empty(self) -> bool:
@@ -90,7 +92,7 @@ class Results:
         return [found[seed] for seed in sorted(found)]
 
 
-def _check(record: Record, folder: Path) -> None:
+def _check(record: Record, number: int, folder: Path) -> None:
     """Refuses a line of the ledger without what is shown of one."""
     words = dict.fromkeys(("row", "dataset", "recipe", "machine", "version", "torch"), str)
     needed = {**words, "seed": int, "val_acc": float | int, "test_acc": float | int | None}
@@ -98,8 +100,8 @@ def _check(record: Record, folder: Path) -> None:
         value = record.get(name, ...)
         if not isinstance(value, kind) or (isinstance(value, float) and not math.isfinite(value)):
             raise FileError(
-                f"'{folder / RUNS}' has a line without a sound '{name}', as no run of this "
-                "version writes; remove the line, or run into another folder"
+                f"'{folder / RUNS}': record {number} has no sound '{name}', as no run of this "
+                "version writes; remove its line, or run into another folder"
             )
 
 
@@ -134,7 +136,7 @@ def welch(ours: Summary, paper: tuple[float, float], runs: int = RUNS_ASSUMED) -
     """The p-value of Welch's test that both means are equal; None where nothing varies."""
     from scipy import stats
 
-    if len(ours.test) < 2 or (ours.std == 0 and paper[1] == 0):
+    if ours.std is None or (ours.std == 0 and paper[1] == 0):
         return None
     test = stats.ttest_ind_from_stats(
         ours.mean, ours.std, len(ours.test), *paper, runs, equal_var=False
@@ -146,22 +148,29 @@ def welch(ours: Summary, paper: tuple[float, float], runs: int = RUNS_ASSUMED) -
 SIGNIFICANT = 0.01
 
 
-def verdict(ours: Summary | None, paper: tuple[float, float] | None) -> str:
+def verdict(
+    ours: Summary | None, paper: tuple[float, float] | None, runs: int = RUNS_ASSUMED
+) -> str:
     """Ours beside the paper's, in words: a :class:`Verdict`, or nothing where one is missing.
 
-    Where nothing varies (SGC), means are compared as they are printed.
+    The paper's mean is printed to a tenth: what rounds to it is no difference.
     """
     if paper is None or ours is None:
         return ""
-    difference = round(ours.mean - paper[0], 1)
-    p = welch(ours, paper)
+    difference = ours.mean - paper[0]
+    if round(ours.mean, 1) == paper[0]:
+        return Verdict("equal as printed", "even")
+    direction = "higher" if difference > 0 else "lower"
+    p = welch(ours, paper, runs)
     if p is None:
-        if difference == 0:
-            return Verdict("equal", "even")
-        words = "one seed" if len(ours.test) == 1 else "nothing varies"
-        tone: Tone = "even" if len(ours.test) == 1 else "good" if difference > 0 else "poor"
-        return Verdict(f"{'higher' if difference > 0 else 'lower'}; {words}", tone)
+        if len(ours.test) == 1:
+            return Verdict(f"{direction}; one seed", "even")
+        return Verdict(f"{direction}; nothing varies", _tone(difference))
     told = f"(p = {p:.2g})"
     if p > SIGNIFICANT:
         return Verdict(f"within noise {told}", "even")
-    return Verdict(f"higher {told}", "good") if difference > 0 else Verdict(f"lower {told}", "poor")
+    return Verdict(f"{direction} {told}", _tone(difference))
+
+
+def _tone(difference: float) -> Tone:
+    return "good" if difference > 0 else "poor"

@@ -42,16 +42,18 @@ class SeedResults:
 
 
 def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | None]:
-    """Mean and sample standard deviation (n - 1; 0 for one value); None if anything is missing."""
+    """Mean and sample standard deviation (n - 1); None if anything is missing, and for the
+    deviation of one value.
+    """
     numbers = [value for value in values if value is not None]
     if not numbers or len(numbers) < len(values):
         return None, None
-    return statistics.fmean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else 0.0
+    return statistics.fmean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else None
 
 
-def told(mean: float, std: float, seeds: int, digits: int = 1) -> str:
+def told(mean: float, std: float | None, digits: int = 1) -> str:
     """Mean ± standard deviation; of one seed there is none."""
-    return f"{mean:.{digits}f}" + (f" ± {std:.{digits}f}" if seeds > 1 else "")
+    return f"{mean:.{digits}f}" + ("" if std is None else f" ± {std:.{digits}f}")
 
 
 @dataclass(frozen=True)

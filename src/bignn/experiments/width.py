@@ -40,7 +40,7 @@ class Curve:
 
     widths: tuple[int, ...]
     mean: tuple[float, ...]
-    std: tuple[float, ...]
+    std: tuple[float | None, ...]
     of_seeds: tuple[tuple[float, ...], ...] = ()
 
     @classmethod
@@ -48,7 +48,7 @@ class Curve:
         """From the test accuracies of all seeds at each width."""
         found = [mean_and_std(of_seeds) for of_seeds in accuracies.values()]
         means = tuple(mean for mean, _ in found if mean is not None)
-        stds = tuple(std for _, std in found if std is not None)
+        stds = tuple(std for _, std in found)
         assert len(means) == len(accuracies)
         seeds = tuple(tuple(one for one in of if one is not None) for of in accuracies.values())
         return cls(tuple(accuracies), means, stds, seeds)
@@ -179,7 +179,7 @@ def run(study: Study, out: Path, *, device: str = "cpu", jobs: int = 1) -> dict[
     if graph.test_idx is None:
         raise InputError(
             f"{graph.name}: widths are compared by test accuracy, and there is no test_idx; "
-            "'bignn convert --split 60,20,20' makes one"
+            "'bignn convert NEW.npz --graph FILE.npz --split 60,20,20' makes one"
         )
     if float_recipe.layers == 1 and float_recipe.jump == "none":
         raise wrong("layers", "at least 2, so that there is a hidden layer", 1)
@@ -338,9 +338,7 @@ def describe(report: dict[str, Any]) -> str:
             if report[key] == width
         ]
         note = f"   <- {' and '.join(marks)} proper from here" if marks else ""
-        lines.append(
-            f"{width:>8}{told(mean, std, seeds):>16}{told(bi_mean, bi_std, seeds):>16}{note}"
-        )
+        lines.append(f"{width:>8}{told(mean, std):>16}{told(bi_mean, bi_std):>16}{note}")
     heads = f" (times {report['heads']} heads)" if report["heads"] > 1 else ""
     lines += [
         "",
@@ -354,7 +352,7 @@ def describe(report: dict[str, Any]) -> str:
     for name, found in report["estimates"].items():
         paper = " (the paper's)" if name == "independent" else ""
         lines.append(
-            f"  {name + paper:<28}{found['bits']:>8.1f} ± {found['std']:.1f}   width of {twin} "
+            f"  {name + paper:<28}{told(found['bits'], found['std']):>15}   width of {twin} "
             f"at least {found['lower_bound']}: {said[found['holds']]}"
         )
     if report["paper"] is not None:
@@ -367,8 +365,8 @@ def describe(report: dict[str, Any]) -> str:
         )
         if (ours := report["at_papers_width"]) is not None:
             lines.append(
-                f"ours at the paper's width of {of_paper['min_width']}: {ours['bits']:.1f} ± "
-                f"{ours['std']:.1f} bits, bound {ours['lower_bound']}"
+                f"ours at the paper's width of {of_paper['min_width']}: "
+                f"{told(ours['bits'], ours['std'])} bits, bound {ours['lower_bound']}"
             )
     return "\n".join(lines)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bignn.errors import FileError, InputError, wrong
 from bignn.graph.edges import both_directions
-from bignn.graph.graph import UNLABELLED, Graph, from_arrays
+from bignn.graph.graph import SPLITS, UNLABELLED, Graph, from_arrays
 from bignn.graph.split import random_split
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": None, ".edges": None}
@@ -123,6 +123,14 @@ def convert(
             raise InputError("'split' needs labels; give --labels")
         arrays |= random_split(arrays["y"], split, seed)
     return from_arrays(arrays, name=f"{edges}, {features}"), classes
+
+
+def with_split(graph: Graph, split: Sequence[float], seed: int = 0) -> Graph:
+    """The same graph, its labelled nodes split at random; see :func:`convert`."""
+    if graph.y is None:
+        raise InputError(f"{graph.name}: 'split' needs labels 'y'")
+    parts: dict[str, Any] = {**dict.fromkeys(SPLITS), **random_split(graph.y, split, seed)}
+    return replace(graph, **parts)
 
 
 def _read_text(file: Path, delimiter: str | None) -> list[list[str]]:

@@ -134,7 +134,10 @@ def _look_for(name: str) -> _Found | None:
     if name in SOURCES:
         return _look_for_raw(name)
     if Path(name).exists():
-        raise FileError(f"'{name}' is not a graph; give a .npz file ('bignn convert' makes one)")
+        raise FileError(
+            f"'{name}' is not a graph; give a .npz file: 'bignn convert' makes "
+            "one of tables, bignn.save(bignn.from_pyg(data), 'mine.npz') of PyG's Data"
+        )
     is_set = os.environ.get("BIGNN_DATA")
     looked = (
         f"'{is_set}' ($BIGNN_DATA)" if is_set else f"$BIGNN_DATA (not set) or {_DEFAULT_FOLDER}"

@@ -37,7 +37,13 @@ def read_npz(path: str | os.PathLike[str], known: frozenset[str]) -> dict[str, N
         members = _members(archive)
         unknown = sorted(set(members) - known)
         if unknown:
-            raise FileError(f"'{file}': unknown arrays {unknown[:5]}; known are {sorted(known)}")
+            hint = ""
+            if any(name.endswith("_mask") for name in unknown):
+                hint = (
+                    "; of a mask, give the numbers of its nodes: train_idx=train_mask.nonzero()[0]"
+                )
+            told = f"unknown arrays {unknown[:5]}; known are {sorted(known)}{hint}"
+            raise FileError(f"'{file}': {told}")
         if len(members) < len(archive.infolist()):
             raise FileError(f"'{file}' holds an array twice; write it again")
         return _read_members(file, archive, members)

@@ -133,7 +133,5 @@ MANY_LABELS_STUDENTS = {
     "gcn": Recipe(
         "none", Settings(lr=0.01, distill_mix=0.7), 128, dropout=0.2, normalize_rows=False
     ),
-    "bi-gcn": Recipe(
-        "both", Settings(patience=300, distill_mix=0.7), 128, dropout=0.0, **_BINARY
-    ),
+    "bi-gcn": Recipe("both", Settings(patience=300, distill_mix=0.7), 128, dropout=0.0, **_BINARY),
 }

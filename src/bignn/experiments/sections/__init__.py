@@ -12,7 +12,8 @@ from pathlib import Path
 from bignn.errors import FileError
 from bignn.experiments.costs import cost_of
 from bignn.experiments.document import Document, Section
-from bignn.experiments.results import Results
+from bignn.experiments.paper import EXPERIMENTS
+from bignn.experiments.results import Results, Summary
 from bignn.experiments.runs import Run
 from bignn.experiments.sections.accuracy import (
     ablation,
@@ -48,6 +49,14 @@ SECTIONS: dict[str, Callable[[Results], Section]] = {
 }
 
 
+#: Sections that have nothing to show without runs, as costs.
+_NOTHING_BUT_RUNS = ("twins", "family", "ablation", "depth")
+
+
+def _has_runs(results: Results, name: str) -> bool:
+    return any(results.seeds(run) for run in EXPERIMENTS[name].rows)
+
+
 def document_of(folder: Path, *, even_if_empty: bool = False) -> Document:
     """All that a results folder has to show; one without anything is refused, unless told not."""
     results = Results(folder)
@@ -59,6 +68,7 @@ def document_of(folder: Path, *, even_if_empty: bool = False) -> Document:
     empty = {
         *(() if results.capacity else ("entropy", "width")),
         *(() if results.bench else ("speed",)),
+        *(name for name in _NOTHING_BUT_RUNS if not _has_runs(results, name)),
     }
     sections = [make(results) for name, make in SECTIONS.items() if name not in empty]
     return Document(
@@ -89,12 +99,15 @@ def _headline(results: Results) -> tuple[tuple[str, str], ...]:
         "distilled float GCN": Run("cora", "gcn", distill=True),
     }
     means = {kind: results.of(run) for kind, run in kinds.items()}
-    shown = [f"{kind} {found.mean:.1f}" for kind, found in means.items() if found is not None]
-    if len(shown) > 1:
-        first, *others = shown
-        found.append((f"{first.rpartition(' ')[2]} %", _accuracies(first, others)))
+    known = {kind: summary for kind, summary in means.items() if summary is not None}
+    if len(known) > 1:
+        (kind, first), *others = known.items()
+        beside = [f"{other} {summary.mean:.1f} ({_seeds(summary)})" for other, summary in others]
+        told = f"test accuracy of a {kind} on Cora ({_seeds(first)}); {', '.join(beside)}"
+        found.append((f"{first.mean:.1f} %", told))
     return tuple(found)
 
 
-def _accuracies(first: str, others: list[str]) -> str:
-    return f"test accuracy of a {first.rpartition(' ')[0]} on Cora; {', '.join(others)}"
+def _seeds(summary: Summary) -> str:
+    count = len(summary.test)
+    return f"{count} seed{'s' if count > 1 else ''}"

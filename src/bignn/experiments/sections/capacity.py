@@ -9,6 +9,7 @@ from typing import Any
 from bignn.experiments.document import Part, Section, Table
 from bignn.experiments.results import Results
 from bignn.experiments.sections.words import name_of
+from bignn.experiments.seeds import told
 from bignn.experiments.width import figure as figure_of
 
 
@@ -64,11 +65,11 @@ def _holds(found: dict[str, Any]) -> str:
 
 def _entropy(found: dict[str, Any]) -> str:
     """Bits at our least width, and at the paper's where that is another."""
-    ours = f"{found['entropy_bits']:.1f} ± {found['entropy_std']:.1f}"
+    ours = told(found["entropy_bits"], found["entropy_std"])
     at_papers = found["at_papers_width"]
     if at_papers is None or found["paper"]["min_width"] == found["min_width"]:
         return ours
-    other = f"{at_papers['bits']:.1f} ± {at_papers['std']:.1f}"
+    other = told(at_papers["bits"], at_papers["std"])
     return f"{ours}; {other} at {found['paper']['min_width']}"
 
 

@@ -40,7 +40,7 @@ def cora_cost(results: Results) -> Section:
         "What Bi-GCN costs on Cora",
         (
             "By the rules of the paper's Section 5 (`bignn cost cora --model bi-gcn`): arithmetic, "
-            "not measurement. What the packed engine measures is under Speed and memory.",
+            "not measurement; what the packed engine measures, `bignn bench` prints.",
             Table("", columns, (*rows, *printed)),
         ),
     )

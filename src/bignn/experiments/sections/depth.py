@@ -28,7 +28,7 @@ def depth(results: Results) -> Section:
             cells.append((label, *("–" if f is None else f.told() for f in found), change, seeds))
             if any(found) and kind != "epochs chosen by accuracy":
                 y = tuple(None if f is None else f.mean for f in found)
-                spread = tuple(0.0 if f is None else f.std for f in found)
+                spread = tuple(None if f is None else f.std for f in found)
                 series.append(Series(label, paper.DEPTHS, y, spread))
     parts: list[Part] = [
         "Cora. The paper's training (rate 0.001, dropout 0.4) at every depth, as it says; the same "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from bignn.experiments.document import Listing, Section, Table
 from bignn.experiments.extraction import diagram, extraction
 from bignn.experiments.results import Results
@@ -21,19 +23,10 @@ def worked_example(results: Results) -> Section:
 
 def made(results: Results) -> Section:
     """Commands, versions, machines."""
-    kinds = dict.fromkeys(
-        (record["machine"], record["version"], record["torch"]) for record in results.records
-    )
-    cells = tuple(
-        (
-            machine,
-            version,
-            torch,
-            f"{sum((r['machine'], r['version'], r['torch']) == kind for r in results.records):,}",
-        )
-        for kind in kinds
-        for machine, version, torch in [kind]
-    )
+    # A run that several tables share has a line for each of their names.
+    runs = {(record["recipe"], record["seed"]): record for record in results.records}
+    counts = Counter((run["machine"], run["version"], run["torch"]) for run in runs.values())
+    cells = tuple((*kind, f"{count:,}") for kind, count in counts.items())
     return Section(
         "made",
         "How it was made",
