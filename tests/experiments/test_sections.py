@@ -14,7 +14,13 @@ from bignn.errors import FileError
 from bignn.experiments.document import Document, Figure, Section, Table
 from bignn.experiments.ledger import Ledger
 from bignn.experiments.markdown import markdown
-from bignn.experiments.paper import CITATION, EXPERIMENTS, RECOMMENDED
+from bignn.experiments.paper import (
+    CITATION,
+    DEPTH_VARIANTS,
+    EXPERIMENTS,
+    RECOMMENDED,
+    depth_rows,
+)
 from bignn.experiments.published import ACCURACY
 from bignn.experiments.results import Results
 from bignn.experiments.runs import RUNS, Run
@@ -179,3 +185,47 @@ def test_the_results_in_the_documents_are_written_from_their_runs() -> None:
     assert (docs / "results.md").read_text() == made, "write it anew: bignn reproduce --write"
     shown = set(re.findall(r"results-figures/([\w.-]+\.svg)", made))
     assert shown == {path.name for path in (docs / "results-figures").iterdir()}
+
+
+def test_who_declines_less_with_depth_is_told(tmp_path: Path) -> None:
+    about = {"recipe": "a", "val_acc": 1, "machine": "m", "version": "0", "torch": "2", "seed": 0}
+    for row in depth_rows(()):
+        layers = dict(row.changes)["layers"]
+        accuracy = 80.0 - layers * (2 if row.model == "gcn" else 1)
+        record = {"row": row.row, "dataset": "cora", "test_acc": accuracy}
+        Ledger(tmp_path / RUNS).append({**about, **record})
+    for row in depth_rows(DEPTH_VARIANTS["epochs chosen by accuracy"]):
+        layers = dict(row.changes)["layers"]
+        accuracy = 80.0 - layers * (1 if row.model == "gcn" else 2)
+        record = {"row": row.row, "dataset": "cora", "test_acc": accuracy}
+        Ledger(tmp_path / RUNS).append({**about, **record})
+    told = " ".join(part for part in sections(tmp_path)["depth"].parts if type(part) is str)
+    assert "loses less than GCN from 2 to 8 layers with: the paper's training." in told
+    assert "as much or more than GCN from 2 to 8 layers with: epochs chosen by accuracy." in told
+
+
+def test_sections_without_runs_or_costs_are_left_out(tmp_path: Path) -> None:
+    record = {"row": "cora/gcn", "dataset": "cora", "seed": 0, "recipe": "a", "val_acc": 1}
+    more = {"test_acc": 5.0, "machine": "m", "version": "0", "torch": "2"}
+    Ledger(tmp_path / RUNS).append({**record, **more})
+    shown = sections(tmp_path)
+    assert "ablation" not in shown and "family" not in shown
+    assert "depth" not in shown
+    assert "twins" in shown  # whose float GCN this is
+    assert "ogb" in shown  # which has costs
+
+
+@pytest.mark.parametrize(
+    ("dataset", "model", "printed"),
+    [  # read from the paper's tables by eye
+        ("cora", "gcn", (81.4, 0.4)),
+        ("cora", "bi-gcn", (81.2, 0.8)),
+        ("pubmed", "bi-gcn", (78.2, 1.0)),
+        ("citeseer", "gcn", (70.9, 0.5)),
+        ("citeseer", "bi-gcn-w", (56.8, 1.7)),
+        ("pubmed", "fastgcn", (79.1, 0.2)),
+        ("ogbn-arxiv", "bi-gat", (70.3, 0.2)),
+    ],
+)
+def test_the_papers_accuracies(dataset: str, model: str, printed: tuple[float, float]) -> None:
+    assert ACCURACY[dataset][model] == printed

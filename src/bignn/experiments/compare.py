@@ -32,10 +32,6 @@ from bignn.threads import get_num_threads
 
 MODELS = ("gcn", "bi-gcn", "sage", "bi-sage")
 
-#: Arrays of a packed model that hold its weights and their scales; the rest are biases and
-#: statistics of the input and of batch normalisation.
-_WEIGHTS = (".weight", ".words", ".alpha", ".att_src", ".att_dst")
-
 #: Medians that are so many times the fastest burst tell of other processes: a thread that waits for
 #: a core holds up all that wait for it, torch's more than ours. Then bursts are compared.
 _BUSY = 3.0
@@ -258,7 +254,6 @@ def _row(model: _Model, graph: Graph, measured_on: str) -> Row:
     """Accuracy and sizes; what is measured is filled in later."""
     results = model.trained.results
     config = model.model.config
-    arrays = model.packed.arrays
     kept = model.graph
     dense = 4 * graph.num_nodes * graph.num_features
     sparse: int | None = None
@@ -279,8 +274,8 @@ def _row(model: _Model, graph: Graph, measured_on: str) -> Row:
         "checkpoint": str(model.checkpoint),
         "hidden": config["hidden_channels"] * config["heads"],
         "heads": config["heads"],
-        "model_bytes": sum(a.nbytes for key, a in arrays.items() if key.endswith(_WEIGHTS)),
-        "all_model_bytes": sum(array.nbytes for array in arrays.values()),
+        "model_bytes": model.packed.weight_bytes,
+        "all_model_bytes": sum(array.nbytes for array in model.packed.arrays.values()),
         "data_bytes": dense if kept is None else _bytes(kept),
         "sparse_data_bytes": sparse,
         "is_all_bits": model.packed.network.is_binary,

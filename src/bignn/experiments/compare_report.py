@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bignn.experiments.document import Document, Figure, Listing, Part, Section, Series, Table
-from bignn.experiments.sections.words import name_of
 from bignn.experiments.seeds import told
+from bignn.experiments.words import name_of
 
 #: How a model was run, in words.
 WAYS = {

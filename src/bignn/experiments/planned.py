@@ -30,8 +30,6 @@ from bignn.threads import get_num_threads
 _PER_ENTRY = 40
 # Of the memory; the rest is for others, and for what is not foreseen.
 _SHARE = 0.6
-# What of a packed model costs are estimated of; the rest are biases and input statistics.
-_COUNTED = (".words", ".alpha", ".weight", ".att_src", ".att_dst")
 
 
 def run(architecture: Architecture, graph: Graph | Sizes, *, scale: float = 1.0) -> dict[str, Any]:
@@ -67,9 +65,7 @@ def run(architecture: Architecture, graph: Graph | Sizes, *, scale: float = 1.0)
         "nodes": sizes.nodes,
         "edges": sizes.edges,
         "threads": get_num_threads(),
-        "model_bytes": sum(
-            array.nbytes for name, array in packed.arrays.items() if name.endswith(_COUNTED)
-        ),
+        "model_bytes": packed.weight_bytes,
         "data_bytes": features.feature_bytes,
         "estimated_model_bytes": counted.model_bytes,
         "estimated_data_bytes": counted.data_bytes,

@@ -25,10 +25,11 @@ from bignn.errors import InputError
 from bignn.experiments.jobs import in_processes
 from bignn.experiments.ledger import Ledger, Record, locked
 from bignn.experiments.machine import machine
+from bignn.experiments.seeds import fit_seed
 from bignn.files import prepare
 from bignn.graph import Graph, load
 from bignn.recipes import Recipe, recipe, teacher_recipe
-from bignn.train import FitResult, fit
+from bignn.train import FitResult
 
 RUNS = "runs.jsonl"
 Key = tuple[str, int]
@@ -240,18 +241,7 @@ class _Task:
             self._fit(chosen, graph, seed, checkpoint_path=path, save_every=1e9)
 
     def _fit(self, chosen: Recipe, graph: Graph, seed: int, **options: Any) -> FitResult:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            model = chosen.build(graph)
-        return fit(
-            model,
-            graph,
-            chosen.settings,
-            seed=seed,
-            device=self.device,
-            progress=self.bars,
-            **options,
-        )
+        return fit_seed(chosen, graph, seed, device=self.device, progress=self.bars, **options)
 
 
 def _names(run: Run) -> Record:

@@ -56,6 +56,16 @@ def told(mean: float, std: float | None, digits: int = 1) -> str:
     return f"{mean:.{digits}f}" + ("" if std is None else f" ± {std:.{digits}f}")
 
 
+def fit_seed(recipe: Recipe, graph: Graph, seed: int, **options: Any) -> FitResult:
+    """One run, whose initial weights and dropout the seed decides; ``options`` are those of
+    :func:`bignn.fit`.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = recipe.build(graph)
+    return fit(model, graph, recipe.settings, seed=seed, **options)
+
+
 @dataclass(frozen=True)
 class Teachers:
     """Who students learn from: the same models for all seeds, or the checkpoints of each seed's."""
@@ -96,17 +106,10 @@ class _Runs:
             return self._fit(seed, {**self.options, "resume": False})
 
     def _fit(self, seed: int, options: dict[str, Any]) -> FitResult:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            model = self.recipe.build(self.graph)
-        return fit(
-            model,
-            self.graph,
-            self.recipe.settings,
-            seed=seed,
-            teacher=None if self.teachers is None else self.teachers(seed),
-            checkpoint_path=self.path(seed),
-            **options,
+        teacher = None if self.teachers is None else self.teachers(seed)
+        path = self.path(seed)
+        return fit_seed(
+            self.recipe, self.graph, seed, teacher=teacher, checkpoint_path=path, **options
         )
 
     def path(self, seed: int) -> Path:

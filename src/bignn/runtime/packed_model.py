@@ -33,6 +33,10 @@ Kind = Literal["classes", "probabilities", "logits"]
 _MOST_IDLE = 4
 
 
+#: How the names of arrays of weights and of their scales end.
+_WEIGHTS = (".weight", ".words", ".alpha", ".att_src", ".att_dst")
+
+
 class PackedModel:
     """A trained model as bits, scales and a list of operations; runs without torch.
 
@@ -73,6 +77,13 @@ class PackedModel:
     def num_classes(self) -> int:
         """Number of classes."""
         return self.network.num_classes
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of weights and their scales; other arrays are biases and statistics of the input
+        and of batch normalisation.
+        """
+        return sum(array.nbytes for key, array in self.arrays.items() if key.endswith(_WEIGHTS))
 
     @property
     def num_layers(self) -> int:

@@ -12,7 +12,7 @@ from bignn.experiments.results import SIGNIFICANT, Results, Summary, verdict
 from bignn.experiments.runs import Run
 from bignn.experiments.sections.costs import cost_of_run
 from bignn.experiments.sections.speed import shape_speeds
-from bignn.experiments.sections.words import (
+from bignn.experiments.words import (
     NOT_MEASURED,
     accuracy,
     difference,

@@ -8,9 +8,9 @@ from typing import Any
 
 from bignn.experiments.document import Part, Section, Table
 from bignn.experiments.results import Results
-from bignn.experiments.sections.words import name_of
 from bignn.experiments.seeds import told
 from bignn.experiments.width import figure as figure_of
+from bignn.experiments.words import name_of
 
 
 def entropy(results: Results) -> Section:

@@ -12,7 +12,7 @@ from bignn.experiments.document import Figure, Section, Series, Table
 from bignn.experiments.published import ACCURACY
 from bignn.experiments.results import Results
 from bignn.experiments.runs import Run
-from bignn.experiments.sections.words import kib, mib, name_of
+from bignn.experiments.words import kib, mib, name_of
 
 
 def cost_of_run(run: Run) -> cost.Cost:

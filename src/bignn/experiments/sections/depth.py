@@ -8,7 +8,7 @@ from bignn.experiments import paper
 from bignn.experiments.document import Figure, Part, Section, Series, Table
 from bignn.experiments.results import Results
 from bignn.experiments.runs import Run
-from bignn.experiments.sections.words import name_of
+from bignn.experiments.words import name_of
 
 
 def depth(results: Results) -> Section:
@@ -18,11 +18,14 @@ def depth(results: Results) -> Section:
     kinds["our recipes"] = paper.depth_rows(None)
     columns = ("model", *(f"{layers} layers" for layers in paper.DEPTHS), "2 to 8", "seeds")
     cells, series = [], []
+    declines: dict[str, dict[str, float]] = {}
     for kind, some in kinds.items():
         for model in ("gcn", "bi-gcn"):
             found = [results.of(row) for row in some if row.model == model]
             first, last = found[0], found[-1]
             change = "" if first is None or last is None else f"{last.mean - first.mean:+.1f}"
+            if first is not None and last is not None:
+                declines.setdefault(kind, {})[model] = first.mean - last.mean
             label = f"{name_of(model)}, {kind}"
             seeds = "/".join(map(str, sorted({len(f.test) for f in found if f is not None})))
             cells.append((label, *("–" if f is None else f.told() for f in found), change, seeds))
@@ -35,6 +38,7 @@ def depth(results: Results) -> Section:
         "with the epoch of the highest validation accuracy instead of the lowest loss, and with "
         "batch normalisation between all layers; and our recipes for two layers.",
         Table("Test accuracy by depth", columns, tuple(cells)),
+        *_who_declines_less(declines),
         Figure(
             "depth-accuracy",
             "Test accuracy on Cora by number of layers",
@@ -47,6 +51,19 @@ def depth(results: Results) -> Section:
     if curves := _curves(results, kinds["the paper's training"]):
         parts.append(curves)
     return Section("depth", "Depth", tuple(parts))
+
+
+def _who_declines_less(declines: dict[str, dict[str, float]]) -> list[str]:
+    """Whether the paper's finding, that Bi-GCN declines less, depends on the training."""
+    both = {kind: found for kind, found in declines.items() if len(found) == 2}
+    less = [kind for kind, found in both.items() if found["bi-gcn"] < found["gcn"]]
+    more = [kind for kind in both if kind not in less]
+    told = [
+        f"Bi-GCN loses {word} than GCN from 2 to 8 layers with: {', '.join(kinds)}."
+        for word, kinds in (("less", less), ("as much or more", more))
+        if kinds
+    ]
+    return [" ".join(told)] if told else []
 
 
 def _curves(results: Results, rows: Sequence[Run]) -> Figure | None:

@@ -8,7 +8,7 @@ from typing import Any
 from bignn.experiments.bench import speedups
 from bignn.experiments.document import Figure, Part, Section, Series, Table
 from bignn.experiments.results import Results
-from bignn.experiments.sections.words import SHAPE_OF, ms, name_of, times
+from bignn.experiments.words import SHAPE_OF, ms, name_of, times
 
 
 def shape_speeds(results: Results, names: Sequence[str]) -> list[Table]:
