@@ -9,6 +9,9 @@ import pytest
 
 import bignn
 from bignn import train
+from bignn.experiments.paper import twin_rows
+from bignn.experiments.published import ACCURACY
+from bignn.experiments.results import Results
 
 README = Path(__file__).parent.parent / "README.md"
 QUICKSTART, CONVERSION, WIDTH, SAMPLING, SAMPLED_FIT = re.findall(
@@ -60,3 +63,20 @@ def test_sampling_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert names["h"].shape == (names["batch"].batch_size, 1433)
     exec(SAMPLED_FIT.replace("epochs=20", "epochs=2"), names)
     assert float(capsys.readouterr().out.split()[-1]) > 0
+
+
+def test_accuracies_are_those_of_the_results() -> None:
+    results = Results(README.parent / "docs" / "results")
+    lines = README.read_text().splitlines()
+    for dataset, start in (
+        ("cora", "| Cora, test"),
+        ("citeseer", "| CiteSeer"),
+        ("pubmed", "| PubM"),
+    ):
+        (cells,) = [line.split(" | ")[1:] for line in lines if line.startswith(start)]
+        gcn, wide, student, narrow, binary = map(results.of, twin_rows(dataset))
+        for cell, found in zip(cells, (gcn, student, binary, narrow, wide), strict=False):
+            assert found is not None and len(found.test) == 20
+            assert cell == found.told()
+        papers = [ACCURACY[dataset][model] for model in ("gcn", "bi-gcn")]
+        assert cells[5] == " / ".join(f"{mean} ± {std}" for mean, std in papers) + " |"
