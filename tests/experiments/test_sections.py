@@ -116,6 +116,11 @@ def test_differences_of_twins_are_from_the_float_model(folder: Path) -> None:
             assert difference == pytest.approx(ours.mean - first.mean, abs=0.006)
             variances = [statistics.variance(s.test) / len(s.test) for s in (ours, first)]
             assert error == pytest.approx(sum(variances) ** 0.5, abs=0.006)
+    (figure,) = (part for part in sections(folder)["twins"].parts if isinstance(part, Figure))
+    assert figure.series[0].x[0] == "Cora"
+    first, wide = (results.of(row) for row in EXPERIMENTS["twins"].rows[:2])
+    assert first is not None and wide is not None
+    assert figure.series[0].y[0] == wide.mean - first.mean
     assert f"{RECOMMENDED['pubmed']} wide" in {row[1].split(", ")[-1] for row in table.rows}
 
 

@@ -109,7 +109,7 @@ section { margin: 0 0 4.5rem; }
 section > .box { margin: 1.8rem 0 2.2rem; }
 .box pre { white-space: pre; margin: 0; width: max-content; max-width: none; }
 table {
-  border-collapse: separate; border-spacing: 0; font-size: 0.92rem; line-height: 1.4;
+  border-collapse: separate; border-spacing: 0; font-size: 0.88rem; line-height: 1.4;
   font-variant-numeric: tabular-nums lining-nums;
 }
 caption { text-align: left; color: var(--quiet); padding: 0 0 0.7rem; }
@@ -118,7 +118,7 @@ caption span {
   max-width: min(44rem, calc(100vw - clamp(2rem, 8vw, 6rem)));
 }
 caption b, figcaption b { color: var(--text); font-weight: 600; }
-th, td { text-align: left; padding: 0.45rem 0.75rem; border-bottom: 1px solid var(--rule); }
+th, td { text-align: left; padding: 0.45rem 0.55rem; border-bottom: 1px solid var(--rule); }
 th:first-child, td:first-child { padding-left: 0; }
 thead th {
   font-weight: 600; vertical-align: bottom; border-bottom: 1.5px solid var(--text);
@@ -157,7 +157,7 @@ summary { color: var(--quiet); cursor: pointer; width: max-content; max-width: 1
 details .box { margin-top: 0.8rem; }
 
 @media (min-width: 70rem) {
-  .body { display: grid; grid-template-columns: 12.5rem minmax(0, 1fr); gap: 3.5rem; }
+  .body { display: grid; grid-template-columns: 12.5rem minmax(0, 1fr); gap: 2.5rem; }
   nav {
     position: sticky; top: 2rem; align-self: start; max-height: calc(100vh - 4rem);
     overflow-y: auto;

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from bignn.experiments import paper
-from bignn.experiments.document import Section, Table
+from bignn.experiments.document import Figure, Part, Section, Series, Table
 from bignn.experiments.published import ACCURACY, RUNS_ASSUMED
 from bignn.experiments.results import SIGNIFICANT, Results, Summary, verdict
 from bignn.experiments.runs import Run
@@ -179,13 +179,15 @@ def _beside_twin(results: Results, rows: Sequence[Run]) -> list[tuple[str, ...]]
     return cells
 
 
+def _difference(ours: Summary, twin: Summary) -> tuple[float, float | None]:
+    """Of two means, and its standard error if both have one."""
+    errors = [s.std / math.sqrt(len(s.test)) for s in (ours, twin) if s.std is not None]
+    return ours.mean - twin.mean, math.hypot(*errors) if len(errors) == 2 else None
+
+
 def _above(ours: Summary, twin: Summary) -> str:
-    """The difference of two means, with its standard error if both have one."""
-    difference = f"{ours.mean - twin.mean:+.2f}"
-    if ours.std is None or twin.std is None:
-        return difference
-    error = math.hypot(*(s.std / math.sqrt(len(s.test)) for s in (ours, twin)))  # type: ignore[operator]
-    return f"{difference} ± {error:.2f}"
+    difference, error = _difference(ours, twin)
+    return f"{difference:+.2f}" + ("" if error is None else f" ± {error:.2f}")
 
 
 _TWIN_COLUMNS = ("graph and model", "trained", "accuracy", "seeds", "minus the float model")
@@ -206,10 +208,47 @@ def twins(results: Results) -> Section:
         "A 1-bit model several times as wide still takes a fraction of its twin's memory (`bignn "
         "cost`). ± is the deviation of a seed; differences of means have ± their standard error."
     )
-    return Section(
+    table = Table("", _TWIN_COLUMNS, tuple(cells))
+    figure = _points_above_twins(results)
+    parts: tuple[Part, ...] = (text, table) if figure is None else (text, table, figure)
+    return Section("twins", "1-bit models and their float twins", parts)
+
+
+#: Rows of :func:`bignn.experiments.paper.twin_rows` after the float model, in a figure.
+_BESIDE_TWINS = ("Bi-GCN, distilled, wide", "GCN, distilled", "Bi-GCN, distilled", "Bi-GCN")
+
+
+def _points_above_twins(results: Results) -> Figure | None:
+    """Points of accuracy above the float model, a group per graph."""
+    groups: list[str] = []
+    above: dict[str, list[tuple[float, float | None] | None]] = {
+        label: [] for label in _BESIDE_TWINS
+    }
+    for dataset in paper.RECOMMENDED:
+        twin, *others = map(results.of, paper.twin_rows(dataset))
+        if twin is None or not any(others):
+            continue
+        groups.append(name_of(dataset))
+        for label, other in zip(_BESIDE_TWINS, others, strict=True):
+            above[label].append(None if other is None else _difference(other, twin))
+    if not groups:
+        return None
+    return Figure(
         "twins",
-        "1-bit models and their float twins",
-        (text, Table("", _TWIN_COLUMNS, tuple(cells))),
+        "Points of test accuracy above the float GCN, with standard errors",
+        "bars",
+        "",
+        "points",
+        tuple(
+            Series(
+                label,
+                tuple(groups),
+                tuple(None if one is None else one[0] for one in found),
+                tuple(None if one is None else one[1] for one in found),
+            )
+            for label, found in above.items()
+        ),
+        bars_from=0.0,
     )
 
 
