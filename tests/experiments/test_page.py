@@ -11,7 +11,7 @@ import pytest
 from documents import ACCURACY, BARS, DOCUMENT, FIGURES, HOSTILE, LINES, TABLES
 
 from bignn.experiments import report
-from bignn.experiments.document import Document, Figure, Section, Series, Table, Verdict
+from bignn.experiments.document import Document, Figure, Listing, Section, Series, Table, Verdict
 from bignn.experiments.page import numbers_of, page
 
 VOID = {"meta", "link", "br"}
@@ -150,7 +150,16 @@ def test_the_numbers_of_figures() -> None:
     assert bars.rows[5] == ("reddit", "4.6", "6", "", "5.1")
     epochs = tuple(range(1000))
     curve = Figure("c", "", "lines", "x", "y", (Series("s", epochs, tuple(map(float, epochs))),))
-    assert numbers_of(curve) is None  # too many to read
+    thinned = numbers_of(curve)
+    assert thinned is not None
+    assert thinned.rows[:2] == (("0", "0"), ("25", "25"))  # 40 of 1000
+    assert len(thinned.rows) == 40
+
+
+def test_listings_are_told_apart() -> None:
+    sections = tuple(Section(name, name, (Listing("x"), Listing("y"))) for name in ("a", "b"))
+    text = page(Document("t", "", (), sections))
+    assert len(set(re.findall(r'aria-label="Listing[^"]*"', text))) == 4
 
 
 def test_a_table_without_a_caption_has_its_sections_title() -> None:

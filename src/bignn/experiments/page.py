@@ -109,7 +109,7 @@ class _Builder:
     """Makes sections; tables and figures are numbered through the page."""
 
     def __init__(self) -> None:
-        self.tables = self.figures = 0
+        self.tables = self.figures = self.listings = 0
 
     def section(self, section: Section, anchor: str) -> str:
         blocks = [f'<section id="{anchor}" aria-labelledby="{anchor}-title">']
@@ -126,7 +126,9 @@ class _Builder:
         if isinstance(part, Table):
             return self.table(part, title)
         if isinstance(part, Listing):
-            return _scrolling(f"<pre>{escape(part.text)}</pre>", "Listing")
+            self.listings += 1
+            label = f"Listing {self.listings}: {title}"
+            return _scrolling(f"<pre>{escape(part.text)}</pre>", label)
         return _paragraph(str(part))
 
     def table(self, table: Table, title: str) -> str:
@@ -206,7 +208,7 @@ def _is_number_column(cells: Iterable[str]) -> bool:
 
 
 def numbers_of(figure: Figure) -> Table | None:
-    """What a figure shows, for those who cannot see it; None if that is too much to read."""
+    """What a figure shows, for those who cannot see it: of very many points, some; None of none."""
     series = [one for one in figure.series if one.y]
     if not series:
         return None
@@ -214,8 +216,7 @@ def numbers_of(figure: Figure) -> Table | None:
     places = list(dict.fromkeys(x for one in series for x in one.x))
     if figure.kind != "bars":
         places.sort()
-    if len(places) > _MOST_NUMBERS:
-        return None
+    places = places[:: -(-len(places) // _MOST_NUMBERS)]
     rows = []
     for place in places:
         cells = [place if isinstance(place, str) else _number(place)]
