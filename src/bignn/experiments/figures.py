@@ -94,7 +94,10 @@ def _drawn(figure: Figure) -> Iterator[Any]:
         canvas = Canvas(figsize=(marks.width_of(figure), marks.HEIGHT), layout="constrained")
         axes = canvas.subplots()
         axes.set_xlabel(marks.wrapped(figure.x_label, 52))
-        axes.set_ylabel(marks.wrapped(figure.y_label, 36))
+        # The lengths of bars on such an axis are no proportions: it says so.
+        is_told = figure.log_y and figure.kind == "bars"
+        label = f"{figure.y_label} (logarithmic)" if is_told else figure.y_label
+        axes.set_ylabel(marks.wrapped(label, 36))
         if figure.log_x:
             axes.set_xscale("log", nonpositive="mask")
         if figure.log_y:
