@@ -1,8 +1,9 @@
 """Peak memory of one contender, measured in a process of its own.
 
-What counts is what features and activations take: the peak resident size of the process from the
-moment when libraries, graph structure and weights are in place. Packed features are read from disk
-then, float features are made in memory at their own size.
+What counts is what features, weights and activations take, in the form that a contender runs with:
+how far the resident size of the process rises, while all nodes are predicted, above what it was
+with libraries and graph structure alone. What it takes to bring features and weights into that form
+(packing, compressing rows, transposing) counts for none: the peak starts anew once they are there.
 """
 
 from __future__ import annotations
@@ -11,19 +12,26 @@ import ctypes
 import gc
 import json
 import os
+import statistics
 import subprocess
 import sys
-import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from bignn.checkpoint import load_model
 from bignn.experiments.compared_problem import ComparedProblem, float_contenders
-from bignn.experiments.contenders import Packed
+from bignn.experiments.contenders import Contender, Packed
 from bignn.experiments.family import contenders_of
 from bignn.experiments.problems import SHAPES, CitationProblem, ModelName, Problem, ShapeProblem
 from bignn.graph import load
 from bignn.threads import set_num_threads
+
+#: A process measures so many times, as long as it has not taken so many seconds, but twice at
+#: least: code that is first used on a problem of that size is read from disk, and counts then.
+_WINDOWS, _SECONDS = 5, 10.0
 
 
 def memory_bytes() -> int:
@@ -34,7 +42,7 @@ def memory_bytes() -> int:
 def peak_mib(
     problem: str, contender: str, *, conv: ModelName = "gcn", scale: float, threads: int
 ) -> float | None:
-    """MiB of features and activations; None where the system cannot tell."""
+    """MiB of features, weights and activations; None where the system cannot tell."""
     return _asked({"name": problem, "conv": conv, "scale": scale}, contender, threads)
 
 
@@ -90,37 +98,55 @@ def _made(asked: dict[str, Any]) -> tuple[Problem, Problem]:
     return CitationProblem(name, conv=conv, epochs=0), small
 
 
-def _measure(problem: Problem, small: Problem, contender: str, folder: Path) -> float:
+def _measure(problem: Problem, small: Problem, contender: str) -> float:
     if isinstance(problem, ComparedProblem):
         kinds = {"packed": Packed, **float_contenders(problem.float_model)}
     else:
         kinds = contenders_of(problem.conv)
     kind = kinds[contender]
+    _peak_bytes(kind(small))  # libraries allocate when first used: let them, on a small problem
     chosen = kind(problem)
-    if isinstance(chosen, Packed):
-        chosen.store(folder / "features.npz")
-    # Libraries allocate when first used: let them, on a small problem.
-    warm = kind(small)
-    warm.load()
-    warm.run()
-    del warm
-    # What was freed must not be there to be used again: it would count for nothing.
+    found: list[int] = []
+    start = time.perf_counter()
+    while len(found) < 2 or (len(found) < _WINDOWS and time.perf_counter() - start < _SECONDS):
+        found.append(_peak_bytes(chosen))
+    return statistics.median_low(found) / 2**20
+
+
+def _peak_bytes(contender: Contender) -> int:
+    """Of one prediction; the contender is left as it came."""
+    structure = dict(vars(contender))
+    # A model that a contender has from the start: its weights are copied, so that they count too.
+    models = [part for part in structure.values() if isinstance(part, nn.Module)]
+    weights = [(weight, weight.data) for model in models for weight in model.parameters()]
+    _give_back_what_is_free()
+    before = _status("VmRSS")
+    contender.load()
+    for weight, values in weights:
+        weight.data = values.clone()
+    _give_back_what_is_free()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from here
+    contender.run()
+    peak = _status("VmHWM")
+    for weight, values in weights:
+        weight.data = values
+    vars(contender).clear()
+    vars(contender).update(structure)
+    return peak - before
+
+
+def _give_back_what_is_free() -> None:
+    """To the system: what is used again would count for nothing, what is kept for too much."""
     gc.collect()
     if hasattr(ctypes.CDLL(None), "malloc_trim"):
         ctypes.CDLL(None).malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from here
-    before = _status("VmRSS")
-    chosen.load()
-    chosen.run()
-    return (_status("VmHWM") - before) / 2**20
 
 
 if __name__ == "__main__":
     problem_text, which, threads_text = sys.argv[1:]
     set_num_threads(int(threads_text))
     large, little = _made(json.loads(problem_text))
-    with tempfile.TemporaryDirectory() as temporary:
-        try:
-            print(json.dumps(_measure(large, little, which, Path(temporary))))
-        except OSError:
-            print(json.dumps(None))
+    try:
+        print(json.dumps(_measure(large, little, which)))
+    except OSError:
+        print(json.dumps(None))
