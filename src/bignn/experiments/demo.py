@@ -133,8 +133,8 @@ def describe(report: dict[str, Any]) -> str:
         "the paper's estimate. Cora's features have few ones: kept as their places they take",
         f"{report['sparse_kib']:.0f} KiB.",
         "",
-        f"{f'all nodes, {threads} thread' + 's' * (threads > 1):<40}{'median':>14}{'':>12}"
-        f"{'fastest burst':>14}",
+        f"{f'all nodes, {threads} thread' + 's' * (threads > 1):<40}{'median':>14}{'of packed':>12}"
+        f"{'fastest burst':>14}{'of packed':>10}",
         "-" * 90,
         *(
             f"{row['what']:<40}{row['ms']:>11.2f} ms{row['times']:>11.1f}x"
