@@ -112,6 +112,17 @@ def test_a_peak_is_that_of_the_form_it_runs_with(contender: str, normalize_rows:
 
 
 @needs_peaks
+@pytest.mark.parametrize("conv", ["sage", "gat"])
+@pytest.mark.parametrize("contender", ["torch_sparse", "packed"])
+def test_the_form_of_the_graph_does_not_count(contender: str, conv: str) -> None:
+    dense, compressed = (
+        peak_of(problem_of(graph_of(compressed=form), conv=conv), contender)
+        for form in (False, True)
+    )
+    assert dense == pytest.approx(compressed, rel=0.1, abs=0.2)
+
+
+@needs_peaks
 def test_features_are_kept_sparse_by_all_their_rows() -> None:
     """The first rows are dense, the rest empty: an entry in eight in all."""
     dense = graph_of(compressed=False, density=1.0)

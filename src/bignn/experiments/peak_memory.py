@@ -33,6 +33,9 @@ from bignn.threads import set_num_threads
 #: least: code that is first used on a problem of that size is read from disk, and counts then.
 _WINDOWS, _SECONDS = 5, 10.0
 
+#: Of glibc's malloc.h.
+_M_MMAP_THRESHOLD = -3
+
 
 def memory_bytes() -> int:
     """What this machine has."""
@@ -104,6 +107,7 @@ def _measure(problem: Problem, small: Problem, contender: str) -> float:
     else:
         kinds = contenders_of(problem.conv)
     kind = kinds[contender]
+    _take_large_arrays_from_the_system()
     _peak_bytes(kind(small))  # libraries allocate when first used: let them, on a small problem
     chosen = kind(problem)
     found: list[int] = []
@@ -139,11 +143,21 @@ def _peak_bytes(contender: Contender) -> int:
     return peak - before
 
 
+def _take_large_arrays_from_the_system() -> None:
+    """Each anew, and back when it is freed: glibc would come to keep pages for the next array, and
+    buffers that are never written to would then count by what was converted before.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(_M_MMAP_THRESHOLD, 1 << 17)
+
+
 def _give_back_what_is_free() -> None:
     """To the system: what is used again would count for nothing, what is kept for too much."""
     gc.collect()
-    if hasattr(ctypes.CDLL(None), "malloc_trim"):
-        ctypes.CDLL(None).malloc_trim(0)
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)
 
 
 if __name__ == "__main__":
