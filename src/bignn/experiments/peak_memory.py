@@ -34,7 +34,7 @@ from bignn.threads import set_num_threads
 _WINDOWS, _SECONDS = 5, 10.0
 
 #: Of glibc's malloc.h.
-_M_MMAP_THRESHOLD = -3
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 def memory_bytes() -> int:
@@ -107,7 +107,6 @@ def _measure(problem: Problem, small: Problem, contender: str) -> float:
     else:
         kinds = contenders_of(problem.conv)
     kind = kinds[contender]
-    _take_large_arrays_from_the_system()
     _peak_bytes(kind(small))  # libraries allocate when first used: let them, on a small problem
     chosen = kind(problem)
     found: list[int] = []
@@ -127,12 +126,14 @@ def _peak_bytes(contender: Contender) -> int:
     # A model that a contender has from the start: its weights are copied, so that they count too.
     models = [part for part in structure.values() if isinstance(part, nn.Module)]
     weights = [(weight, weight.data) for model in models for weight in model.parameters()]
+    _let_go_of_what_is_freed(at_once=True)
     _give_back_what_is_free()
     before = _status("VmRSS")
     contender.load()
     for weight, values in weights:
         weight.data = values.clone()
     _give_back_what_is_free()
+    _let_go_of_what_is_freed(at_once=False)
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from here
     contender.run()
     peak = _status("VmHWM")
@@ -143,13 +144,19 @@ def _peak_bytes(contender: Contender) -> int:
     return peak - before
 
 
-def _take_large_arrays_from_the_system() -> None:
-    """Each anew, and back when it is freed: glibc would come to keep pages for the next array, and
-    buffers that are never written to would then count by what was converted before.
+def _let_go_of_what_is_freed(at_once: bool) -> None:
+    """How glibc takes arrays above 128 KiB: from the system, and gives them back when they are
+    freed; or (up to 32 MiB) as a part of its heap, and keeps their pages.
+
+    The first while features and weights are made: glibc would come to keep pages for the next
+    array, and buffers that are never written to would then count by what was converted before. The
+    second during a prediction: Linux counts pages by batches per core and notes a peak when some
+    are given back, up to half a MiB too low on two cores; what stays is counted exactly.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
-        libc.mallopt(_M_MMAP_THRESHOLD, 1 << 17)
+        libc.mallopt(_M_MMAP_THRESHOLD, 1 << (17 if at_once else 25))
+        libc.mallopt(_M_TRIM_THRESHOLD, 1 << (17 if at_once else 30))
 
 
 def _give_back_what_is_free() -> None:
