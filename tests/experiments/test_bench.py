@@ -1,6 +1,7 @@
 """The benchmark at toy scale: every row is filled, contenders are what they claim to be."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from bignn.experiments.problems import (
     Problem,
     ShapeProblem,
 )
-from bignn.experiments.timing import measure
+from bignn.experiments.timing import Seconds, measure
 
 PROMISED = (
     *("suite", "shape", "model", "threads", "plan", "packed_ms", "best_float_ms", "pyg_ms"),
@@ -39,6 +40,19 @@ def problem(request: pytest.FixtureRequest, conv: ModelName) -> Problem:
     if request.param == "cora":
         return CitationProblem("cora", conv=conv, epochs=1)
     return ShapeProblem("arxiv", conv=conv, scale=0.002)
+
+
+@pytest.fixture
+def timed(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
+    """What was timed together, each quickly: how long things take is not looked at."""
+    together: list[set[str]] = []
+
+    def quickly(calls: Any) -> dict[str, Seconds]:
+        together.append(set(calls))
+        return measure(calls, rounds=2, warm_up=0)
+
+    monkeypatch.setattr(bench, "measure_sensibly", quickly)
+    return together
 
 
 def test_the_float_contenders_compute_the_same_network(problem: Problem) -> None:
@@ -85,13 +99,16 @@ def test_a_shape_has_the_published_sizes() -> None:
 
 
 def test_bench_fills_every_promised_column(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, timed: list[set[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     picture = tmp_path / "bench.png"
     arguments = ["bench", "shapes", "--only", "flickr", "--scale", "0.01", "--plot", str(picture)]
     assert main([*arguments, "--threads", "1", "--json"]) == 0
     captured = capsys.readouterr()
-    (row,) = json.loads(captured.out)["rows"]
+    report = json.loads(captured.out)
+    assert datetime.fromisoformat(report["date"]).tzinfo == UTC
+    (row,) = report["rows"]
+    assert timed
     assert set(PROMISED) <= set(row)
     for key in PROMISED:
         assert row[key] is not None, key
@@ -104,12 +121,8 @@ def test_bench_fills_every_promised_column(
 
 @pytest.mark.parametrize("model", ["sage", "gat"])
 def test_other_models_are_measured_too(
-    model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    model: str, timed: list[set[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def quickly(calls: Any, **options: Any) -> Any:
-        return measure(calls, rounds=2, warm_up=0)
-
-    monkeypatch.setattr(bench, "measure", quickly)
     arguments = ["bench", "shapes", "--only", "flickr", "--scale", "0.005", "--no-memory"]
     assert main([*arguments, "--model", model, "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]
@@ -117,6 +130,7 @@ def test_other_models_are_measured_too(
     for key in (*PROMISED[:11], "agreement", "flipped_bits"):
         assert row[key] is not None, key
     assert row["best_float"] in contenders_of(model)
+    assert timed == [set(contenders_of(model))]
     assert row["agreement"] > 0.97
 
 
@@ -149,13 +163,30 @@ def test_products_are_exact_and_printed(
 
 
 def test_what_cannot_fit_is_left_out_with_its_predicted_size(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, timed: list[set[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     needed = CONTENDERS["pyg"].bytes_needed(ShapeProblem("flickr", scale=0.01))
     monkeypatch.setattr(bench, "memory_bytes", lambda: needed)
     report = bench.run(["shapes"], scale=0.01, only=["flickr"], memory=False)
     (row,) = report["rows"]
     assert row["pyg_ms"] is None
+    assert all("pyg" not in names for names in timed)
     assert row["pyg_predicted_bytes"] == needed
     assert "left out" in capsys.readouterr().err
     assert "-" in bench.describe(report)
+
+
+def test_rows_of_a_figure_are_told_apart_by_graph_model_and_threads() -> None:
+    keys = ("speedup_vs_best_float", "speedup_vs_pyg_sparse", "speedup_vs_pyg")
+    nothing = dict.fromkeys((*keys, "speedup_vs_simulated"))
+    rows = [
+        {**nothing, "shape": "arxiv", "model": model, "threads": 2, "speedup_vs_pyg": ratio}
+        for model, ratio in (("bi-gcn", 55.0), ("bi-sage", 26.0), ("bi-gat", 31.0))
+    ]
+    series = {one.label: one for one in bench.speedups(rows).series}["PyG, edge_index"]
+    assert series.x == ("arxiv, Bi-GCN", "arxiv, Bi-GraphSAGE", "arxiv, Bi-GAT")
+    assert series.y == (55.0, 26.0, 31.0)
+    more = [*rows, {**rows[0], "threads": 1}]
+    assert bench.row_names(more)[0] == "arxiv, Bi-GCN, 2 threads"
+    assert bench.row_names(more)[3] == "arxiv, Bi-GCN, 1 thread"
+    assert bench.row_names([{**rows[0], "shape": "3x4x5", "model": "xnor"}]) == ("3x4x5, xnor",)

@@ -17,7 +17,6 @@ from bignn.experiments import compare, compare_report, timing
 from bignn.experiments.compared_problem import ComparedProblem, float_contenders
 from bignn.experiments.contenders import Packed
 from bignn.experiments.document import Table
-from bignn.experiments.peak_memory import peak_mib_of_trained
 from bignn.experiments.problems import float_features
 from bignn.graph import Graph, SparseRows
 from bignn.recipes import MANY_LABELS, RECIPES, TWINS
@@ -191,19 +190,6 @@ def test_float_features_take_their_own_size_and_no_more() -> None:
     sums = arrays["x"].sum(axis=1, keepdims=True)
     np.testing.assert_allclose(x, arrays["x"] / np.maximum(sums, 1), rtol=1e-6)
     assert x.nbytes <= peak < 1.2 * x.nbytes
-
-
-def test_peak_memory_of_a_trained_model(tmp_path: Path) -> None:
-    arrays = make_arrays(num_nodes=3000, num_features=1000)
-    file, checkpoint = tmp_path / "mine.npz", tmp_path / "gcn.safetensors"
-    np.savez(file, **arrays)  # type: ignore[arg-type]
-    graph = bignn.load(file)
-    model = bignn.nn.GCN(1000, 16, 2, 2)
-    bignn.fit(model, graph, bignn.Settings(epochs=1), checkpoint_path=checkpoint, progress=False)
-    found = peak_mib_of_trained(str(file), checkpoint, None, "pyg_sparse", threads=1)
-    if found is not None:  # where the system can tell
-        features = 3000 * 1000 * 4 / 2**20
-        assert features < found < 2.5 * features
 
 
 def test_models_without_a_packed_form_have_dashes(

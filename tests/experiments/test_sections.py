@@ -173,6 +173,87 @@ def test_sections_without_anything_to_show_are_left_out(folder: Path) -> None:
     assert names[-1] == "made"
 
 
+def bench_row(suite: str, shape: str, model: str, **measured: float | None) -> dict[str, Any]:
+    return {
+        **{"suite": suite, "shape": shape, "model": model, "threads": 2, "plan": "TT"},
+        **{"packed_ms": 2.0, "best_float_ms": 8.0, "speedup_vs_best_float": 4.0},
+        **{"fastest_speedup_vs_best_float": 3.5, "speedup_vs_pyg": None},
+        **{"speedup_vs_pyg_sparse": None, "speedup_vs_simulated": 7.0, "memory_ratio": None},
+        **{"peak_mib_float": None, "peak_mib_packed": None, "agreement": 0.99754},
+        **measured,
+    }
+
+
+@pytest.fixture
+def speeds(tmp_path: Path) -> Path:
+    """Two models at one shape, one of them measured twice, and a real graph; one file without a
+    machine.
+    """
+    memory = {"peak_mib_float": 400.0, "peak_mib_packed": 20.0, "memory_ratio": 20.0}
+    arxiv = bench_row("shapes", "arxiv", "bi-gcn", speedup_vs_pyg=6.0, speedup_vs_pyg_sparse=7.5)
+    sage = bench_row("shapes", "arxiv", "bi-sage", speedup_vs_pyg=26.0, speedup_vs_pyg_sparse=8.5)
+    cora = bench_row("citation", "cora", "bi-gcn", fastest_speedup_vs_best_float=2.5)
+    dated = {"date": "2026-01-01T00:00:00+00:00"}
+    for name, rows, known in (
+        ("bench-1.json", [arxiv | memory, cora], {"machine": "a Xeon", "version": "9.9"}),
+        ("bench-2.json", [sage, arxiv | {"packed_ms": 99.0}], {}),
+        (
+            "bench.json",
+            [arxiv | memory | {"packed_ms": 3.0}],
+            dated,
+        ),
+    ):
+        (tmp_path / name).write_text(json.dumps({"rows": rows, **known}))
+    return tmp_path
+
+
+def test_speeds_are_shown_once_and_by_model(speeds: Path) -> None:
+    section = sections(speeds)["speed"]
+    table, where = tables(section)
+    assert [row[0] for row in table.rows] == [
+        "cora, Bi-GCN",
+        "arxiv, Bi-GraphSAGE*",
+        "arxiv, Bi-GCN*",
+    ]
+    assert [row[2] for row in table.rows] == ["2.00", "2.00", "3.00"]
+    faster = table.columns.index("faster")
+    assert table.columns[faster + 1] == "by fastest bursts"
+    assert table.rows[0][faster : faster + 2] == ("4.0x", "2.5x")
+    assert where.rows == (
+        ("bench-1.json", "cora, Bi-GCN", "a Xeon", "9.9"),
+        ("bench-2.json", "arxiv, Bi-GraphSAGE", "machine not recorded", "not recorded"),
+        ("bench.json", "arxiv, Bi-GCN", "machine not recorded", "not recorded"),
+    )
+    figures = {part.name: part for part in section.parts if isinstance(part, Figure)}
+    for series in figures["speedups"].series:
+        assert series.x == ("cora, Bi-GCN", "arxiv, Bi-GraphSAGE", "arxiv, Bi-GCN")
+    assert figures["speedups"].series[2].y == (None, 26.0, 6.0)
+    assert [(one.x, one.y) for one in figures["memory"].series] == [
+        (("arxiv, Bi-GCN",), (400.0,)),
+        (("arxiv, Bi-GCN",), (20.0,)),
+    ]
+
+
+def test_the_best_of_pyg_is_the_faster_of_its_ways(speeds: Path) -> None:
+    (table,) = [
+        part for part in tables(sections(speeds)["ogb"]) if part.caption == "Measured speed"
+    ]
+    best = table.columns.index("than PyG's best")
+    assert [(row[0], row[best]) for row in table.rows] == [
+        ("OGBN-Arxiv, Bi-GraphSAGE", "8.5x"),
+        ("OGBN-Arxiv, Bi-GCN", "6.0x"),  # its edge index beats its CSR here
+    ]
+    assert table.rows[0][table.columns.index("by fastest bursts")] == "3.5x"
+
+
+def test_the_headline_is_of_rows_that_count(speeds: Path) -> None:
+    (speeds / "bench-0.json").write_text(
+        json.dumps({"rows": [bench_row("shapes", "arxiv", "bi-gcn", memory_ratio=1000.0)]})
+    )
+    found = {what: value for value, what in document_of(speeds).headline}
+    assert found["less memory for features, weights and activations, measured"] == "20.0–20.0x"
+
+
 def test_an_empty_folder_says_what_fills_it(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"has no results.*bignn reproduce --out"):
         document_of(tmp_path)

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,8 @@ def run(
     only: Sequence[str] | None = None,
     memory: bool = True,
 ) -> dict[str, Any]:
-    """Runs suites and returns ``{"rows": [...], "machine": ..., "version": ...}``.
+    """Runs suites and returns ``{"rows": [...], "machine": ..., "version": ..., "date": ...}``,
+    the date being the UTC time of its end.
 
     Args:
         suites: some of :data:`SUITES`; none for all.
@@ -87,7 +89,12 @@ def run(
             if only is None or name in only:
                 sized = scale if suite == "shapes" else 1.0
                 rows.append(_network(suite, name, model, sized, memory))
-    return {"rows": rows, "machine": machine("cpu"), "version": bignn.__version__}
+    return {
+        "rows": rows,
+        "machine": machine("cpu"),
+        "version": bignn.__version__,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
 
 
 def _say(text: str) -> None:
@@ -278,7 +285,7 @@ def describe(report: dict[str, Any]) -> str:
             "",
             "best float: the fastest of PyG (edge_index), PyG (CSR), torch by hand (CSR, cheaper",
             "order, preallocated). simulated: the binary model in floats.",
-            "MiB: peak of features and activations. agree: nodes whose class equals torch's;",
+            "MiB: peak of features, weights and activations. agree: nodes whose class is torch's;",
             "flips: hidden bits that differ from torch's float32 sums.",
         ]
     return "\n".join(lines)
@@ -309,6 +316,16 @@ def _network_line(row: Row) -> str:
     )
 
 
+def row_names(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Of each row the graph and the model, and the threads where not all have as many."""
+    several = len({row["threads"] for row in rows}) > 1
+    return tuple(
+        f"{row['shape']}, {MODELS.get(row['model'].removeprefix('bi-'), row['model'])}"
+        + (f", {row['threads']} thread{'s'[: row['threads'] - 1]}" if several else "")
+        for row in rows
+    )
+
+
 def speedups(rows: Sequence[Row]) -> Figure:
     """How many times faster than each alternative ours is, a group of bars per row."""
     every = {
@@ -317,7 +334,7 @@ def speedups(rows: Sequence[Row]) -> Figure:
         "PyG, edge_index": "speedup_vs_pyg",
         "float simulation": "speedup_vs_simulated",
     }
-    graphs = tuple(row["shape"] for row in rows)
+    names = row_names(rows)
     threads = "/".join(map(str, sorted({row["threads"] for row in rows})))
     return Figure(
         "speedups",
@@ -325,7 +342,9 @@ def speedups(rows: Sequence[Row]) -> Figure:
         "bars",
         "",
         f"times faster than, {threads} threads",
-        tuple(Series(name, graphs, tuple(row[key] for row in rows)) for name, key in every.items()),
+        tuple(
+            Series(label, names, tuple(row[key] for row in rows)) for label, key in every.items()
+        ),
         log_y=True,
         bars_from=1,
     )

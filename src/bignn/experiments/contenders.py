@@ -1,13 +1,13 @@
 """The ways to run a model that the benchmarks compare, each in the best form its users have.
 
-A contender is built from a problem's structure and weights; ``load`` makes its features and
-buffers; ``run`` predicts all classes. All torch ones run without gradients.
+A contender is built from a problem's structure; ``load`` makes its features and weights, arrays of
+its own in the form that it runs with, and buffers; ``run`` predicts all classes. All torch ones run
+without gradients.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,8 @@ from torch.nn import functional
 
 import bignn.nn
 from bignn.experiments.problems import Problem
-from bignn.kernels.layers import DenseBits, SparseBits
 from bignn.nn.sparse import csr_tensor
+from bignn.runtime import PackedModel
 
 Classes = NDArray[np.int64]
 
@@ -35,7 +35,7 @@ class Contender(ABC):
 
     @abstractmethod
     def load(self) -> None:
-        """Makes features and buffers."""
+        """Makes features, weights and buffers."""
 
     @abstractmethod
     def run(self) -> Any:
@@ -43,45 +43,29 @@ class Contender(ABC):
 
     @classmethod
     def bytes_needed(cls, problem: Problem) -> int:
-        """A lower bound of what features and activations take, to refuse what cannot fit."""
+        """A lower bound of features and activations, weights aside, to refuse what cannot fit."""
         widest = max(problem.sizes[1:])
         return 4 * problem.num_nodes * (problem.sizes[0] + 2 * widest)
 
 
 class Packed(Contender):
-    """Ours. Features are packed when loaded, or read as :meth:`store` has put them on disk."""
+    """Ours, on the problem's own neighbours."""
 
-    _stored: Path | None = None
-
-    def store(self, path: Path) -> None:
-        """Packs the features now and keeps them in a file, as a deployment has them."""
-        graph = self.problem.packed_graph()
-        assert graph.beta is not None
-        if isinstance(graph.features, DenseBits):
-            np.savez(path, beta=graph.beta, words=graph.features.words)
-        else:
-            assert isinstance(graph.features, SparseBits)
-            kept = graph.features
-            np.savez(
-                path, beta=graph.beta, offsets=kept.offsets, inputs=kept.inputs, base=kept.base
-            )
-        self._stored = path
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.neighbours = problem.packed_neighbours  # some problems make them when asked
 
     def load(self) -> None:
         """See the base class."""
-        if self._stored is None:
-            self.graph = self.problem.packed_graph()
-            return
-        problem = self.problem
-        with np.load(self._stored, allow_pickle=False) as arrays:
-            parts = dict(arrays)
-        beta = parts.pop("beta")
-        features = DenseBits(**parts) if "words" in parts else SparseBits(**parts)
-        self.graph = problem.graph_of(features, beta)
+        made = self.problem.packed_graph()
+        self.graph = self.problem.graph_of(made.features, made.beta)
+        packed = self.problem.packed
+        arrays = {name: array.copy() for name, array in packed.arrays.items()}
+        self.model = PackedModel(packed.operations, arrays, packed.num_features)
 
     def run(self) -> Classes:
         """See the base class."""
-        return self.problem.packed.predict(self.graph)
+        return self.model.predict(self.graph)
 
     @classmethod
     def bytes_needed(cls, problem: Problem) -> int:
@@ -94,20 +78,15 @@ class PyGEdgeIndex(Contender):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
-        from torch_geometric.nn import GCNConv
-
         self.edges, self.edge_weight = edge_index(problem), None
         if problem.entry_weights is not None:  # PyG keeps the self-loops that it is given
             self.edges = _pairs(problem.ids, problem.rows)
             self.edge_weight = torch.from_numpy(problem.entry_weights)
-        self.convs = [
-            GCNConv(weight.shape[1], weight.shape[0], cached=True) for weight in problem.weights
-        ]
-        _set_weights(self.convs, problem)
 
     def load(self) -> None:
         """See the base class."""
         self.x = torch.from_numpy(self.problem.raw_features())
+        self.convs = _pyg_convs(self.problem, cached=True)
 
     @torch.no_grad()
     def run(self) -> Tensor:
@@ -125,17 +104,12 @@ class PyGSparse(Contender):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
-        from torch_geometric.nn import GCNConv
-
         self.adjacency = adjacency(problem)
-        self.convs = [
-            GCNConv(weight.shape[1], weight.shape[0], normalize=False) for weight in problem.weights
-        ]
-        _set_weights(self.convs, problem)
 
     def load(self) -> None:
         """See the base class."""
         self.x = torch.from_numpy(self.problem.raw_features())
+        self.convs = _pyg_convs(self.problem, normalize=False)
 
     @torch.no_grad()
     def run(self) -> Tensor:
@@ -156,11 +130,11 @@ class TorchSparse(Contender):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         self.adjacency = adjacency(problem)
-        self.weights = [weight.t().contiguous() for weight in problem.weights]
-        self.biases = problem.biases
 
     def load(self) -> None:
         """See the base class."""
+        self.weights = [weight.t().contiguous() for weight in self.problem.weights]
+        self.biases = self.problem.biases
         self.x = light_features(self.problem)
         self.sparse = self.x.is_sparse_csr
         # Two buffers that all layers share.
@@ -200,22 +174,30 @@ class Simulated(Contender):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         self.adjacency = adjacency(problem)
-        self.signs, self.alphas, self.biases = [], [], []
-        with torch.no_grad():
-            for conv in problem.model.layers:
-                assert isinstance(conv, bignn.nn.GCNConv)
-                signs, alpha = conv.lin.binary_weight()
-                self.signs.append(signs.t().contiguous())
-                self.alphas.append(alpha[:, 0].clone())
-                assert conv.bias is not None
-                self.biases.append(conv.bias.detach().clone())
 
     def load(self) -> None:
         """See the base class."""
+        self.signs: list[Tensor] = []
+        self.alphas: list[Tensor] = []
+        self.biases: list[Tensor] = []
+        self._take_weights()
         x = torch.from_numpy(self.problem.binary_input())
         self.x, self.beta = sign_(x)
         num_nodes, widest = self.problem.num_nodes, max(self.problem.sizes[1:])
         self.buffers = [torch.empty(num_nodes * widest) for _ in range(2)]
+
+    @torch.no_grad()
+    def _take_weights(self) -> None:
+        for conv in self.problem.model.layers:
+            assert isinstance(conv, bignn.nn.GCNConv)
+            assert conv.bias is not None
+            self._take(conv.lin, conv.bias)
+
+    def _take(self, linear: Any, bias: Tensor | None) -> None:
+        signs, alpha = linear.binary_weight()
+        self.signs.append(signs.t().contiguous())
+        self.alphas.append(alpha[:, 0].clone())
+        self.biases.append(torch.zeros(1) if bias is None else bias.detach().clone())
 
     def _buffer(self, number: int, width: int) -> Tensor:
         num_nodes = self.problem.num_nodes
@@ -261,9 +243,10 @@ def _pairs(source: NDArray[Any], target: NDArray[Any]) -> Tensor:
 def _csr(
     pointers: NDArray[Any], columns: NDArray[Any], values: NDArray[Any], shape: tuple[int, ...]
 ) -> Tensor:
+    """Arrays of its own, with 32-bit indices, as MKL likes them."""
     ids = torch.from_numpy(columns.astype(np.int32))
     offsets = torch.from_numpy(pointers.astype(np.int32))
-    return csr_tensor(offsets, ids, torch.from_numpy(values), (shape[0], shape[1]))
+    return csr_tensor(offsets, ids, torch.from_numpy(values.copy()), (shape[0], shape[1]))
 
 
 def sign_(h: Tensor) -> tuple[Tensor, Tensor]:
@@ -288,14 +271,14 @@ def adjacency(problem: Problem) -> Tensor:
 
 
 def light_features(problem: Problem) -> Tensor:
-    """The float model's features, as a CSR tensor where few of them are not 0. Where the graph has
-    them in compressed rows, no dense matrix is made on the way.
+    """The float model's features, as a CSR tensor where few of them are not 0: the same whichever
+    form the graph has them in. Of compressed rows no dense matrix is made on the way.
     """
     kept = problem.sparse_features()
     if kept is not None and len(kept.values) < _SPARSE_DENSITY * np.prod(kept.shape):
         return _csr(kept.indptr, kept.indices, kept.values, kept.shape)
     x = problem.raw_features()
-    if (x[:4096] != 0).mean() >= _SPARSE_DENSITY:
+    if np.count_nonzero(x) >= _SPARSE_DENSITY * x.size:
         return torch.from_numpy(x)
     rows, columns = np.nonzero(x)
     pointers = np.zeros(len(x) + 1, dtype=np.int64)
@@ -313,12 +296,15 @@ def product(h: Tensor, weight: Tensor, out: Tensor) -> Tensor:
     return multiply(h, weight, out) if h.is_sparse_csr else torch.mm(h, weight, out=out)
 
 
-def _set_weights(convs: list[Any], problem: Problem) -> None:
+def _pyg_convs(problem: Problem, **options: Any) -> list[Any]:
+    from torch_geometric.nn import GCNConv
+
+    convs = [GCNConv(w.shape[1], w.shape[0], **options).eval() for w in problem.weights]
     with torch.no_grad():
         for conv, weight, bias in zip(convs, problem.weights, problem.biases, strict=True):
             conv.lin.weight.copy_(weight)
             conv.bias.copy_(bias)
-            conv.eval()
+    return convs
 
 
 def activate_(problem: Problem, h: Tensor) -> Tensor:

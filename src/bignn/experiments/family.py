@@ -31,14 +31,16 @@ _SLOPE = 0.2
 
 
 class _Buffers:
-    """Float matrices that all layers share."""
+    """Float matrices that all layers share, there from when they are first taken."""
 
-    def __init__(self, num_nodes: int, width: int, count: int) -> None:
-        self._num_nodes = num_nodes
-        self._data = [torch.empty(num_nodes * width) for _ in range(count)]
+    def __init__(self, num_nodes: int, width: int) -> None:
+        self._num_nodes, self._width = num_nodes, width
+        self._data: dict[int, Tensor] = {}
 
     def take(self, number: int, width: int) -> Tensor:
         """A matrix [N, width] in the place of that number."""
+        if number not in self._data:
+            self._data[number] = torch.empty(self._num_nodes * self._width)
         return self._data[number][: self._num_nodes * width].view(self._num_nodes, width)
 
 
@@ -60,26 +62,27 @@ class PyGSage(Contender):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
-        from torch_geometric.nn import SAGEConv as TheirConv
-
         self.edges: Any = self._edges(problem)
-        self.convs = [TheirConv(w.shape[1], w.shape[0]).eval() for w in problem.weights]
-        with torch.no_grad():
-            for conv, weight, own, bias in zip(
-                self.convs, problem.weights, problem.own_weights, problem.biases, strict=True
-            ):
-                conv.lin_l.weight.copy_(weight)
-                conv.lin_r.weight.copy_(own)
-                conv.lin_l.bias.copy_(bias)
 
     def _edges(self, problem: Problem) -> Any:
         offsets, ids = problem.as_given
         rows = np.repeat(np.arange(problem.num_nodes), np.diff(offsets))
         return torch.from_numpy(np.stack([ids.astype(np.int64), rows]))
 
+    @torch.no_grad()
     def load(self) -> None:
         """See the base class."""
-        self.x = torch.from_numpy(self.problem.raw_features())
+        from torch_geometric.nn import SAGEConv as TheirConv
+
+        problem = self.problem
+        self.x = torch.from_numpy(problem.raw_features())
+        self.convs = [TheirConv(w.shape[1], w.shape[0]).eval() for w in problem.weights]
+        for conv, weight, own, bias in zip(
+            self.convs, problem.weights, problem.own_weights, problem.biases, strict=True
+        ):
+            conv.lin_l.weight.copy_(weight)
+            conv.lin_r.weight.copy_(own)
+            conv.lin_l.bias.copy_(bias)
 
     @torch.no_grad()
     def run(self) -> Tensor:
@@ -115,14 +118,15 @@ class TorchSage(Contender):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         self.matrix = _mean_matrix(problem)
-        self.weights = [weight.t().contiguous() for weight in problem.weights]
-        self.own = [weight.t().contiguous() for weight in problem.own_weights]
-        self.biases = problem.biases
 
     def load(self) -> None:
         """See the base class."""
+        self.weights = [weight.t().contiguous() for weight in self.problem.weights]
+        self.own = [weight.t().contiguous() for weight in self.problem.own_weights]
+        self.biases = self.problem.biases
         self.x = light_features(self.problem)
-        self.buffers = _Buffers(self.problem.num_nodes, max(self.problem.sizes), 3)
+        sizes = self.problem.sizes[1:] if self.x.is_sparse_csr else self.problem.sizes
+        self.buffers = _Buffers(self.problem.num_nodes, max(sizes))
 
     @torch.no_grad()
     def run(self) -> Tensor:
@@ -154,18 +158,15 @@ class SimulatedSage(Simulated):
     def __init__(self, problem: Problem) -> None:
         Contender.__init__(self, problem)
         self.adjacency = _mean_matrix(problem)
-        self.signs, self.alphas, self.biases = [], [], []
+
+    @torch.no_grad()
+    def _take_weights(self) -> None:
         self.own: list[tuple[Tensor, Tensor]] = []
-        with torch.no_grad():
-            for conv in problem.model.layers:
-                assert isinstance(conv, SAGEConv)
-                signs, alpha = conv.lin_l.binary_weight()
-                self.signs.append(signs.t().contiguous())
-                self.alphas.append(alpha[:, 0].clone())
-                signs, alpha = conv.lin_r.binary_weight()
-                self.own.append((signs.t().contiguous(), alpha[:, 0].clone()))
-                bias = conv.lin_l.bias
-                self.biases.append(torch.zeros(1) if bias is None else bias.detach().clone())
+        for conv in self.problem.model.layers:
+            assert isinstance(conv, SAGEConv)
+            self._take(conv.lin_l, conv.lin_l.bias)
+            signs, alpha = conv.lin_r.binary_weight()
+            self.own.append((signs.t().contiguous(), alpha[:, 0].clone()))
 
     @torch.no_grad()
     def layers(self, count: int) -> Tensor:
@@ -214,25 +215,26 @@ class PyGGat(Contender):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
+        self.edges = edge_index(problem)
+
+    @torch.no_grad()
+    def load(self) -> None:
+        """See the base class."""
         from torch_geometric.nn import GATConv as TheirConv
 
-        self.edges = edge_index(problem)
+        problem = self.problem
+        self.x = torch.from_numpy(problem.raw_features())
         self.convs = [
             TheirConv(w.shape[1], w.shape[0] // heads, heads=heads).eval()
             for w, heads in zip(problem.weights, problem.heads, strict=True)
         ]
-        with torch.no_grad():
-            for conv, weight, vectors, bias in zip(
-                self.convs, problem.weights, problem.attention, problem.biases, strict=True
-            ):
-                conv.lin.weight.copy_(weight)
-                conv.att_src.copy_(vectors[:1])
-                conv.att_dst.copy_(vectors[1:])
-                conv.bias.copy_(bias)
-
-    def load(self) -> None:
-        """See the base class."""
-        self.x = torch.from_numpy(self.problem.raw_features())
+        for conv, weight, vectors, bias in zip(
+            self.convs, problem.weights, problem.attention, problem.biases, strict=True
+        ):
+            conv.lin.weight.copy_(weight)
+            conv.att_src.copy_(vectors[:1])
+            conv.att_dst.copy_(vectors[1:])
+            conv.bias.copy_(bias)
 
     @torch.no_grad()
     def run(self) -> Tensor:
@@ -253,6 +255,10 @@ class TorchGat(Contender):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         self.attention = _Attention(problem)
+
+    def load(self) -> None:
+        """See the base class."""
+        problem = self.problem
         self.weights, self.vectors = [], []
         for weight, vectors, heads in zip(
             problem.weights, problem.attention, problem.heads, strict=True
@@ -260,11 +266,8 @@ class TorchGat(Contender):
             parts = weight.view(heads, -1, weight.shape[1])
             self.weights.append([part.t().contiguous() for part in parts])
             self.vectors.append(torch.einsum("hcd,shc->dsh", parts, vectors).flatten(1))
-
-    def load(self) -> None:
-        """See the base class."""
-        self.x = light_features(self.problem)
-        self.buffers = _Buffers(self.problem.num_nodes, max(self.problem.sizes), 4)
+        self.x = light_features(problem)
+        self.buffers = _Buffers(problem.num_nodes, max(problem.sizes[1:]))
 
     @torch.no_grad()
     def run(self) -> Tensor:
@@ -294,20 +297,16 @@ class SimulatedGat(Simulated):
     def __init__(self, problem: Problem) -> None:
         Contender.__init__(self, problem)
         self.attention = _Attention(problem)
-        self.signs, self.alphas, self.biases = [], [], []
+
+    @torch.no_grad()
+    def _take_weights(self) -> None:
         self.vectors: list[Tensor] = []
         self.concat: list[bool] = []
-        with torch.no_grad():
-            for conv in problem.model.layers:
-                assert isinstance(conv, GATConv)
-                signs, alpha = conv.lin.binary_weight()
-                self.signs.append(signs.t().contiguous())
-                self.alphas.append(alpha[:, 0].clone())
-                self.vectors.append(torch.cat([conv.att_src, conv.att_dst]).detach().clone())
-                self.concat.append(conv.concat)
-                self.biases.append(
-                    torch.zeros(1) if conv.bias is None else conv.bias.detach().clone()
-                )
+        for conv in self.problem.model.layers:
+            assert isinstance(conv, GATConv)
+            self._take(conv.lin, conv.bias)
+            self.vectors.append(torch.cat([conv.att_src, conv.att_dst]).detach().clone())
+            self.concat.append(conv.concat)
 
     @torch.no_grad()
     def layers(self, count: int) -> Tensor:

@@ -1,8 +1,9 @@
 """Peak memory of one contender, measured in a process of its own.
 
-What counts is what features and activations take: the peak resident size of the process from the
-moment when libraries, graph structure and weights are in place. Packed features are read from disk
-then, float features are made in memory at their own size.
+What counts is what features, weights and activations take, in the form that a contender runs with:
+how far the resident size of the process rises, while all nodes are predicted, above what it was
+with libraries and graph structure alone. What it takes to bring features and weights into that form
+(packing, compressing rows, transposing) counts for none: the peak starts anew once they are there.
 """
 
 from __future__ import annotations
@@ -11,19 +12,30 @@ import ctypes
 import gc
 import json
 import os
+import statistics
 import subprocess
 import sys
-import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from bignn.checkpoint import load_model
 from bignn.experiments.compared_problem import ComparedProblem, float_contenders
-from bignn.experiments.contenders import Packed
+from bignn.experiments.contenders import Contender, Packed
 from bignn.experiments.family import contenders_of
 from bignn.experiments.problems import SHAPES, CitationProblem, ModelName, Problem, ShapeProblem
 from bignn.graph import load
 from bignn.threads import set_num_threads
+
+#: A process measures so many times, as long as it has not taken so many seconds, but twice at
+#: least: code that is first used on a problem of that size is read from disk, and counts then.
+_WINDOWS, _SECONDS = 5, 10.0
+
+#: Of Linux's sys/prctl.h and glibc's malloc.h.
+_PR_SET_THP_DISABLE = 41
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 def memory_bytes() -> int:
@@ -34,7 +46,7 @@ def memory_bytes() -> int:
 def peak_mib(
     problem: str, contender: str, *, conv: ModelName = "gcn", scale: float, threads: int
 ) -> float | None:
-    """MiB of features and activations; None where the system cannot tell."""
+    """MiB of features, weights and activations; None where the system cannot tell."""
     return _asked({"name": problem, "conv": conv, "scale": scale}, contender, threads)
 
 
@@ -90,37 +102,79 @@ def _made(asked: dict[str, Any]) -> tuple[Problem, Problem]:
     return CitationProblem(name, conv=conv, epochs=0), small
 
 
-def _measure(problem: Problem, small: Problem, contender: str, folder: Path) -> float:
+def _measure(problem: Problem, small: Problem, contender: str) -> float:
     if isinstance(problem, ComparedProblem):
         kinds = {"packed": Packed, **float_contenders(problem.float_model)}
     else:
         kinds = contenders_of(problem.conv)
     kind = kinds[contender]
+    _peak_bytes(kind(small))  # libraries allocate when first used: let them, on a small problem
     chosen = kind(problem)
-    if isinstance(chosen, Packed):
-        chosen.store(folder / "features.npz")
-    # Libraries allocate when first used: let them, on a small problem.
-    warm = kind(small)
-    warm.load()
-    warm.run()
-    del warm
-    # What was freed must not be there to be used again: it would count for nothing.
-    gc.collect()
-    if hasattr(ctypes.CDLL(None), "malloc_trim"):
-        ctypes.CDLL(None).malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from here
+    found: list[int] = []
+    start = time.perf_counter()
+    gc.freeze()  # what is here stays: looking through it each time would take longest
+    try:
+        while len(found) < 2 or (len(found) < _WINDOWS and time.perf_counter() - start < _SECONDS):
+            found.append(_peak_bytes(chosen))
+    finally:
+        gc.unfreeze()
+    return statistics.median_low(found) / 2**20
+
+
+def _peak_bytes(contender: Contender) -> int:
+    """Of one prediction; the contender is left as it came."""
+    structure = dict(vars(contender))
+    # A model that a contender has from the start: its weights are copied, so that they count too.
+    models = [part for part in structure.values() if isinstance(part, nn.Module)]
+    weights = [(weight, weight.data) for model in models for weight in model.parameters()]
+    _let_go_of_what_is_freed(at_once=True)
+    _give_back_what_is_free()
     before = _status("VmRSS")
-    chosen.load()
-    chosen.run()
-    return (_status("VmHWM") - before) / 2**20
+    contender.load()
+    for weight, values in weights:
+        weight.data = values.clone()
+    _give_back_what_is_free()
+    _let_go_of_what_is_freed(at_once=False)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from here
+    contender.run()
+    peak = _status("VmHWM")
+    for weight, values in weights:
+        weight.data = values
+    vars(contender).clear()
+    vars(contender).update(structure)
+    return peak - before
+
+
+def _let_go_of_what_is_freed(at_once: bool) -> None:
+    """How glibc takes arrays above 128 KiB: from the system, and gives them back when they are
+    freed; or (up to 32 MiB) as a part of its heap, and keeps their pages.
+
+    The first while features and weights are made: glibc would come to keep pages for the next
+    array, and buffers that are never written to would then count by what was converted before. The
+    second during a prediction: Linux counts pages by batches per core and notes a peak when some
+    are given back, up to half a MiB too low on two cores; what stays is counted exactly.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "prctl"):  # NumPy asks for huge pages; a heap that has them grows by 2 MiB
+        libc.prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(_M_MMAP_THRESHOLD, 1 << (17 if at_once else 25))
+        libc.mallopt(_M_TRIM_THRESHOLD, 1 << (17 if at_once else 30))
+
+
+def _give_back_what_is_free() -> None:
+    """To the system: what is used again would count for nothing, what is kept for too much."""
+    gc.collect()
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)
 
 
 if __name__ == "__main__":
     problem_text, which, threads_text = sys.argv[1:]
     set_num_threads(int(threads_text))
     large, little = _made(json.loads(problem_text))
-    with tempfile.TemporaryDirectory() as temporary:
-        try:
-            print(json.dumps(_measure(large, little, which, Path(temporary))))
-        except OSError:
-            print(json.dumps(None))
+    try:
+        print(json.dumps(_measure(large, little, which)))
+    except OSError:
+        print(json.dumps(None))

@@ -56,7 +56,7 @@ SHAPES = {
 class Problem(ABC):
     """A graph, a binary model on it, and the weights of a float model of the same sizes.
 
-    Structure and weights are there from the start; features are made when asked for, so that
+    Structure is there from the start; contenders make features and weights of their own, so that
     memory can be measured from one point to the other.
     """
 
@@ -139,15 +139,19 @@ class Problem(ABC):
         np.cumsum(np.bincount(self.rows[kept], minlength=self.num_nodes), out=offsets[1:])
         return offsets, self.ids[kept]
 
+    @property
+    def packed_neighbours(self) -> tuple[NDArray[np.int64], NDArray[Any], Floats | None]:
+        """Offsets, ids and weights that the packed model reads."""
+        if self.conv == "sage":
+            return (*self.as_given, None)
+        return self.offsets, self.ids, self.entry_weights
+
     def graph_of(self, features: Any, beta: Floats | None) -> PackedGraph:
         """Packed features with the neighbours that the model reads."""
-        plain = self.conv == "sage"
-        offsets, ids = self.as_given if plain else (self.offsets, self.ids)
-        weights = None if plain else self.entry_weights
         return PackedGraph(
-            features, self.sizes[0], beta, offsets, ids, weights, self.norm,
+            features, self.sizes[0], beta, *self.packed_neighbours, self.norm,
             digest(self.packed.network.input), name=self.name,
-            adjacency="plain" if plain else "gcn",
+            adjacency="plain" if self.conv == "sage" else "gcn",
         )  # fmt: skip
 
     @abstractmethod
@@ -155,7 +159,7 @@ class Problem(ABC):
         """Features as the float model reads them [N, d]."""
 
     def sparse_features(self) -> SparseRows | None:
-        """The same in compressed rows, where the graph has them so."""
+        """The same in compressed rows, where the graph has them so; arrays may be the graph's."""
         return None
 
     @abstractmethod
