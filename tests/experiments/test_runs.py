@@ -57,11 +57,11 @@ def test_nothing_is_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     first = do_runs(RUN.with_seeds([0, 1]), tmp_path, progress=False)
     done = []
 
-    def fit(*args: object, seed: int, **options: object) -> None:
+    def fit(recipe: object, graph: object, seed: int, **options: object) -> None:
         done.append(seed)
         raise InputError("run again")
 
-    monkeypatch.setattr("bignn.experiments.runs.fit", fit)
+    monkeypatch.setattr("bignn.experiments.runs.fit_seed", fit)
     assert do_runs(RUN.with_seeds([1, 0]), tmp_path, progress=False) == first[::-1]
     assert done == []
     with pytest.raises(InputError, match=r"1 of 1 runs failed.*seed 2: run again"):
