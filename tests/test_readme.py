@@ -80,3 +80,34 @@ def test_accuracies_are_those_of_the_results() -> None:
             assert cell == found.told()
         papers = [ACCURACY[dataset][model] for model in ("gcn", "bi-gcn")]
         assert cells[5] == " / ".join(f"{mean} ± {std}" for mean, std in papers) + " |"
+
+
+def test_speeds_are_those_of_the_results() -> None:
+    found = {
+        (row["shape"], row["model"]): row
+        for row in Results(README.parent / "docs" / "results").bench
+        if row["suite"] != "gemm"
+    }
+    text = README.read_text()
+    names = ("cora", "citeseer", "pubmed", "flickr", "arxiv", "reddit", "products")
+    rows = {
+        "best float (torch CSR": "speedup_vs_best_float",
+        "the same, by the fastest": "fastest_speedup_vs_best_float",
+        "PyG GCN, edge_index": "speedup_vs_pyg",
+        "Bi-GCN simulated": "speedup_vs_simulated",
+        "memory, less than best": "memory_ratio",
+    }
+    for start, key in rows.items():
+        (line,) = re.findall(rf"^\| {re.escape(start)}.*$", text, re.MULTILINE)
+        told = line.strip("| ").split(" | ")[1:]
+        assert told == [times(found[name, "bi-gcn"][key]) for name in names]
+    sage, gat = found["arxiv", "bi-sage"], found["arxiv", "bi-gat"]
+    for row in (sage, gat):
+        for key in ("speedup_vs_best_float", "memory_ratio"):
+            assert times(row[key]) in text.split("The rest of the family")[1].split("## ")[0]
+
+
+def times(ratio: float | None) -> str:
+    if ratio is None:
+        return "does not fit"
+    return f"{ratio:.1f}x" if ratio < 9.95 else f"{ratio:.0f}x"

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from bignn.experiments.measured_speeds import measured_speeds
+from bignn.experiments.results import Results
 
 
 def write(
@@ -23,7 +23,7 @@ def write(
 def found(folder: Path) -> list[tuple[str, str, int, float]]:
     return [
         (row["shape"], row["model"], row["threads"], row["packed_ms"])
-        for row in measured_speeds(folder)
+        for row in Results(folder).bench
     ]
 
 
@@ -57,5 +57,5 @@ def test_other_threads_are_another_measurement(tmp_path: Path) -> None:
 def test_rows_know_where_they_come_from(tmp_path: Path) -> None:
     write(tmp_path, "bench-1.json", [("a", "bi-gcn", 2, 1.0)], 10, machine="M", version="1")
     write(tmp_path, "bench-2.json", [("b", "bi-gcn", 2, 1.0)], 10)
-    known = [(row["file"], row["machine"], row["version"]) for row in measured_speeds(tmp_path)]
+    known = [(row["file"], row["machine"], row["version"]) for row in Results(tmp_path).bench]
     assert known == [("bench-1.json", "M", "1"), ("bench-2.json", None, None)]

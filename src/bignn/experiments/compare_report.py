@@ -115,7 +115,9 @@ def _notes(report: dict[str, Any]) -> list[str]:
         "binary ones in the packed engine; medians of the same rounds.",
     ]
     if any(row["peak_mib"] is not None for row in rows):
-        found.append("Peak: memory of features, weights and activations meanwhile, in a process of its own.")
+        found.append(
+            "Peak: memory of features, weights and activations meanwhile, in a process of its own."
+        )
     found.append("What is measured is the model of the seed with the lowest validation loss.")
     return found
 
@@ -265,7 +267,10 @@ def _headline(report: dict[str, Any]) -> tuple[tuple[str, str], ...]:
         ("model_times_smaller", f"smaller weights, {name} than {twin}"),
         ("times_faster", f"the speed of {twin}'s fastest float way"),
         ("times_faster_than_pyg", f"the speed of {twin} by PyG's layers on an edge index"),
-        ("memory_times_less", "less memory of features, weights and activations than that fastest way"),
+        (
+            "memory_times_less",
+            "less memory of features, weights and activations than that fastest way",
+        ),
         ("memory_times_less_than_pyg", "less than PyG's layers take"),
     ):
         if beside[key] is not None:

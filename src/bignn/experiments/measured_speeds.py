@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,14 @@ from typing import Any
 _SAME = ("suite", "shape", "model", "threads")
 
 
-def measured_speeds(folder: Path) -> list[dict[str, Any]]:
-    """Rows of the ``bench*.json`` in a folder that :class:`bignn.experiments.results.Results` has
-    read, each with ``file``, and ``machine`` and ``version`` (None where that was not recorded).
+def measured_speeds(files: Mapping[Path, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of what ``bignn bench --json`` has printed to files, each with ``file``, and ``machine``
+    and ``version`` (None where that was not recorded).
 
     Of rows of the same suite, graph, model and number of threads the newest counts, by the date
     that ``bignn bench --json`` records; documents without a date are of earlier versions, hence
     older than those with one, and among themselves go by the files' times.
     """
-    files = {path: json.loads(path.read_bytes()) for path in sorted(folder.glob("bench*.json"))}
     newest: dict[tuple[Any, ...], dict[str, Any]] = {}
     for path in sorted(files, key=lambda path: _age(path, files[path])):
         known = {key: files[path].get(key) for key in ("machine", "version")}

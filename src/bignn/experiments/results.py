@@ -17,6 +17,7 @@ from typing import Any
 from bignn.errors import FileError
 from bignn.experiments.document import Tone, Verdict
 from bignn.experiments.ledger import Ledger, Record
+from bignn.experiments.measured_speeds import measured_speeds
 from bignn.experiments.published import RUNS_ASSUMED
 from bignn.experiments.runs import RUNS, Run
 from bignn.experiments.seeds import mean_and_std, told
@@ -59,13 +60,9 @@ class Results:
         self.records = Ledger(folder / RUNS).read()
         for number, record in enumerate(self.records, 1):
             _check(record, number, folder)
-        benches = _documents(folder, "bench", ("rows",))
-        self.bench: list[dict[str, Any]] = [row for report in benches for row in report["rows"]]
-        #: Where speeds were measured; older documents do not say.
-        self.bench_machines = list(
-            dict.fromkeys(report["machine"] for report in benches if "machine" in report)
-        )
-        self.capacity = _documents(folder, "capacity", _OF_CAPACITY)
+        #: Of every measurement of speed the newest.
+        self.bench = measured_speeds(_documents(folder, "bench", ("rows",)))
+        self.capacity = list(_documents(folder, "capacity", _OF_CAPACITY).values())
         # A row that was run under several recipes: that of its newest record counts, and it alone.
         newest = {record["row"]: record["recipe"] for record in self.records}
         self._rows: dict[str, dict[int, Record]] = {}
@@ -114,8 +111,8 @@ _OF_CAPACITY = (
 )
 
 
-def _documents(folder: Path, kind: str, needed: Sequence[str]) -> list[dict[str, Any]]:
-    found = []
+def _documents(folder: Path, kind: str, needed: Sequence[str]) -> dict[Path, dict[str, Any]]:
+    found = {}
     for path in sorted(folder.glob(f"{kind}*.json")):
         try:
             document = json.loads(path.read_bytes())
@@ -128,7 +125,7 @@ def _documents(folder: Path, kind: str, needed: Sequence[str]) -> list[dict[str,
                 f"'{path}' is not what this version's 'bignn {kind} --json' prints (it has no "
                 f"'{missing[0]}'); make it anew, or remove it"
             )
-        found.append(document)
+        found[path] = document
     return found
 
 

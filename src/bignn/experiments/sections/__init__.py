@@ -12,7 +12,6 @@ from pathlib import Path
 from bignn.errors import FileError
 from bignn.experiments.costs import cost_of
 from bignn.experiments.document import Document, Section
-from bignn.experiments.measured_speeds import measured_speeds
 from bignn.experiments.paper import EXPERIMENTS
 from bignn.experiments.results import Results, Summary
 from bignn.experiments.runs import Run
@@ -84,7 +83,7 @@ def document_of(folder: Path, *, even_if_empty: bool = False) -> Document:
 def _headline(results: Results) -> tuple[tuple[str, str], ...]:
     ratios = cost_of("bi-gcn", "cora").compared(cost_of("gcn", "cora"))
     found = [(f"{ratios.model:.0f}x", "smaller model than GCN's on Cora, by the paper's count")]
-    speeds = [row for row in measured_speeds(results.folder) if row["suite"] != "gemm"]
+    speeds = [row for row in results.bench if row["suite"] != "gemm"]
     for key, told in (
         ("speedup_vs_best_float", "faster than the best float inference, measured"),
         ("speedup_vs_pyg", "faster than PyG on an edge index, measured"),

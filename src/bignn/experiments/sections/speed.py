@@ -7,7 +7,6 @@ from typing import Any
 
 from bignn.experiments.bench import row_names, speedups
 from bignn.experiments.document import Figure, Part, Section, Series, Table
-from bignn.experiments.measured_speeds import measured_speeds
 from bignn.experiments.results import Results
 from bignn.experiments.words import SHAPE_OF, ms, name_of, times
 
@@ -27,7 +26,7 @@ def shape_speeds(results: Results, names: Sequence[str]) -> list[Table]:
             times(_than_pyg(row)),
             times(row["speedup_vs_simulated"]),
         )
-        for row in measured_speeds(results.folder)
+        for row in results.bench
         if row["shape"] in shapes
     ]
     columns = (
@@ -46,7 +45,7 @@ def _than_pyg(row: Row) -> float | None:
 
 def speed(results: Results) -> Section:
     """What ``bignn bench`` measured."""
-    rows = [row for row in measured_speeds(results.folder) if row["suite"] != "gemm"]
+    rows = [row for row in results.bench if row["suite"] != "gemm"]
     cells = tuple(
         (
             name + "*" * (row["suite"] == "shapes"),
