@@ -44,6 +44,8 @@ def test_demo_prints_its_table_and_writes_what_it_says(
         assert f"the speed of {what}</dt><dd>{row[key]:.1f}x</dd>" in page
         assert row["what"] in text
         assert f"{row['times']:.1f}x" in text and f"{row['fastest_times']:.1f}x" in text
+    many = [{**row, "test_acc": 81.26, "test_acc_std": 0.34} for row in report["rows"]]
+    assert "81.3 ± 0.3 [81.4" in demo.describe({**report, "seeds": 3, "rows": many})
     for folder in report["written"]["checkpoints"]:
         assert bignn.load_model(Path(folder) / "seed-0.safetensors") is not None
     assert main(["demo", "--out", str(out), "--seeds", "1", "--epochs", "3"]) == 0

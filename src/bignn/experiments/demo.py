@@ -112,7 +112,7 @@ def describe(report: dict[str, Any]) -> str:
         "-" * 90,
     ]
     accuracies = [
-        f"{told(row['test_acc'], row['test_acc_std'], seeds)} "
+        f"{told(row['test_acc'], row['test_acc_std'])} "
         f"[{row['paper']['accuracy'][0]} ± {row['paper']['accuracy'][1]}]"
         for row in (plain, binary)
     ]

@@ -63,7 +63,8 @@ def read(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
         return {name: _array(raw, places[name], start) for name in names}, header
     except (SafetensorError, KeyError, TypeError, ValueError, OSError, RecursionError) as error:
         raise FileError(
-            f"'{file}' is not a packed bignn file, or is damaged ({one_line(error)})"
+            f"'{file}' is not a packed bignn file, or is damaged ({one_line(error)}); "
+            "copy it again, or make it anew"
         ) from None
 
 
