@@ -315,3 +315,18 @@ def test_predict_says_what_is_wrong(
     assert main(["pack", toy, str(tmp_path / "x.bignn")]) == 1
     assert "is not a whole checkpoint" in capsys.readouterr().err
     assert not (tmp_path / "x.bignn").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device")
+def test_a_full_disk_is_told_in_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "bignn", "cost", "cora"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "cannot write to stdout: No space left" in done.stderr

@@ -45,3 +45,9 @@ def test_what_cannot_be_written_is_said_before_the_work(tmp_path: Path) -> None:
         prepare(tmp_path)
     with pytest.raises(FileError, match="cannot write"):
         prepare(tmp_path / "file" / "below")
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no folder that takes no files")
+def test_a_folder_that_takes_no_files_is_found_out_before_the_work() -> None:
+    with pytest.raises(FileError, match=r"cannot write '/proc/page.html': its folder takes no"):
+        prepare("/proc/page.html")

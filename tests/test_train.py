@@ -395,3 +395,17 @@ def test_small_graphs_train_on_one_torch_thread(
     finally:
         torch.set_num_threads(before)
     assert seen == {expected}
+
+
+def test_without_a_terminal_a_line_tells_of_progress(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train, "_TOLD_EVERY", 0.0)
+    graph = bignn.load("cora")
+    for progress in (True, False):
+        model = bignn.nn.GCN(graph.num_features, 4, 2, graph.num_classes)
+        bignn.fit(model, graph, bignn.Settings(epochs=3), seed=7, progress=progress)
+        lines = capsys.readouterr().err.splitlines()
+        assert [line.split(",")[0] for line in lines] == (
+            ["cora seed 7: epoch 1", "cora seed 7: epoch 2"] if progress else []
+        )

@@ -78,6 +78,9 @@ def test_a_comparison_says_what_was_measured(
     assert binary["model_bytes"] == 128 * (8 + 4) + 2 * (16 + 4)
     assert plain["data_bytes"] == 60 * 20 * 4
     assert binary["data_bytes"] == 60 * (8 + 4)
+    present = np.count_nonzero(make_arrays()["x"])
+    in_rows = 8 * present + 4 * 61  # values and places, and where rows begin
+    assert plain["sparse_data_bytes"] == (in_rows if in_rows < 60 * 20 * 4 else None)
     beside = binary["compared"]
     assert beside["accuracy_points"] == binary["accuracy_mean"] - plain["accuracy_mean"]
     assert beside["model_times_smaller"] == plain["model_bytes"] / binary["model_bytes"]
@@ -138,6 +141,7 @@ def test_weighted_directed_edges_and_no_test_split(
     assert "validation accuracy" in text
     assert "no test split" in text
     assert "bi-gcn-distilled" in text
+    assert "Edge weights are not used by sage, bi-sage, as in PyG." in text
 
 
 @pytest.mark.parametrize("recipes", [RECIPES, MANY_LABELS], ids=["few", "many"])
@@ -317,11 +321,12 @@ def test_binary_models_of_another_width_and_float_students(
 ) -> None:
     file, out = tmp_path / "mine.npz", tmp_path / "out"
     np.savez(file, **make_arrays())  # type: ignore[arg-type]
-    options = [str(file), "--models", "gcn,bi-gcn", "--seeds", "2", "--epochs", "2", "--no-memory"]
+    options = [str(file), "--models", "gcn,bi-gcn", "--seeds", "2", "--epochs", "9", "--no-memory"]
     options += ["--distill", "--hidden", "8", "--bi-hidden", "24", "--out", str(out)]
     report = compared(capsys, *options)
     plain, binary = report["models"]
     assert (plain["hidden"], binary["hidden"]) == (8, 24)
+    assert plain["as_teacher"]["accuracy"] == plain["accuracy"] != plain["distilled"]["accuracy"]
     folders = {path.name for path in out.iterdir() if path.is_dir()}
     # The float model of this recipe, that of many labels, is a teacher as it is.
     assert folders == {"gcn-8", "gcn-8-distilled", "bi-gcn-24-distilled"}
