@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import bignn
 from bignn import InputError, PackedGraph, PackedModel, bits, pack_graph
-from bignn.kernels.layers import DenseBits, SparseBits
+from bignn.kernels.operands import DenseBits, SparseBits
 
 # Enough rows for several pieces of work each, however many threads there are.
 NODES = 1000

@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn import bits
-from bignn.kernels.layers import (
-    Chain,
+from bignn.kernels.chain import Chain, Output
+from bignn.kernels.operands import (
     DenseBits,
     Edges,
     Features,
     Floats,
     Layer,
-    Output,
     SparseBits,
     Way,
     Weights,

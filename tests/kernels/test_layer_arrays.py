@@ -7,11 +7,8 @@ import pytest
 from layer_problems import make_problem
 
 from bignn.kernels import native
-from bignn.kernels.layers import (
-    Chain,
-    Layer,
-    Way,
-)
+from bignn.kernels.chain import Chain
+from bignn.kernels.operands import Layer, Way
 
 
 def test_arrays_that_do_not_fit_are_refused_before_they_are_read(instruction_set: str) -> None:

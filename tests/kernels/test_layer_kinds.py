@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from bignn import bits
 from bignn.kernels.attention import Attention, exp_of_negative, whole_scores
-from bignn.kernels.layers import Chain, Edges, Floats, Keep, Layer, Own, SparseBits, Way, Weights
+from bignn.kernels.chain import Chain
+from bignn.kernels.operands import Edges, Floats, Keep, Layer, Own, SparseBits, Way, Weights
 
 Doubles = NDArray[np.float64]
 

@@ -14,11 +14,8 @@ from layer_problems import (
 
 from bignn import bits
 from bignn.kernels import native, reference
-from bignn.kernels.layers import (
-    Chain,
-    Layer,
-    SparseBits,
-)
+from bignn.kernels.chain import Chain
+from bignn.kernels.operands import Layer, SparseBits
 
 
 @pytest.mark.parametrize("weighted", [False, True])

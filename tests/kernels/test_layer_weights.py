@@ -19,10 +19,7 @@ from layer_problems import (
 
 from bignn import bits
 from bignn.kernels import reference
-from bignn.kernels.layers import (
-    DenseBits,
-    Edges,
-)
+from bignn.kernels.operands import DenseBits, Edges
 
 DEGREES = [0, 1, 15, 16, 17, 511, 512, 513, 0, 1023, 1024, 1025, 1, 2, 3, 4, 2049, 5000, 63, 64, 65]
 

@@ -25,11 +25,8 @@ from layer_problems import (
 
 from bignn import kernels
 from bignn.kernels import native
-from bignn.kernels.layers import (
-    Chain,
-    Layer,
-    SparseBits,
-)
+from bignn.kernels.chain import Chain
+from bignn.kernels.operands import Layer, SparseBits
 
 
 @pytest.mark.parametrize("num_bits", WIDTHS)

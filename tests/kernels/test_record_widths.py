@@ -18,12 +18,8 @@ from layer_problems import (
 
 from bignn import bits
 from bignn.kernels import native
-from bignn.kernels.layers import (
-    Chain,
-    DenseBits,
-    Layer,
-    SparseBits,
-)
+from bignn.kernels.chain import Chain
+from bignn.kernels.operands import DenseBits, Layer, SparseBits
 
 
 @pytest.mark.parametrize(("num_bits", "width"), [(255, 1), (600, 2), (70_000, 4)])

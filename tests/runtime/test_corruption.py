@@ -20,7 +20,7 @@ from packed_family import make_chain, make_gin, make_jumping
 
 import bignn
 from bignn import FileError, InputError, PackedGraph, PackedModel, kernels, pack_graph
-from bignn.kernels.layers import DenseBits, SparseBits
+from bignn.kernels.operands import DenseBits, SparseBits
 from bignn.runtime import tensors
 
 CORRUPTIONS = int(os.environ.get("BIGNN_CORRUPTIONS", "300"))

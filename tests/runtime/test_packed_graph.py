@@ -11,7 +11,7 @@ from conftest import make_graph, make_packed_model
 import bignn
 from bignn import Graph, InputError, PackedGraph, PackedModel, bits, pack_graph
 from bignn.graph import SparseRows
-from bignn.kernels.layers import DenseBits, SparseBits
+from bignn.kernels.operands import DenseBits, SparseBits
 from bignn.runtime import features as features_module
 
 FORMS = ["dense bits", "sparse bits", "floats"]

@@ -13,7 +13,7 @@ from conftest import make_graph, make_packed_model
 
 import bignn
 from bignn import Graph, InputError, PackedGraph, PackedModel, kernels, pack_graph
-from bignn.kernels.layers import DenseBits, SparseBits
+from bignn.kernels.operands import DenseBits, SparseBits
 from bignn.runtime import executor
 from bignn.runtime.operations import checked
 

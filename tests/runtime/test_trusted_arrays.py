@@ -12,7 +12,8 @@ from conftest import make_graph, make_packed_model
 
 import bignn
 from bignn import FileError, InputError, PackedGraph, PackedModel, pack_graph
-from bignn.kernels.layers import Chain, DenseBits, Edges, Layer, SparseBits, Weights
+from bignn.kernels.chain import Chain
+from bignn.kernels.operands import DenseBits, Edges, Layer, SparseBits, Weights
 from bignn.runtime import tensors
 
 

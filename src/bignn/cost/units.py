@@ -20,7 +20,7 @@ from bignn.cost.counting import estimate
 from bignn.cost.sizes import Sizes
 from bignn.errors import wrong
 from bignn.kernels import checked_backend
-from bignn.kernels.layers import DenseBits, Features, SparseBits
+from bignn.kernels.operands import DenseBits, Features, SparseBits
 from bignn.runtime import PackedGraph, PackedModel
 from bignn.runtime.features import digest
 from bignn.runtime.planner import UNITS, Plan

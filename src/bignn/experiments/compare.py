@@ -23,7 +23,7 @@ from bignn.experiments.peak_memory import memory_bytes, peak_mib_of_trained
 from bignn.experiments.seeds import SeedResults, Teachers, mean_and_std, train_seeds
 from bignn.experiments.timing import Seconds, measure_sensibly
 from bignn.graph import Graph, load
-from bignn.kernels.layers import DenseBits, SparseBits
+from bignn.kernels.operands import DenseBits, SparseBits
 from bignn.nn import GNN
 from bignn.packing import pack
 from bignn.recipes import RECIPES, TWINS, Recipe, recipe, teacher_recipe

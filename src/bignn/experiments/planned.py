@@ -19,7 +19,7 @@ from bignn.experiments.peak_memory import memory_bytes
 from bignn.experiments.problems import skewed_graph
 from bignn.experiments.timing import measure
 from bignn.graph import Graph
-from bignn.kernels.layers import DenseBits, Features
+from bignn.kernels.operands import DenseBits, Features
 from bignn.nn import GNN
 from bignn.packing import pack
 from bignn.runtime import PackedGraph, PackedModel, pack_graph

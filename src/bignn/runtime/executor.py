@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bignn import bits, kernels
 from bignn.bits import Words
-from bignn.kernels.layers import Edges
+from bignn.kernels.operands import Edges
 from bignn.kernels.reference import binarize
 from bignn.runtime.features import row_normalized
 from bignn.runtime.operations import NEIGHBOURLY, Operation

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bignn import bits, kernels
 from bignn.graph import Graph, SparseRows
-from bignn.kernels.layers import DenseBits, Features, SparseBits
+from bignn.kernels.operands import DenseBits, Features, SparseBits
 from bignn.runtime.network import Input
 
 Floats = NDArray[np.float32]

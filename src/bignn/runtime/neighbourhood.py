@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.kernels.layers import DenseBits, Edges, Features, SparseBits
+from bignn.kernels.operands import DenseBits, Edges, Features, SparseBits
 from bignn.runtime.network import Network
 from bignn.runtime.operations import NEIGHBOURLY
 from bignn.runtime.packed_graph import PackedGraph

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from bignn.bits import Words
 from bignn.errors import FileError
 from bignn.kernels.attention import Attention, whole_scores
-from bignn.kernels.layers import Keep, Own, Weights
+from bignn.kernels.operands import Keep, Own, Weights
 from bignn.runtime.operations import NEIGHBOURLY, Arrays, Operation, checked
 
 Floats = NDArray[np.float32]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bignn.bits import words_per_row
 from bignn.errors import FileError, wrong
 from bignn.graph import SPLITS, Graph
-from bignn.kernels.layers import DenseBits, Edges, Features, SparseBits
+from bignn.kernels.operands import DenseBits, Edges, Features, SparseBits
 from bignn.runtime import tensors
 from bignn.runtime.features import digest, read_features
 

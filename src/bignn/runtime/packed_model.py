@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from bignn import kernels
 from bignn.errors import FileError, InputError, wrong
 from bignn.kernels import native
-from bignn.kernels.layers import Chain, DenseBits, Edges, Features, Layer, Output, SparseBits
+from bignn.kernels.chain import Chain, Output
+from bignn.kernels.operands import DenseBits, Edges, Features, Layer, SparseBits
 from bignn.kernels.reference import first_largest
 from bignn.runtime import executor, tensors
 from bignn.runtime.executor import Bits, Value

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from bignn.bits import words_per_row
 from bignn.errors import wrong
-from bignn.kernels.layers import MOST_INPUTS_OF_G, Edges, Features, SparseBits, Way, Weights
+from bignn.kernels.operands import MOST_INPUTS_OF_G, Edges, Features, SparseBits, Way, Weights
 
 WAYS: tuple[Way, ...] = ("T", "G", "S")
 

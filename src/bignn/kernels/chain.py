@@ -13,9 +13,7 @@ can go three ways, with the same result to the last bit:
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -23,179 +21,22 @@ from numpy.typing import NDArray
 
 from bignn import bits
 from bignn.bits import Words, words_per_row
-from bignn.kernels import attention, native, reference
+from bignn.kernels import native, reference
 from bignn.kernels.attention import Attention
+from bignn.kernels.layer_reference import layer_values
+from bignn.kernels.operands import (
+    DenseBits,
+    Features,
+    Floats,
+    Keep,
+    Layer,
+    Own,
+    SparseBits,
+    Weights,
+    dense_words,
+)
 
-Way = Literal["T", "G", "S"]
 Output = Literal["classes", "values", "blocks", "kept"]
-Keep = Literal["values", "bits"]
-Floats = NDArray[np.float32]
-
-#: The lookup product of way G adds its bytes in 32 bits (csrc/kernels.h).
-MOST_INPUTS_OF_G = 1 << 16
-
-_widening = threading.Lock()
-
-
-@dataclass(frozen=True, eq=False)
-class Edges:
-    """Which nodes a row takes from: row i from ``ids[offsets[i]:offsets[i + 1]]``.
-
-    Attributes:
-        offsets: int64 [rows + 1].
-        ids: int32 or int64 [entries], numbers of sources.
-        weights: float32 [entries], or None for all ones.
-        target_factor: s, float32 [rows].
-        num_sources: how many rows the ids count.
-        own: int32 [rows], which source each row is; None if row i is source i.
-        source_norm: float32 [num_sources], a factor of the sources' β; None for all ones.
-
-    """
-
-    offsets: NDArray[np.int64]
-    ids: NDArray[Any]
-    weights: Floats | None
-    target_factor: Floats
-    num_sources: int
-    own: NDArray[np.int32] | None = None
-    source_norm: Floats | None = None
-
-    @property
-    def num_rows(self) -> int:
-        """Number of rows."""
-        return len(self.offsets) - 1
-
-    def rows(self, begin: int, end: int) -> Edges:
-        """Some of the rows."""
-        first, last = self.offsets[begin], self.offsets[end]
-        own = np.arange(begin, end, dtype=np.int32) if self.own is None else self.own[begin:end]
-        return Edges(
-            self.offsets[begin : end + 1] - first,
-            self.ids[first:last],
-            None if self.weights is None else self.weights[first:last],
-            self.target_factor[begin:end],
-            self.num_sources,
-            own,
-            self.source_norm,
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class DenseBits:
-    """Features as packed rows [N, ceil(K / 64)]."""
-
-    words: Words
-
-    @property
-    def num_rows(self) -> int:
-        """N."""
-        return len(self.words)
-
-
-@dataclass(frozen=True, eq=False)
-class SparseBits:
-    """Features that differ from one base row in few places.
-
-    Row i is ``base`` with the bits ``inputs[offsets[i]:offsets[i + 1]]`` flipped.
-    """
-
-    offsets: NDArray[np.int64]
-    inputs: NDArray[np.int32]
-    base: Words
-
-    @property
-    def num_rows(self) -> int:
-        """N."""
-        return len(self.offsets) - 1
-
-    def dense(self) -> DenseBits:
-        """The same bits as packed rows."""
-        words = np.repeat(self.base[None], self.num_rows, axis=0)
-        row = np.repeat(np.arange(self.num_rows), np.diff(self.offsets))
-        flips = np.uint64(1) << (self.inputs % bits.WORD_BITS).astype(np.uint64)
-        np.bitwise_xor.at(words, (row, self.inputs // bits.WORD_BITS), flips)
-        return DenseBits(words)
-
-
-Features = DenseBits | SparseBits
-
-
-@dataclass(frozen=True, eq=False)
-class Own:
-    """What a node adds of its own: ``t_i scale ⊙ (F_i · B)``, B as bits [outputs, ceil(K / 64)]."""
-
-    words: Words
-    scale: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class Weights:
-    """One layer's ``B`` as bits [columns, ceil(K / 64)], and the affine map after the sum.
-
-    ``scale`` is of the columns, ``shift`` of the outputs: fewer, if attention averages heads.
-    """
-
-    words: Words
-    num_inputs: int
-    scale: Floats
-    shift: Floats
-    #: Bits of the integers that neighbours are weighed with; the native kernels take up to 20.
-    edge_bits: int = 17
-    own: Own | None = None
-    attention: Attention | None = None
-    _prepared: dict[Any, Any] = field(default_factory=dict, repr=False, init=False)
-
-    @property
-    def num_columns(self) -> int:
-        """Columns of B."""
-        return len(self.words)
-
-    @property
-    def heads(self) -> int:
-        """Parts that the columns are gathered in."""
-        return 1 if self.attention is None else self.attention.heads
-
-    @property
-    def num_outputs(self) -> int:
-        """Width of the layer's result."""
-        averages = self.attention is not None and self.attention.averages
-        return self.num_columns // self.heads if averages else self.num_columns
-
-    @property
-    def reads_bits(self) -> bool:
-        """Whether rows' bits are read, besides what is gathered."""
-        return self.own is not None or self.attention is not None
-
-    def prepared(self, key: Any, make: Any) -> Any:
-        """Something derived from the weights, made once."""
-        if key not in self._prepared:
-            self._prepared[key] = make()
-        return self._prepared[key]
-
-    @property
-    def width(self) -> int:
-        """Bytes per column of their records: 1 until a value did not fit."""
-        return int(self._prepared.get("width", 1))
-
-    def widen(self, overflowed: int) -> None:
-        """Takes a larger width than the one that overflowed, unless another thread has already."""
-        with _widening:
-            self._prepared["width"] = max(self.width, 2 * overflowed)
-
-
-@dataclass(frozen=True, eq=False)
-class Layer:
-    """A step of a chain: weights, edges, the way it goes, and what the next layer's sources need.
-
-    ``out_norm`` [rows] multiplies the β of the rows this layer makes (None for ones, and for the
-    last layer). ``keep`` names what of the result is kept for the caller (:attr:`Chain.kept`).
-    """
-
-    weights: Weights
-    edges: Edges
-    way: Way
-    out_norm: Floats | None = None
-    keep: frozenset[Keep] = frozenset()
 
 
 class Chain:
@@ -235,9 +76,7 @@ class Chain:
         """Classes int64 [rows], or values float32 [rows, outputs]."""
         last = self.layers[-1]
         if self.backend == "reference":
-            values = _reference_layer(
-                last.weights, last.edges, *self._run_hidden(len(self.layers) - 1)
-            )
+            values = layer_values(last.weights, last.edges, *self._run_hidden(len(self.layers) - 1))
             return reference.first_largest(values) if self.output == "classes" else values
         out: NDArray[Any] = (
             np.empty(last.edges.num_rows, dtype=np.int64)
@@ -258,7 +97,7 @@ class Chain:
         for begin in range(0, last.edges.num_rows, block_rows):
             end = min(begin + block_rows, last.edges.num_rows)
             if hidden is not None:
-                yield begin, _reference_layer(last.weights, last.edges.rows(begin, end), *hidden)
+                yield begin, layer_values(last.weights, last.edges.rows(begin, end), *hidden)
             else:
                 values = np.empty((end - begin, last.weights.num_outputs), dtype=np.float32)
                 self._program.run_rows(begin, end, values)
@@ -281,9 +120,9 @@ class Chain:
 
     def _run_hidden(self, count: int) -> tuple[Words, Floats]:
         """The sources of layer number ``count``, by the reference."""
-        words, factor = _dense(self.features), self.source_factor
+        words, factor = dense_words(self.features), self.source_factor
         for number, layer in enumerate(self.layers[:count]):
-            h = _reference_layer(layer.weights, layer.edges, words, factor)
+            h = layer_values(layer.weights, layer.edges, words, factor)
             words, beta = reference.binarize(h)
             beta = reference.bounded(beta)
             if "values" in layer.keep:
@@ -318,7 +157,7 @@ class Chain:
                 step["weights"] = edges.weights
             first = number == 0
             if layer.way == "G" or weights.reads_bits:
-                step["words"] = _dense(self.features) if first else steps[-1]["out_words"]
+                step["words"] = dense_words(self.features) if first else steps[-1]["out_words"]
             if weights.reads_bits and edges.own is not None:
                 step["own_ids"] = edges.own
             if weights.own is not None:
@@ -404,16 +243,12 @@ class Chain:
                 "base": _in_order(base, order)
             }
             if first:
-                words = _dense(self.features)
+                words = dense_words(self.features)
                 step |= {"source_rows": len(words), "feature_words": words}
         channels = weights.num_columns // weights.heads
         padded = np.zeros((weights.heads, -(-channels // 64) * 64), dtype=np.int32)
         padded[:, :channels] = center.reshape(weights.heads, channels)
         return step | {"center": padded, "max_center": int(np.abs(padded).max(initial=0))}
-
-
-def _dense(features: Features) -> Words:
-    return features.dense().words if isinstance(features, SparseBits) else features.words
 
 
 def _own_step(weights: Weights, own: Own) -> dict[str, Any]:
@@ -448,51 +283,6 @@ def _record_layout(weights: Weights, width: int) -> tuple[int, NDArray[np.int64]
     starts = channels * np.arange(weights.heads)[:, None]
     places = np.where(order < channels, starts + order, weights.num_columns)
     return stride * weights.heads, places.ravel()
-
-
-def _reference_layer(weights: Weights, edges: Edges, words: Words, factor: Floats) -> Floats:
-    dots = reference.xnor_matmul(words, weights.words, weights.num_inputs)
-    if weights.attention is not None:
-        return _reference_attention(weights, weights.attention, edges, words, factor, dots)
-    q, row_scale = reference.quantize(
-        edges.offsets, edges.ids, edges.weights, factor, edges.target_factor, weights.edge_bits
-    )
-    sums = reference.gather(dots, edges.offsets, edges.ids, q).astype(np.float32)
-    with np.errstate(over="ignore", invalid="ignore"):  # as in the native code
-        h = sums * row_scale[:, None] * weights.scale
-        if weights.own is not None:
-            own = np.arange(edges.num_rows) if edges.own is None else edges.own
-            products = reference.xnor_matmul(words[own], weights.own.words, weights.num_inputs)
-            h = h + products.astype(np.float32) * factor[own, None] * weights.own.scale
-        return h + weights.shift
-
-
-def _reference_attention(
-    weights: Weights,
-    scored: Attention,
-    edges: Edges,
-    words: Words,
-    factor: Floats,
-    dots: NDArray[np.int32],
-) -> Floats:
-    scores = attention.scores(scored, words, weights.num_inputs, factor)
-    parts: list[Floats] = []
-    columns = np.split(np.arange(weights.num_columns), scored.heads)
-    for head in range(scored.heads):
-        x, share = attention.weights(
-            scored, head, scores, edges.offsets, edges.ids, edges.own, factor
-        )
-        q, row_scale = reference.quantize_rows(edges.offsets, x, share, weights.edge_bits)
-        sums = reference.gather(dots[:, columns[head]], edges.offsets, edges.ids, q)
-        with np.errstate(over="ignore", invalid="ignore"):
-            parts.append(sums.astype(np.float32) * row_scale[:, None])
-    with np.errstate(over="ignore", invalid="ignore"):
-        if not scored.averages:
-            return np.concatenate(parts, axis=1) * scored.end_scale + weights.shift
-        h = parts[0] * weights.scale[columns[0]]
-        for part, of_head in zip(parts[1:], columns[1:], strict=True):
-            h = h + part * weights.scale[of_head]
-        return h * scored.end_scale + weights.shift
 
 
 def _middle(weights: Weights, features: Features | None) -> NDArray[np.int32]:
