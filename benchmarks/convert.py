@@ -76,12 +76,12 @@ def main() -> None:
             rows.setdefault("float", []).append(train(model, data))
             bignn.binarize_(model)
             rows.setdefault("binary, trained first", []).append(train(model, data))
-            options: dict[str, Any]
-            for label, options in (
-                ("binary", {}),
-                ("binary, balance=False", {"balance": False}),
-                ("binary, center=True", {"center": True}),
-            ):
+            ways: dict[str, dict[str, Any]] = {
+                "binary": {},
+                "binary, balance=False": {"balance": False},
+                "binary, center=True": {"center": True},
+            }
+            for label, options in ways.items():
                 torch.manual_seed(seed)
                 model = make()
                 bignn.binarize_(model, **options)

@@ -26,11 +26,13 @@ from torch_geometric.nn import GCNConv
 import bignn
 from bignn.batches import full_batch, reachable
 from bignn.binarize import binarize_features, binarize_weight
+from bignn.distributed import World
 from bignn.experiments.timing import measure
 from bignn.graph import EMBEDDED, Graph
 from bignn.nn import GCN, SparseMatrix, normalized_adjacency
 from bignn.recipes import recipe
-from bignn.train import _own_threads, _Run
+from bignn.train import own_threads
+from bignn.train.run import Run
 
 DROPOUT = 0.4
 EPOCHS = 10
@@ -77,13 +79,13 @@ class PyGModel(nn.Module):
 def ours(graph: Graph, model: GCN, *, on_all_nodes: bool) -> Callable[[], None]:
     """An epoch of bignn's own loop."""
     whole = full_batch(graph, torch.device("cpu"))
-    run = _Run(model, graph, whole, recipe("bi-gcn").settings, 0)
+    run = Run(model, graph, whole, recipe("bi-gcn").settings, 0, [], World())
     batches = [whole if on_all_nodes else reachable(whole, model)]
     if on_all_nodes:
         run.validation = replace(whole, loss_nodes=torch.from_numpy(graph.val_idx))
 
     def epoch() -> None:
-        with _own_threads(graph):
+        with own_threads(graph):
             run._train_epoch(batches)
             run._validate()
 
@@ -124,6 +126,7 @@ if __name__ == "__main__":
         graph = bignn.load(name)
         torch.manual_seed(0)
         model = recipe("bi-gcn").build(graph)
+        assert isinstance(model, GCN)
         x = torch.from_numpy(graph.dense_x())
         edge_index = torch.from_numpy(graph.edge_index)
         model.fit_input(x)

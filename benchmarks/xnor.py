@@ -5,6 +5,9 @@ Run: .venv/bin/python benchmarks/xnor.py   (one thread; Cora's first layer: 2708
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import torch
 
@@ -21,9 +24,9 @@ if __name__ == "__main__":
     )
     a, b = bits.pack(x), bits.pack(w)
     tx, tw = torch.from_numpy(x), torch.from_numpy(w).t()
-    contenders = {"torch float32": lambda: tx @ tw}
+    contenders: dict[str, Callable[[], object]] = {"torch float32": lambda: tx @ tw}
     for backend in kernels.available_backends():
-        contenders[backend] = lambda backend=backend: kernels.xnor_matmul(a, b, k, backend=backend)
+        contenders[backend] = partial(kernels.xnor_matmul, a, b, k, backend=backend)
     times = {name: seconds.median for name, seconds in measure(contenders).items()}
     base = times["torch float32"]
     for name, seconds in times.items():

@@ -207,15 +207,15 @@ def test_fit_in_two_processes(tmp_path: Path) -> None:
 
 DYING = """
 import os, signal, sys
-from bignn import train
+from bignn.train.run import Run
 from bignn.cli import main
 
-epochs = train._Run._train_epoch
+epochs = Run._train_epoch
 def dying(run, batches):
     epochs(run, batches)
     if os.environ["RANK"] == "{who}" and run.epoch == 6:
         os.kill(os.getpid(), signal.SIGKILL)
-train._Run._train_epoch = dying
+Run._train_epoch = dying
 sys.exit(main(sys.argv[1:]))
 """
 

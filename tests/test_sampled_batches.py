@@ -12,7 +12,6 @@ from torch import Tensor
 from torch_geometric.loader import DataLoader
 
 import bignn
-from bignn import train
 from bignn.batches import Batch, as_batch, full_batch, training_part
 from bignn.errors import InputError
 from bignn.graph import Graph, from_arrays
@@ -22,6 +21,7 @@ from bignn.nn.linear import Features
 from bignn.pyg import to_pyg
 from bignn.recipes import MANY_LABELS, PAPER, RECIPES, TWINS, Settings, recipe, settings_for
 from bignn.sampling import SampledBatches, Sampling
+from bignn.train.run import Run, adam
 
 CPU = torch.device("cpu")
 CONVS = ["gcn", "mean-gcn", "sage", "gat"]
@@ -222,7 +222,7 @@ def test_sampled_training_is_deterministic_and_resumes_exactly(
 
     path = tmp_path / "run.safetensors"
     count = 0
-    save = train._Run.save
+    save = Run.save
 
     def save_and_stop(self: Any, where: Any) -> None:
         nonlocal count
@@ -232,7 +232,7 @@ def test_sampled_training_is_deterministic_and_resumes_exactly(
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train._Run, "save", save_and_stop)
+        patch.setattr(Run, "save", save_and_stop)
         with pytest.raises(KeyboardInterrupt):
             run(settings, checkpoint_path=path, save_every=0)
     resumed, other = run(settings, checkpoint_path=path, resume=True)
@@ -362,7 +362,7 @@ def test_a_model_of_any_depth_has_settings(graph: Graph) -> None:
 def test_the_last_layers_rate_is_all_of_its_matrices() -> None:
     for options in ({"conv": "sage"}, {"conv": "gat"}, {"conv": "sage", "jump": "cat"}):
         model = GNN(5, 4, 2, 3, **options)  # type: ignore[arg-type]
-        groups = train._optimizer(model, Settings(lr=1.0, last_layer_lr=0.5)).param_groups
+        groups = adam(model, Settings(lr=1.0, last_layer_lr=0.5)).param_groups
         end = model.convs[-1] if model.head is None else model.head
         expected = {id(p) for p in end.parameters() if p.ndim == 2}
         assert {id(p) for g in groups if g["lr"] == 0.5 for p in g["params"]} == expected

@@ -1,7 +1,4 @@
-"""The only training loop. Full-batch, neighbour and subgraph training differ in their batches.
-
-One process or several (``torchrun``) run it: a process alone is a world of one, whose share is all.
-"""
+"""A training run: its state, its epochs, and the checkpoint it can continue from."""
 
 from __future__ import annotations
 
@@ -11,10 +8,9 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,17 +18,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 from tqdm import tqdm
 
-from bignn import checkpoint, distributed
-from bignn.batches import Batch, as_batch, full_batch, part_of_loss, reachable, training_part
-from bignn.distill import Teacher, as_teachers, digest, distillation_loss, moved, soft_targets
+from bignn import checkpoint
+from bignn.batches import Batch, as_batch, part_of_loss, reachable, training_part
+from bignn.distill import digest, distillation_loss, moved, soft_targets
 from bignn.distributed import World
 from bignn.errors import FileError, InputError, wrong
-from bignn.files import prepare, remove_leftovers
 from bignn.graph import Graph
 from bignn.nn import GNN, exact_statistics
-from bignn.pyg import from_pyg
-from bignn.recipes import Settings, settings_for
+from bignn.recipes import Settings
 from bignn.sampling import SampledBatches
+from bignn.train.checks import check_model, check_teacher
 
 #: Seconds between lines about a run where there is no terminal for a bar.
 _TOLD_EVERY = 10.0
@@ -57,100 +52,7 @@ class FitResult:
         return self.test_acc
 
 
-def fit(
-    model: nn.Module,
-    graph: Any,
-    settings: Settings | None = None,
-    *,
-    seed: int = 0,
-    teacher: Teacher | None = None,
-    device: str | None = None,
-    batches: Iterable[Any] | None = None,
-    checkpoint_path: str | os.PathLike[str] | None = None,
-    resume: bool = False,
-    save_every: float = 10.0,
-    progress: bool = True,
-    on_epoch: Callable[[int, float, float], object] | None = None,
-) -> FitResult:
-    """Trains a model in place; it ends with the weights of its best epoch on validation.
-
-    Under ``torchrun`` all processes call it alike and train one model together: each takes its
-    share of the loss (docs/design.md), all end with the leader's weights bit for bit, and the
-    leader (rank 0) shows the bar and writes the checkpoint.
-
-    Args:
-        model: anything called as ``model(x, edge_index[, edge_weight])`` that returns logits.
-        graph: a :class:`bignn.Graph` or a PyG ``Data`` with labels and a train and val split.
-        settings: by default those that served this kind of model best (``bignn.recipes``).
-        seed: of dropout (and sampling); the model's initial weights are the caller's.
-        teacher: a trained model to learn from, on every node, labelled or not (on the nodes of the
-            batch where neighbours or layers are sampled); or several, whose
-            probabilities are averaged. ``settings.distill_mix`` is their share of the loss.
-        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...; None is where the model is. Under
-            ``torchrun``, ``"cuda"`` is each process's own GPU.
-        batches: iterated anew every epoch (a list or a loader, not a generator; resuming is exact
-            if they draw from torch's generator): of PyG's ``Data`` (:func:`as_batch`) or of
-            :class:`Batch`. By default what ``settings.sampling`` says, or the whole graph in one
-            batch, less what cannot matter (:func:`reachable`). Several processes take them in
-            turn.
-        checkpoint_path: where to save the run; None does not save.
-        resume: continue from ``checkpoint_path`` if it is there; the result is the same as that of
-            a run that was never interrupted.
-        save_every: seconds between checkpoints.
-        progress: show a bar on stderr, or, if that is no terminal, a line every ten seconds.
-        on_epoch: called after each epoch with its number, validation loss and accuracy, as to draw
-            or log them.
-
-    """
-    if not isinstance(graph, Graph):
-        graph = from_pyg(graph)
-    if not isinstance(model, nn.Module):
-        raise wrong("model", "a torch.nn.Module", type(model).__name__)
-    if not isinstance(seed, int) or not 0 <= seed < 2**63:
-        raise wrong("seed", "a whole number, 0 or more", seed)
-    if resume and checkpoint_path is None:
-        raise wrong("checkpoint_path", "given when 'resume' is true", None)
-    if not save_every >= 0:
-        raise wrong("save_every", "0 seconds or more", save_every)
-    if settings is not None and not isinstance(settings, Settings):
-        fix = "as bignn.Settings(epochs=200)"
-        raise wrong("settings", "bignn.Settings", type(settings).__name__, fix)
-    if batches is not None and not isinstance(batches, Iterable):
-        raise wrong("batches", "a list or a loader", type(batches).__name__)
-    if batches is not None and iter(batches) is batches:
-        raise wrong("batches", "iterable again and again, as a list or a loader", "an iterator")
-    where = find_device(device, model)
-    if settings is None:
-        settings = settings_for(model, graph, distill=teacher is not None)
-    whole = full_batch(graph, where)
-    model.to(where)
-    teachers = [] if teacher is None else as_teachers(teacher)
-    with _own_generator(seed, where), _own_threads(graph):
-        run = _Run(model, graph, whole, settings, seed, teachers, distributed.current(where))
-        if checkpoint_path is not None:  # not before all that can be refused was
-            prepare(checkpoint_path)
-            if run.world.is_leader:
-                remove_leftovers(checkpoint_path)
-        # Made before the generators are restored: what they draw for it is drawn again.
-        share = run.batches(batches)
-        # All read it, or none: as the leader sees it.
-        if checkpoint_path is not None and (
-            run.world.gathered(resume and Path(checkpoint_path).exists())[0] == [1]
-        ):
-            run.restore(checkpoint_path)
-        if not run.finished:
-            run.train(share, checkpoint_path, save_every, progress, on_epoch)
-        return run.result()
-
-
-def find_device(name: str | None, model: nn.Module) -> torch.device:
-    """The device of that name, if it can be used; None means the model's own."""
-    if name is None:
-        return next((p.device for p in model.parameters()), torch.device("cpu"))
-    return distributed.own_device(name)
-
-
-class _Run:
+class Run:
     """The state of one training run: all that a checkpoint must hold to continue it."""
 
     _PROGRESS = ("epoch", "best_epoch", "best_loss", "best_acc", "seconds", "finished")
@@ -175,11 +77,11 @@ class _Run:
             fit_input(seen.x)
         nodes = torch.from_numpy(graph.val_idx).to(whole.device)
         self.validation = reachable(replace(whole, loss_nodes=nodes[world.share]), model)
-        _check_model(model, self.validation, graph.num_classes)
+        check_model(model, self.validation, graph.num_classes)
         if teachers:
             for teacher in teachers:
                 with moved(teacher, whole.device):
-                    _check_teacher(teacher, seen, graph.num_classes)
+                    check_teacher(teacher, seen, graph.num_classes)
             seen = replace(seen, targets=soft_targets(teachers, seen, settings.temperature))
         self.whole, self.seen = whole, seen
         self.digest = graph.digest()
@@ -187,7 +89,9 @@ class _Run:
             expected = "the same in all processes, and so the settings, the seed and the model"
             raise wrong("graph", expected, "different ones")
         world.follow_leader(model.state_dict().values())
-        self.optimizer = _optimizer(model, settings)
+        self.optimizer = adam(model, settings)
+        #: Whether all processes have the same batch, the whole graph.
+        self.same_batch = True
         self.epoch = 0
         self.best_epoch = 0
         self.best_loss = math.inf
@@ -415,36 +319,8 @@ class _Run:
         checkpoint.set_generator_state(parts["rng"], self.whole.device)
 
 
-@torch.no_grad()
-def _check_model(model: nn.Module, batch: Batch, num_classes: int, argument: str = "model") -> None:
-    """One evaluation, so that a model that does not fit the graph is told so in one line."""
-    was_training = model.training
-    try:
-        out = batch.logits(model.eval())
-    except TypeError as error:
-        arguments = "x, edge_index" + ("" if batch.edge_weight is None else ", edge_weight")
-        line = str(error).splitlines()[0]
-        raise wrong(argument, f"called as model({arguments})", f"TypeError: {line}") from error
-    finally:
-        model.train(was_training)
-    if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != len(batch.y):
-        came = f"shape {list(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-        raise wrong(argument, "one that returns a tensor of logits [nodes, classes]", came)
-    if out.shape[1] < num_classes:
-        raise wrong(argument, f"one with an output per class ({num_classes})", out.shape[1])
-
-
-def _check_teacher(teacher: nn.Module, whole: Batch, num_classes: int) -> None:
-    try:
-        _check_model(teacher, whole, num_classes, "teacher")
-    except (InputError, RuntimeError) as error:
-        if str(error).startswith("'teacher'"):
-            raise
-        line = str(error).splitlines()[0]
-        raise wrong("teacher", "a model that takes this graph", f"the error: {line}") from error
-
-
-def _optimizer(model: nn.Module, settings: Settings) -> torch.optim.Adam:
+def adam(model: nn.Module, settings: Settings) -> torch.optim.Adam:
+    """Adam with the settings' decay of matrices only, and the last layer's own rate."""
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     others = [p for p in model.parameters() if p.ndim < 2]
     last = matrices[-1:]
@@ -484,36 +360,3 @@ class _InTurn:
 
 def _copy(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in state.items()}
-
-
-#: Graphs up to this size train on one of torch's threads (ours stay as they are).
-_SMALL = 4096
-
-
-@contextmanager
-def _own_threads(graph: Graph) -> Iterator[None]:
-    """One torch thread for the block if the graph is small.
-
-    Its operations are too short to be shared: a second thread gains nothing on Cora, and where
-    another process keeps a core busy, each of them waits for it (20x the time per epoch was seen).
-    """
-    before = torch.get_num_threads()
-    if graph.num_nodes <= _SMALL:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextmanager
-def _own_generator(seed: int, device: torch.device) -> Iterator[None]:
-    """Seeds torch's generators for the block and gives the caller's back after it.
-
-    The seed is mixed first: a caller who drew the initial weights after ``manual_seed(seed)`` must
-    not see dropout repeat the same numbers.
-    """
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed((seed * 0x9E3779B97F4A7C15 + 1) % 2**63)
-        yield

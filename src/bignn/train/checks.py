@@ -1,0 +1,37 @@
+"""Models that do not fit a graph are refused in one line, before they train."""
+
+import torch
+from torch import Tensor, nn
+
+from bignn.batches import Batch
+from bignn.errors import InputError, wrong
+
+
+@torch.no_grad()
+def check_model(model: nn.Module, batch: Batch, num_classes: int, argument: str = "model") -> None:
+    """One evaluation, so that a model that does not fit the graph is told so in one line."""
+    was_training = model.training
+    try:
+        out = batch.logits(model.eval())
+    except TypeError as error:
+        arguments = "x, edge_index" + ("" if batch.edge_weight is None else ", edge_weight")
+        line = str(error).splitlines()[0]
+        raise wrong(argument, f"called as model({arguments})", f"TypeError: {line}") from error
+    finally:
+        model.train(was_training)
+    if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != len(batch.y):
+        came = f"shape {list(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+        raise wrong(argument, "one that returns a tensor of logits [nodes, classes]", came)
+    if out.shape[1] < num_classes:
+        raise wrong(argument, f"one with an output per class ({num_classes})", out.shape[1])
+
+
+def check_teacher(teacher: nn.Module, whole: Batch, num_classes: int) -> None:
+    """The same of a teacher, whose other errors are told as its own."""
+    try:
+        check_model(teacher, whole, num_classes, "teacher")
+    except (InputError, RuntimeError) as error:
+        if str(error).startswith("'teacher'"):
+            raise
+        line = str(error).splitlines()[0]
+        raise wrong("teacher", "a model that takes this graph", f"the error: {line}") from error
