@@ -25,7 +25,7 @@ lint: setup
 # Reports are looked at in Chromium. Root on a system with apt gets it here; elsewhere, or without a
 # network, those tests are skipped, and pytest's last lines say so.
 browser: setup
-	@PYTHONPATH=tests/experiments $(BIN)/python -c "import browser, sys; sys.exit(not browser.find())" \
+	@PYTHONPATH=tests/pages $(BIN)/python -c "import browser, sys; sys.exit(not browser.find())" \
 		|| { test "$$(id -u)" = 0 && command -v apt-get > /dev/null && apt-get update -qq > /dev/null \
 		&& DEBIAN_FRONTEND=noninteractive \
 		apt-get install -y -qq --no-install-recommends chromium > /dev/null; } \

@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+from bignn.bench.suites import prefix
 from bignn.checkpoint import load_model
-from bignn.experiments.bench import prefix
 from bignn.experiments.seeds import train_seeds, train_teachers
 from bignn.graph import EMBEDDED, load
 from bignn.packing import pack

@@ -18,9 +18,9 @@ import argparse
 import statistics
 
 import bignn
+from bignn.bench.problems import SHAPES, CitationProblem, Problem, ShapeProblem
+from bignn.bench.timing import measure
 from bignn.cost import Sizes, calibrate, estimate
-from bignn.experiments.problems import SHAPES, CitationProblem, Problem, ShapeProblem
-from bignn.experiments.timing import measure
 from bignn.graph import EMBEDDED
 
 LARGE = ("reddit", "products")

@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 
 from bignn.capacity import bootstrap, dependence, entropy, estimate_bits, visit_layers
-from bignn.experiments.paper import AS_PAPER_FLOAT
 from bignn.graph import EMBEDDED, Graph, load
+from bignn.paper.rows import AS_PAPER_FLOAT
 from bignn.recipes import recipe
 from bignn.train import fit
 

@@ -25,9 +25,9 @@ from torch_geometric.nn import GCNConv
 
 import bignn
 from bignn.batches import full_batch, reachable
+from bignn.bench.timing import measure
 from bignn.binarize import binarize_features, binarize_weight
 from bignn.distributed import World
-from bignn.experiments.timing import measure
 from bignn.graph import EMBEDDED, Graph
 from bignn.nn import GCN, SparseMatrix, normalized_adjacency
 from bignn.recipes import recipe

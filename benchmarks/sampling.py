@@ -24,7 +24,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 import bignn
-from bignn.experiments.timing import measure
+from bignn.bench.timing import measure
 from bignn.kernels.sampling import Neighbours, sample_neighbours
 from bignn.loaders import NeighborLoader, SaintRandomWalkLoader
 

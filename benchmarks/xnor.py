@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from bignn import bits, kernels
-from bignn.experiments.timing import measure
+from bignn.bench.timing import measure
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

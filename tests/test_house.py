@@ -21,6 +21,7 @@ FLOORS = {
     "_native": 0,
     "kernels": 1,
     "graph": 1,
+    "pages": 1,
     "threads": 2,
     "runtime": 2,
     "binarize": 2,
@@ -40,9 +41,11 @@ FLOORS = {
     "train": 7,
     "capacity": 8,
     "doctor": 8,
+    "bench": 8,
     "experiments": 9,
-    "cli": 10,
-    "__main__": 11,
+    "paper": 10,
+    "cli": 11,
+    "__main__": 12,
 }
 WITHOUT_TORCH = [
     *["errors", "files", "bits", "kernels", "graph", "threads", "runtime"],

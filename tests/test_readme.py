@@ -9,10 +9,10 @@ import pytest
 
 import bignn
 from bignn import train
-from bignn.experiments.paper import MANY_LABELS, family_rows, twin_rows
-from bignn.experiments.published import ACCURACY
-from bignn.experiments.results import Results
 from bignn.experiments.runs import Run
+from bignn.paper.published import ACCURACY
+from bignn.paper.results import Results
+from bignn.paper.rows import MANY_LABELS, family_rows, twin_rows
 
 README = Path(__file__).parent.parent / "README.md"
 QUICKSTART, CONVERSION, WIDTH, SAMPLING, SAMPLED_FIT = re.findall(

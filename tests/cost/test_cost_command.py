@@ -12,8 +12,9 @@ from conftest import make_arrays
 from printed import FIGURES, agrees
 
 import bignn
+from bignn.bench import planned
 from bignn.cli import main
-from bignn.experiments import costs, planned
+from bignn.experiments import costs
 
 PLANNED = ["--nodes", "300", "--edges", "900", "--features", "70", "--classes", "4"]
 

@@ -12,13 +12,14 @@ import torch
 from conftest import Arrays, make_arrays
 
 import bignn
+from bignn.bench import timing
+from bignn.bench.compared_problem import ComparedProblem, float_contenders
+from bignn.bench.contenders import Packed
+from bignn.bench.problems import float_features
 from bignn.cli import main
-from bignn.experiments import compare, compare_report, timing
-from bignn.experiments.compared_problem import ComparedProblem, float_contenders
-from bignn.experiments.contenders import Packed
-from bignn.experiments.document import Table
-from bignn.experiments.problems import float_features
+from bignn.experiments import compare, compare_report
 from bignn.graph import Graph, SparseRows
+from bignn.pages.document import Table
 from bignn.recipes import MANY_LABELS, RECIPES, TWINS
 
 ROW = {

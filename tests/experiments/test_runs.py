@@ -17,9 +17,9 @@ from conftest import make_arrays
 import bignn
 from bignn.errors import InputError
 from bignn.experiments.ledger import Ledger
-from bignn.experiments.results import Results
 from bignn.experiments.runs import Run, do_runs
 from bignn.graph import Graph
+from bignn.paper.results import Results
 from bignn.recipes import RECIPES, Recipe, Settings, recipe, teacher_recipe
 
 SHORT = (("epochs", 3),)

@@ -28,7 +28,7 @@ def add_bench(commands: Any) -> None:
 
 def _bench(options: argparse.Namespace) -> Report:
     checked_plot(options.plot)
-    from bignn.experiments import bench
+    from bignn.bench import suites as bench
     from bignn.threads import get_num_threads, set_num_threads
 
     set_num_threads(get_num_threads() if options.threads is None else options.threads)

@@ -47,9 +47,9 @@ _CHANGES = ("epochs", "patience", "lr", "weight_decay", "dropout", "layers", "no
 
 
 def _capacity(options: argparse.Namespace) -> Report:
-    from bignn.experiments import width
     from bignn.experiments.jobs import checked_jobs
-    from bignn.experiments.paper import WIDTHS
+    from bignn.paper import width
+    from bignn.paper.rows import WIDTHS
 
     checked_jobs(options.jobs)
     checked_plot(options.plot)
@@ -66,7 +66,7 @@ def _capacity(options: argparse.Namespace) -> Report:
     )
     report = width.run(study, Path(options.out), device=options.device, jobs=options.jobs)
     if options.plot is not None:
-        from bignn.experiments import figures
+        from bignn.pages import figures
 
         figures.save(width.figure(report), options.plot)
     return report, width.describe

@@ -36,7 +36,7 @@ def checked_plot(path: str | None) -> None:
     """Refuses a file that cannot be drawn to, before the work whose result it would show."""
     if path is None:
         return
-    from bignn.experiments.figures import FORMATS, check_matplotlib
+    from bignn.pages.figures import FORMATS, check_matplotlib
 
     if Path(path).suffix.lower() not in FORMATS:
         raise wrong("plot", f"a file name ending in {', '.join(FORMATS)}", repr(path))

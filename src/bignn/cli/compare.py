@@ -43,7 +43,7 @@ def add_compare(commands: Any) -> None:
 
 def _compare(options: argparse.Namespace) -> Report:
     from bignn.experiments import compare, compare_report
-    from bignn.experiments.report import checked_page, write_if_possible
+    from bignn.pages.report import checked_page, write_if_possible
     from bignn.threads import get_num_threads, set_num_threads
 
     set_num_threads(get_num_threads() if options.threads is None else options.threads)

@@ -57,7 +57,7 @@ def _cost(options: argparse.Namespace) -> Report:
     changes = {name: getattr(options, name) for name in _CHANGES}
     counted, document = costs.report(options.model, graph, changes)
     if options.measure:
-        from bignn.experiments import planned
+        from bignn.bench import planned
 
         if options.threads is not None:
             bignn.set_num_threads(options.threads)

@@ -20,7 +20,7 @@ def add_report(commands: Any) -> None:
 
 
 def _report(options: argparse.Namespace) -> Report:
-    from bignn.experiments import report
-    from bignn.experiments.sections import document_of
+    from bignn.pages import report
+    from bignn.paper.sections import document_of
 
     return report.write(document_of(Path(options.folder)), Path(options.out)), report.describe

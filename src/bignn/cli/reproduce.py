@@ -32,7 +32,7 @@ def add_reproduce(commands: Any) -> None:
 
 
 def _reproduce(options: argparse.Namespace) -> Report:
-    from bignn.experiments import reproduce
+    from bignn.paper import reproduce
 
     names = [] if "all" in options.what else options.what
     report = reproduce.run(

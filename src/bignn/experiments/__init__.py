@@ -1,1 +1,1 @@
-"""Things one runs to see or reproduce results. The top of the house, below the command line."""
+"""Things one runs on a graph: several seeds, runs in a ledger, float against binary, the demo."""

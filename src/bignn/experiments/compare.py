@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import torch
 
+from bignn.bench.compared_problem import ComparedProblem, Neighbours, float_contenders
+from bignn.bench.contenders import Contender, Packed
+from bignn.bench.peak_memory import memory_bytes, peak_mib_of_trained
+from bignn.bench.timing import Seconds, measure_sensibly
 from bignn.capacity import recommend_width
 from bignn.checkpoint import load_model
 from bignn.doctor import examine
 from bignn.errors import InputError, wrong
-from bignn.experiments.compared_problem import ComparedProblem, Neighbours, float_contenders
-from bignn.experiments.contenders import Contender, Packed
 from bignn.experiments.jobs import checked_jobs
-from bignn.experiments.peak_memory import memory_bytes, peak_mib_of_trained
 from bignn.experiments.seeds import SeedResults, Teachers, mean_and_std, train_seeds
-from bignn.experiments.timing import Seconds, measure_sensibly
 from bignn.graph import Graph, load
 from bignn.kernels.operands import DenseBits, SparseBits
 from bignn.nn import GNN

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bignn.experiments.document import Document, Figure, Listing, Part, Section, Series, Table
 from bignn.experiments.seeds import told
-from bignn.experiments.words import name_of
+from bignn.pages.document import Document, Figure, Listing, Part, Section, Series, Table
+from bignn.pages.words import name_of
 
 #: How a model was run, in words.
 WAYS = {

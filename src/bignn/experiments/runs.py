@@ -20,11 +20,11 @@ import torch
 
 import bignn
 from bignn.batches import check_labels
+from bignn.bench.machine import machine
 from bignn.checkpoint import load_model
 from bignn.errors import InputError
 from bignn.experiments.jobs import in_processes
 from bignn.experiments.ledger import Ledger, Record, locked
-from bignn.experiments.machine import machine
 from bignn.experiments.seeds import fit_seed
 from bignn.files import prepare
 from bignn.graph import Graph, load

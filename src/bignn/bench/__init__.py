@@ -1,0 +1,1 @@
+"""Speed and memory, measured: float contenders beside the packed engine."""

@@ -1,0 +1,45 @@
+"""The ways to run a model that the benchmarks compare, each in the best form its users have.
+
+A contender is built from a problem's structure; ``load`` makes its features and weights, arrays of
+its own in the form that it runs with, and buffers; ``run`` predicts all classes. All torch ones run
+without gradients.
+"""
+
+from bignn.bench.contenders.base import Contender, Packed
+from bignn.bench.contenders.gat import PyGGat, SimulatedGat, TorchGat
+from bignn.bench.contenders.gcn import PyGEdgeIndex, PyGSparse, Simulated, TorchSparse
+from bignn.bench.contenders.sage import PyGSage, PyGSageSparse, SimulatedSage, TorchSage
+from bignn.bench.problems import MODELS
+from bignn.errors import wrong
+
+__all__ = ["Contender", "Packed", "Simulated", "contenders_of"]
+
+_CONTENDERS: dict[str, dict[str, type[Contender]]] = {
+    "gcn": {
+        "packed": Packed,
+        "pyg": PyGEdgeIndex,
+        "pyg_sparse": PyGSparse,
+        "torch_sparse": TorchSparse,
+        "simulated": Simulated,
+    },
+    "sage": {
+        "packed": Packed,
+        "pyg": PyGSage,
+        "pyg_sparse": PyGSageSparse,
+        "torch_sparse": TorchSage,
+        "simulated": SimulatedSage,
+    },
+    "gat": {
+        "packed": Packed,
+        "pyg": PyGGat,
+        "torch_sparse": TorchGat,
+        "simulated": SimulatedGat,
+    },
+}
+
+
+def contenders_of(conv: str) -> dict[str, type[Contender]]:
+    """The contenders of a model, by name."""
+    if conv not in _CONTENDERS:
+        raise wrong("model", f"one of {list(MODELS)}", repr(conv))
+    return _CONTENDERS[conv]

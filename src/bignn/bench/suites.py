@@ -1,0 +1,354 @@
+"""``bignn bench``: ours against PyG, torch and a float simulation, in one run, the same threads."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import torch
+
+import bignn
+from bignn import bits, kernels
+from bignn.bench.contenders import Contender, Packed, Simulated, contenders_of
+from bignn.bench.machine import machine
+from bignn.bench.peak_memory import memory_bytes, peak_mib
+from bignn.bench.problems import (
+    MODELS,
+    SHAPES,
+    CitationProblem,
+    ModelName,
+    Problem,
+    ShapeProblem,
+)
+from bignn.bench.timing import Seconds, measure, measure_sensibly
+from bignn.errors import wrong
+from bignn.graph import EMBEDDED
+from bignn.pages.document import Figure, Series
+from bignn.pages.figures import save
+from bignn.runtime import PackedModel
+from bignn.threads import get_num_threads
+
+SUITES = ("gemm", "citation", "shapes")
+
+#: Rows, inputs, outputs of the products in the suite ``gemm``; the first is Cora's first layer.
+PRODUCTS = ((2708, 1433, 64), (2708, 256, 64), (4096, 512, 64), (19717, 500, 64))
+
+Row = dict[str, Any]
+
+_HEADER = (
+    f"{'graph':<15}{'plan':<6}{'packed':>10}{'best float':>11}{'PyG':>10}{'PyG CSR':>10}"
+    f"{'simulated':>11}{'vs best':>9}{'vs PyG':>8}{'vs CSR':>8}{'MiB float':>11}"
+    f"{'packed':>8}{'agree':>9}{'flips':>9}"
+)
+
+
+def run(
+    suites: Sequence[str],
+    *,
+    model: ModelName = "gcn",
+    scale: float = 1.0,
+    only: Sequence[str] | None = None,
+    memory: bool = True,
+) -> dict[str, Any]:
+    """Runs suites and returns ``{"rows": [...], "machine": ..., "version": ..., "date": ...}``,
+    the date being the UTC time of its end.
+
+    Args:
+        suites: some of :data:`SUITES`; none for all.
+        model: what is run on graphs, one of :data:`MODELS`.
+        scale: of the suite ``shapes``: nodes and edges times this.
+        only: names of shapes or datasets; None for all.
+        memory: also measure peak memory, each contender in a process of its own.
+
+    """
+    chosen = list(suites) or list(SUITES)
+    for suite in chosen:
+        if suite not in SUITES:
+            raise wrong("suite", f"some of {list(SUITES)}", repr(suite))
+    contenders_of(model)  # refuses what it does not know
+    if not 0 < scale <= 4:
+        raise wrong("scale", "above 0 and at most 4", scale)
+    graphs = {"citation": EMBEDDED, "shapes": tuple(SHAPES)}
+    known = [name for suite in chosen for name in graphs.get(suite, ())]
+    for name in only or ():
+        if name not in known:
+            raise wrong("only", f"some of {known} in these suites", repr(name))
+    rows: list[Row] = []
+    for suite in chosen:
+        if suite == "gemm":
+            if only is None:
+                rows += [_product(*sizes) for sizes in PRODUCTS]
+            continue
+        for name in graphs[suite]:
+            if only is None or name in only:
+                sized = scale if suite == "shapes" else 1.0
+                rows.append(_network(suite, name, model, sized, memory))
+    return {
+        "rows": rows,
+        "machine": machine("cpu"),
+        "version": bignn.__version__,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _say(text: str) -> None:
+    print(f"bignn bench: {text}", file=sys.stderr, flush=True)
+
+
+def _row(suite: str, shape: str, model: str) -> Row:
+    """All columns, filled as they are measured."""
+    names = (
+        *("plan", "packed_ms", "best_float", "best_float_ms", "pyg_ms", "pyg_sparse_ms"),
+        *("torch_sparse_ms", "simulated_ms", "speedup_vs_pyg", "speedup_vs_pyg_sparse"),
+        *("speedup_vs_best_float", "speedup_vs_simulated", "pyg_predicted_bytes", "packing_ms"),
+        *("peak_mib_float", "peak_mib_simulated", "peak_mib_packed", "memory_ratio"),
+        *("agreement", "flipped_bits", "hidden_bits", "layer_ms", "record_bytes", "gmacs"),
+        *("fastest_ms", "fastest_speedup_vs_best_float", "fastest_speedup_vs_pyg"),
+    )
+    row: Row = {"suite": suite, "shape": shape, "model": model, "threads": get_num_threads()}
+    return row | dict.fromkeys(names)
+
+
+def _product(num_rows: int, num_inputs: int, num_outputs: int) -> Row:
+    """The XNOR product on one core, against torch's float32 product, outputs preallocated."""
+    shape = f"{num_rows}x{num_inputs}x{num_outputs}"
+    _say(f"gemm {shape}")
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((num_rows, num_inputs), dtype=np.float32)
+    w = rng.standard_normal((num_outputs, num_inputs), dtype=np.float32)
+    a, columns = bits.pack(x), kernels.prepare_columns(bits.pack(w), num_inputs)
+    out = np.empty((num_rows, num_outputs), dtype=np.int32)
+    tx, tw = torch.from_numpy(x), torch.from_numpy(w).t().contiguous()
+    float_out = torch.empty(num_rows, num_outputs)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # ours runs on the calling thread
+    try:
+        times = measure(
+            {
+                "float": lambda: torch.mm(tx, tw, out=float_out),
+                "packed": lambda: kernels.xnor_matmul_into(a, columns, out),
+            },
+            rounds=21,
+        )
+    finally:
+        torch.set_num_threads(threads)
+    expected = bits.sign(x).astype(np.float32) @ bits.sign(w).astype(np.float32).T
+    row = _row("gemm", shape, "xnor") | {"threads": 1, "best_float": "torch.mm float32"}
+    packed, floats = times["packed"], times["float"]
+    row["packed_ms"], row["best_float_ms"] = 1e3 * packed.median, 1e3 * floats.median
+    row["speedup_vs_best_float"] = floats.median / packed.median
+    row["fastest_ms"] = {key: 1e3 * seconds.fastest for key, seconds in times.items()}
+    row["fastest_speedup_vs_best_float"] = floats.fastest / packed.fastest
+    row["gmacs"] = num_rows * num_inputs * num_outputs / packed.median / 1e9
+    row["agreement"] = float((out == expected).mean())
+    return row
+
+
+def _network(suite: str, name: str, model: ModelName, scale: float, memory: bool) -> Row:
+    start = time.perf_counter()
+    _say(f"{suite} {name}: making the graph" + (f" at scale {scale:g}" if scale != 1 else ""))
+    problem: Problem
+    problem = (
+        CitationProblem(name, conv=model)
+        if suite == "citation"
+        else ShapeProblem(name, conv=model, scale=scale)
+    )
+    row = _row(suite, name if scale == 1 else f"{name} x {scale:g}", f"bi-{model}")
+    contenders = contenders_of(model)
+    row["pyg_predicted_bytes"] = contenders["pyg"].bytes_needed(problem)
+    chosen: dict[str, type[Contender]] = {}
+    for key, kind in contenders.items():
+        needed = kind.bytes_needed(problem)
+        if needed > 0.6 * memory_bytes():
+            _say(f"{suite} {name}: {key} left out, it would need {needed / 1e9:.0f} GB")
+        else:
+            chosen[key] = kind
+    x = problem.raw_features()
+    begin = time.perf_counter()
+    problem.packed_graph(x)
+    row["packing_ms"] = 1e3 * (time.perf_counter() - begin)
+    del x
+    ours = Packed(problem)
+    ours.load()
+    others = {key: kind for key, kind in chosen.items() if key != "packed"}
+    at_once = sum(kind.bytes_needed(problem) for kind in others.values()) < 0.4 * memory_bytes()
+    # All in the same rounds where they fit memory together, otherwise each beside ours.
+    groups = [others] if at_once else [{key: kind} for key, kind in others.items()]
+    times: dict[str, Seconds] = {}
+    packed_times: list[Seconds] = []
+    for group in groups or [{}]:
+        runners: dict[str, Contender] = {"packed": ours}
+        for key, kind in group.items():
+            runners[key] = kind(problem)
+            runners[key].load()
+        _say(f"{suite} {name}: timing {', '.join(runners)}")
+        times |= measure_sensibly({key: runner.run for key, runner in runners.items()})
+        packed_times.append(times["packed"])
+        simulated = runners.get("simulated")
+        if isinstance(simulated, Simulated):
+            _say(f"{suite} {name}: agreement")
+            row |= _agreement(problem.packed, ours, simulated)
+        del runners, simulated
+    times["packed"] = ours_now = sorted(packed_times)[len(packed_times) // 2]
+    for key, seconds in times.items():
+        row[f"{key}_ms"] = 1e3 * seconds.median
+    row["fastest_ms"] = {key: 1e3 * seconds.fastest for key, seconds in times.items()}
+    floats = {key: times[key] for key in ("pyg", "pyg_sparse", "torch_sparse") if key in times}
+    best = min(floats, key=lambda key: floats[key], default=None)
+    if best is not None:
+        row["best_float"], row["best_float_ms"] = best, 1e3 * floats[best].median
+        row["speedup_vs_best_float"] = floats[best].median / ours_now.median
+        least = min(seconds.fastest for seconds in floats.values())
+        row["fastest_speedup_vs_best_float"] = least / ours_now.fastest
+    for key in ("pyg", "pyg_sparse", "simulated"):
+        if key in times:
+            row[f"speedup_vs_{key}"] = times[key].median / ours_now.median
+    if "pyg" in times:
+        row["fastest_speedup_vs_pyg"] = times["pyg"].fastest / ours_now.fastest
+    plan = problem.packed.explain(ours.graph)
+    row["plan"] = plan.ways
+    row["layer_ms"] = [1e3 * (layer.measured or 0.0) for layer in plan.layers]
+    row["record_bytes"] = [layer.record_bytes for layer in plan.layers]
+    del ours, problem
+    if memory:
+        measured = {"packed": "packed", "simulated": "simulated"} | (
+            {best: "float"} if best else {}
+        )
+        for key, field in measured.items():
+            if key in times:
+                _say(f"{suite} {name}: peak memory of {key}")
+                row[f"peak_mib_{field}"] = peak_mib(
+                    name, key, conv=model, scale=scale, threads=get_num_threads()
+                )
+        if row["peak_mib_float"] and row["peak_mib_packed"]:
+            row["memory_ratio"] = row["peak_mib_float"] / row["peak_mib_packed"]
+    _say(f"{suite} {name}: done in {time.perf_counter() - start:.0f} s")
+    print(f"{_HEADER}\n{_network_line(row)}", file=sys.stderr, flush=True)
+    return row
+
+
+def _agreement(packed: PackedModel, ours: Packed, simulated: Simulated) -> Row:
+    """Classes that equal torch's, and hidden bits that do not."""
+    same = float((ours.run() == simulated.run().numpy()).mean())
+    flipped = total = 0
+    for count in range(1, packed.num_layers):
+        theirs = simulated.layers(count).numpy()
+        for rows, values in prefix(packed, count).stream(ours.graph, output="logits"):
+            flipped += int(((values >= 0) != (theirs[rows] >= 0)).sum())
+            total += values.size
+    return {"agreement": same, "flipped_bits": flipped, "hidden_bits": total}
+
+
+def prefix(packed: PackedModel, num_layers: int) -> PackedModel:
+    """The first layers of a model, as a model whose logits are the last one's values."""
+    ends = [number for number, step in enumerate(packed.operations) if step["op"] == "binarize"]
+    operations = packed.operations[: ends[num_layers]]
+    names = {name for step in operations for name in step.values() if isinstance(name, str)}
+    arrays = {name: array for name, array in packed.arrays.items() if name in names}
+    return PackedModel(operations, arrays, packed.num_features)
+
+
+def describe(report: dict[str, Any]) -> str:
+    """The rows as tables."""
+    rows = report["rows"]
+    lines: list[str] = []
+    products = [row for row in rows if row["suite"] == "gemm"]
+    if products:
+        lines += [
+            "XNOR product, one thread, outputs preallocated",
+            f"{'rows x inputs x outputs':<26}{'float32 ms':>12}{'packed ms':>11}{'GMAC/s':>9}"
+            f"{'speedup':>9}",
+        ]
+        lines += [
+            f"{row['shape']:<26}{row['best_float_ms']:>12.3f}{row['packed_ms']:>11.3f}"
+            f"{row['gmacs']:>9.0f}{row['speedup_vs_best_float']:>8.1f}x"
+            for row in products
+        ]
+    networks = [row for row in rows if row["suite"] != "gemm"]
+    if networks:
+        lines += [""] * bool(lines) + [
+            f"{MODELS[networks[0]['model'].removeprefix('bi-')]}, {networks[0]['threads']} "
+            "threads, median ms per prediction of all nodes",
+            _HEADER,
+        ]
+        lines += [_network_line(row) for row in networks]
+        lines += [
+            "",
+            "fastest burst of each against the fastest of ours, nearer to an idle machine:",
+            *(f"  {row['shape']:<15}{_fastest(row)}" for row in networks),
+            "",
+            "best float: the fastest of PyG (edge_index), PyG (CSR), torch by hand (CSR, cheaper",
+            "order, preallocated). simulated: the binary model in floats.",
+            "MiB: peak of features, weights and activations. agree: nodes whose class is torch's;",
+            "flips: hidden bits that differ from torch's float32 sums.",
+        ]
+    return "\n".join(lines)
+
+
+def _fastest(row: Row) -> str:
+    ratios = {"best float": "vs_best_float", "PyG": "vs_pyg"}
+    found = ((label, row[f"fastest_speedup_{key}"]) for label, key in ratios.items())
+    return ", ".join(f"{ratio:.1f}x {label}" for label, ratio in found if ratio is not None)
+
+
+def _network_line(row: Row) -> str:
+    def number(key: str, form: str) -> str:
+        return "-" if row[key] is None else format(row[key], form)
+
+    times = (number(key, ".2f") for key in ("pyg_ms", "pyg_sparse_ms", "simulated_ms"))
+    pyg, csr, simulated = times
+    ratios = [
+        "-" if row[key] is None else f"{row[key]:.1f}x"
+        for key in ("speedup_vs_best_float", "speedup_vs_pyg", "speedup_vs_pyg_sparse")
+    ]
+    return (
+        f"{row['shape']:<15}{row['plan']:<6}{row['packed_ms']:>10.3f}"
+        f"{number('best_float_ms', '.2f'):>11}{pyg:>10}{csr:>10}{simulated:>11}"
+        f"{ratios[0]:>9}{ratios[1]:>8}{ratios[2]:>8}"
+        f"{number('peak_mib_float', '.0f'):>11}{number('peak_mib_packed', '.1f'):>8}"
+        f"{number('agreement', '.5f'):>9}{number('flipped_bits', 'd'):>9}"
+    )
+
+
+def row_names(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Of each row the graph and the model, and the threads where not all have as many."""
+    several = len({row["threads"] for row in rows}) > 1
+    return tuple(
+        f"{row['shape']}, {MODELS.get(row['model'].removeprefix('bi-'), row['model'])}"
+        + (f", {row['threads']} thread{'s'[: row['threads'] - 1]}" if several else "")
+        for row in rows
+    )
+
+
+def speedups(rows: Sequence[Row]) -> Figure:
+    """How many times faster than each alternative ours is, a group of bars per row."""
+    every = {
+        "best float": "speedup_vs_best_float",
+        "PyG, CSR": "speedup_vs_pyg_sparse",
+        "PyG, edge_index": "speedup_vs_pyg",
+        "float simulation": "speedup_vs_simulated",
+    }
+    names = row_names(rows)
+    threads = "/".join(map(str, sorted({row["threads"] for row in rows})))
+    return Figure(
+        "speedups",
+        f"How many times faster packed prediction is than float inference, {threads} threads",
+        "bars",
+        "",
+        f"times faster than, {threads} threads",
+        tuple(
+            Series(label, names, tuple(row[key] for row in rows)) for label, key in every.items()
+        ),
+        log_y=True,
+        bars_from=1,
+    )
+
+
+def plot(report: dict[str, Any], path: str | os.PathLike[str]) -> None:
+    """Draws the speedups to a file."""
+    save(speedups(report["rows"]), path)
