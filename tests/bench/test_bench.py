@@ -50,7 +50,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
         together.append(set(calls))
         return measure(calls, rounds=2, warm_up=0)
 
-    monkeypatch.setattr(bench, "measure_sensibly", quickly)
+    monkeypatch.setattr("bignn.bench.rounds.measure_sensibly", quickly)
     return together
 
 
@@ -165,7 +165,7 @@ def test_what_cannot_fit_is_left_out_with_its_predicted_size(
     monkeypatch: pytest.MonkeyPatch, timed: list[set[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     needed = contenders_of("gcn")["pyg"].bytes_needed(ShapeProblem("flickr", scale=0.01))
-    monkeypatch.setattr(bench, "memory_bytes", lambda: needed)
+    monkeypatch.setattr("bignn.bench.rounds.memory_bytes", lambda: needed)
     report = bench.run(["shapes"], scale=0.01, only=["flickr"], memory=False)
     (row,) = report["rows"]
     assert row["pyg_ms"] is None

@@ -17,7 +17,7 @@ from bignn.bench.compared_problem import ComparedProblem, float_contenders
 from bignn.bench.contenders import Packed
 from bignn.bench.problems import float_features
 from bignn.cli import main
-from bignn.experiments import compare, compare_report
+from bignn.experiments import compare
 from bignn.graph import Graph, SparseRows
 from bignn.pages.document import Table
 from bignn.recipes import MANY_LABELS, RECIPES, TWINS
@@ -36,7 +36,7 @@ def one_round(monkeypatch: pytest.MonkeyPatch) -> None:
     def once(contenders: Any) -> dict[str, timing.Seconds]:
         return timing.measure(contenders, rounds=1, warm_up=0)
 
-    monkeypatch.setattr(compare, "measure_sensibly", once)
+    monkeypatch.setattr("bignn.bench.rounds.measure_sensibly", once)
 
 
 def awkward_arrays() -> Arrays:
@@ -65,7 +65,7 @@ def test_a_comparison_says_what_was_measured(
         assert (way == "packed") == (binary is not None)
         return 0.5 if way == "packed" else 4.0
 
-    monkeypatch.setattr(compare, "peak_mib_of_trained", peak)
+    monkeypatch.setattr("bignn.experiments.compare.measured.peak_mib_of_trained", peak)
     file, out = tmp_path / "mine.npz", tmp_path / "out"
     np.savez(file, **make_arrays())  # type: ignore[arg-type]
     options = [str(file), "--models", "gcn,bi-gcn", "--seeds", "1", "--epochs", "4"]
@@ -138,7 +138,7 @@ def test_weighted_directed_edges_and_no_test_split(
     assert [row["agreement"] for row in report["models"]] == [None, 1.0, None, 1.0]
     assert all(row["peak_mib"] is None for row in report["models"])
     assert all(len(row["accuracy"]) == 2 for row in report["models"])
-    text = compare_report.describe(report)
+    text = compare.describe(report)
     assert "validation accuracy" in text
     assert "no test split" in text
     assert "bi-gcn-distilled" in text
@@ -213,7 +213,7 @@ def test_models_without_a_packed_form_have_dashes(
     assert rows["bi-gcn-w"]["data_bytes"] == 60 * 20 * 4
     assert rows["bi-saint"]["predicted_by"] == "packed"
     assert not rows["bi-saint"]["is_all_bits"]
-    table = compare_report.document_of(report).sections[0].parts[1]
+    table = compare.document_of(report).sections[0].parts[1]
     assert isinstance(table, Table)
     assert table.rows[2][5:] == ("-", "-", "-")
 
@@ -298,7 +298,7 @@ def test_a_busy_machine_is_told_and_not_counted(
     np.savez(file, **make_arrays())  # type: ignore[arg-type]
     options = ["--seeds", "1", "--epochs", "1", "--no-memory", "--models", "gcn,bi-gcn"]
     options += [str(file), "--out", str(tmp_path / "out")]
-    monkeypatch.setattr(compare, "measure_sensibly", held_up)
+    monkeypatch.setattr("bignn.bench.rounds.measure_sensibly", held_up)
     # By its median, torch by hand would lose to PyG; by its bursts it is the fastest float way.
     for median, way, times, mark in (
         (48, "torch_sparse", "4.0x)*", True),
@@ -312,7 +312,7 @@ def test_a_busy_machine_is_told_and_not_counted(
         assert plain["predicted_by"] == way
         fastest = {True: 2 / 0.5, False: 3 / 1.5}[mark]
         assert binary["compared"]["fastest_times_faster"] == pytest.approx(fastest)
-        text = compare_report.describe(report)
+        text = compare.describe(report)
         assert f"2.00 ({times}" in text
         assert ("Measure again" in text) == mark
 
@@ -340,4 +340,4 @@ def test_binary_models_of_another_width_and_float_students(
             assert told == pytest.approx(100 * correct[graph.test_idx].mean())
     student = plain["distilled"]
     reached = f"{student['accuracy_mean']:.1f} ± {student['accuracy_std']:.1f}"
-    assert f"has {reached} %" in " ".join(compare_report.describe(report).split())
+    assert f"reaches {reached} %" in " ".join(compare.describe(report).split())

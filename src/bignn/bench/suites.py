@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +16,7 @@ import bignn
 from bignn import bits, kernels
 from bignn.bench.contenders import Contender, Packed, Simulated, contenders_of
 from bignn.bench.machine import machine
-from bignn.bench.peak_memory import memory_bytes, peak_mib
+from bignn.bench.peak_memory import peak_mib
 from bignn.bench.problems import (
     MODELS,
     SHAPES,
@@ -25,7 +25,8 @@ from bignn.bench.problems import (
     Problem,
     ShapeProblem,
 )
-from bignn.bench.timing import Seconds, measure, measure_sensibly
+from bignn.bench.rounds import time_beside
+from bignn.bench.timing import Seconds, measure
 from bignn.errors import wrong
 from bignn.graph import EMBEDDED
 from bignn.pages.document import Figure, Series
@@ -150,85 +151,87 @@ def _product(num_rows: int, num_inputs: int, num_outputs: int) -> Row:
 
 
 def _network(suite: str, name: str, model: ModelName, scale: float, memory: bool) -> Row:
+    def say(text: str) -> None:
+        _say(f"{suite} {name}: {text}")
+
     start = time.perf_counter()
-    _say(f"{suite} {name}: making the graph" + (f" at scale {scale:g}" if scale != 1 else ""))
-    problem: Problem
-    problem = (
+    say("making the graph" + (f" at scale {scale:g}" if scale != 1 else ""))
+    row = _row(suite, name if scale == 1 else f"{name} x {scale:g}", f"bi-{model}")
+    row |= _measured(
         CitationProblem(name, conv=model)
         if suite == "citation"
-        else ShapeProblem(name, conv=model, scale=scale)
+        else ShapeProblem(name, conv=model, scale=scale),
+        contenders_of(model),
+        say,
     )
-    row = _row(suite, name if scale == 1 else f"{name} x {scale:g}", f"bi-{model}")
-    contenders = contenders_of(model)
-    row["pyg_predicted_bytes"] = contenders["pyg"].bytes_needed(problem)
-    chosen: dict[str, type[Contender]] = {}
-    for key, kind in contenders.items():
-        needed = kind.bytes_needed(problem)
-        if needed > 0.6 * memory_bytes():
-            _say(f"{suite} {name}: {key} left out, it would need {needed / 1e9:.0f} GB")
-        else:
-            chosen[key] = kind
-    x = problem.raw_features()
-    begin = time.perf_counter()
-    problem.packed_graph(x)
-    row["packing_ms"] = 1e3 * (time.perf_counter() - begin)
-    del x
-    ours = Packed(problem)
-    ours.load()
-    others = {key: kind for key, kind in chosen.items() if key != "packed"}
-    at_once = sum(kind.bytes_needed(problem) for kind in others.values()) < 0.4 * memory_bytes()
-    # All in the same rounds where they fit memory together, otherwise each beside ours.
-    groups = [others] if at_once else [{key: kind} for key, kind in others.items()]
-    times: dict[str, Seconds] = {}
-    packed_times: list[Seconds] = []
-    for group in groups or [{}]:
-        runners: dict[str, Contender] = {"packed": ours}
-        for key, kind in group.items():
-            runners[key] = kind(problem)
-            runners[key].load()
-        _say(f"{suite} {name}: timing {', '.join(runners)}")
-        times |= measure_sensibly({key: runner.run for key, runner in runners.items()})
-        packed_times.append(times["packed"])
-        simulated = runners.get("simulated")
-        if isinstance(simulated, Simulated):
-            _say(f"{suite} {name}: agreement")
-            row |= _agreement(problem.packed, ours, simulated)
-        del runners, simulated
-    times["packed"] = ours_now = sorted(packed_times)[len(packed_times) // 2]
-    for key, seconds in times.items():
-        row[f"{key}_ms"] = 1e3 * seconds.median
-    row["fastest_ms"] = {key: 1e3 * seconds.fastest for key, seconds in times.items()}
-    floats = {key: times[key] for key in ("pyg", "pyg_sparse", "torch_sparse") if key in times}
-    best = min(floats, key=lambda key: floats[key], default=None)
-    if best is not None:
-        row["best_float"], row["best_float_ms"] = best, 1e3 * floats[best].median
-        row["speedup_vs_best_float"] = floats[best].median / ours_now.median
-        least = min(seconds.fastest for seconds in floats.values())
-        row["fastest_speedup_vs_best_float"] = least / ours_now.fastest
-    for key in ("pyg", "pyg_sparse", "simulated"):
-        if key in times:
-            row[f"speedup_vs_{key}"] = times[key].median / ours_now.median
-    if "pyg" in times:
-        row["fastest_speedup_vs_pyg"] = times["pyg"].fastest / ours_now.fastest
-    plan = problem.packed.explain(ours.graph)
-    row["plan"] = plan.ways
-    row["layer_ms"] = [1e3 * (layer.measured or 0.0) for layer in plan.layers]
-    row["record_bytes"] = [layer.record_bytes for layer in plan.layers]
-    del ours, problem
     if memory:
-        measured = {"packed": "packed", "simulated": "simulated"} | (
-            {best: "float"} if best else {}
-        )
+        measured = {"packed": "packed", "simulated": "simulated", row["best_float"]: "float"}
         for key, field in measured.items():
-            if key in times:
-                _say(f"{suite} {name}: peak memory of {key}")
+            if key is not None and row[f"{key}_ms"] is not None:
+                say(f"peak memory of {key}")
                 row[f"peak_mib_{field}"] = peak_mib(
                     name, key, conv=model, scale=scale, threads=get_num_threads()
                 )
         if row["peak_mib_float"] and row["peak_mib_packed"]:
             row["memory_ratio"] = row["peak_mib_float"] / row["peak_mib_packed"]
-    _say(f"{suite} {name}: done in {time.perf_counter() - start:.0f} s")
+    say(f"done in {time.perf_counter() - start:.0f} s")
     print(f"{_HEADER}\n{_network_line(row)}", file=sys.stderr, flush=True)
+    return row
+
+
+def _measured(
+    problem: Problem, contenders: Mapping[str, type[Contender]], say: Callable[[str], None]
+) -> Row:
+    """All but peak memory, which is measured when the problem here is gone."""
+    row: Row = {"packing_ms": 1e3 * _seconds_of_packing(problem)}
+    ours = Packed(problem)
+    ours.load()
+
+    def compare_classes(runners: Mapping[str, Contender]) -> None:
+        simulated = runners.get("simulated")
+        if isinstance(simulated, Simulated):
+            say("agreement")
+            row.update(_agreement(problem.packed, ours, simulated))
+
+    others = {key: kind for key, kind in contenders.items() if key != "packed"}
+    row["pyg_predicted_bytes"] = others["pyg"].bytes_needed(problem)
+    times = time_beside({"packed": ours}, others, problem, say=say, after_group=compare_classes)
+    plan = problem.packed.explain(ours.graph)
+    return (
+        row
+        | _speeds(times)
+        | {
+            "plan": plan.ways,
+            "layer_ms": [1e3 * (layer.measured or 0.0) for layer in plan.layers],
+            "record_bytes": [layer.record_bytes for layer in plan.layers],
+        }
+    )
+
+
+def _seconds_of_packing(problem: Problem) -> float:
+    x = problem.raw_features()
+    begin = time.perf_counter()
+    problem.packed_graph(x)
+    return time.perf_counter() - begin
+
+
+def _speeds(times: Mapping[str, Seconds]) -> Row:
+    """Milliseconds of all, and how many times ours they are."""
+    ours = times["packed"]
+    row: Row = {f"{key}_ms": 1e3 * seconds.median for key, seconds in times.items()}
+    row["fastest_ms"] = {key: 1e3 * seconds.fastest for key, seconds in times.items()}
+    floats = {key: times[key] for key in ("pyg", "pyg_sparse", "torch_sparse") if key in times}
+    if floats:
+        best = min(floats, key=lambda key: floats[key])
+        row["best_float"], row["best_float_ms"] = best, 1e3 * floats[best].median
+        row["speedup_vs_best_float"] = floats[best].median / ours.median
+        least = min(seconds.fastest for seconds in floats.values())
+        row["fastest_speedup_vs_best_float"] = least / ours.fastest
+    for key in ("pyg", "pyg_sparse", "simulated"):
+        if key in times:
+            row[f"speedup_vs_{key}"] = times[key].median / ours.median
+    if "pyg" in times:
+        row["fastest_speedup_vs_pyg"] = times["pyg"].fastest / ours.fastest
     return row
 
 

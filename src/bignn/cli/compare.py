@@ -42,7 +42,7 @@ def add_compare(commands: Any) -> None:
 
 
 def _compare(options: argparse.Namespace) -> Report:
-    from bignn.experiments import compare, compare_report
+    from bignn.experiments import compare
     from bignn.pages.report import checked_page, write_if_possible
     from bignn.threads import get_num_threads, set_num_threads
 
@@ -63,6 +63,6 @@ def _compare(options: argparse.Namespace) -> Report:
         what, out, device=options.device, jobs=options.jobs, memory=not options.no_memory
     )
     report["page"] = write_if_possible(
-        compare_report.document_of(report), page or out / "report.html", asked=page is not None
+        compare.document_of(report), page or out / "report.html", asked=page is not None
     )
-    return report, compare_report.describe
+    return report, compare.describe

@@ -15,7 +15,8 @@ import torch
 
 from bignn.checkpoint import load_model
 from bignn.errors import InputError
-from bignn.experiments import compare, compare_report
+from bignn.experiments import compare
+from bignn.experiments.compare.words import WAYS
 from bignn.experiments.seeds import told
 from bignn.graph import load
 from bignn.packing import pack
@@ -45,7 +46,7 @@ def run(
     alone = _without_torch(file)
     graph = load("cora")
     x, edges = torch.from_numpy(graph.dense_x()), torch.from_numpy(graph.edge_index)
-    document = compare_report.document_of(compared, PAPER)
+    document = compare.document_of(compared, PAPER)
     return {
         "dataset": "cora",
         "seeds": seeds,
@@ -83,8 +84,8 @@ def _speeds(plain: dict[str, Any], binary: dict[str, Any]) -> list[dict[str, Any
     best = plain["predicted_by"]
     rows = {
         "packed Bi-GCN": binary["ways"]["packed"],
-        f"GCN, the fastest way ({compare_report.WAYS[best]})": plain["ways"][best],
-        f"GCN, {compare_report.WAYS['pyg']}": plain["ways"]["pyg"],
+        f"GCN, the fastest way ({WAYS[best]})": plain["ways"][best],
+        f"GCN, {WAYS['pyg']}": plain["ways"]["pyg"],
     }
     ours = binary["ways"]["packed"]
     return [

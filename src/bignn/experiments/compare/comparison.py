@@ -1,42 +1,29 @@
-"""``bignn compare``: float models against their binary twins on a user's own graph, measured."""
+"""What is compared, trained, and put together as one report."""
 
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from bignn.bench.compared_problem import ComparedProblem, Neighbours, float_contenders
-from bignn.bench.contenders import Contender, Packed
-from bignn.bench.peak_memory import memory_bytes, peak_mib_of_trained
-from bignn.bench.timing import Seconds, measure_sensibly
-from bignn.capacity import recommend_width
+from bignn.bench.compared_problem import Neighbours
 from bignn.checkpoint import load_model
 from bignn.doctor import examine
-from bignn.errors import InputError, wrong
+from bignn.errors import wrong
+from bignn.experiments.compare.measured import Row, TrainedModel, compared, measure
 from bignn.experiments.jobs import checked_jobs
 from bignn.experiments.seeds import SeedResults, Teachers, mean_and_std, train_seeds
 from bignn.graph import Graph, load
 from bignn.kernels.operands import DenseBits, SparseBits
-from bignn.nn import GNN
 from bignn.packing import pack
 from bignn.recipes import RECIPES, TWINS, Recipe, recipe, teacher_recipe
-from bignn.runtime import PackedGraph, PackedModel, pack_graph
+from bignn.runtime import PackedGraph, pack_graph
 from bignn.threads import get_num_threads
 
 MODELS = ("gcn", "bi-gcn", "sage", "bi-sage")
-
-#: Medians that are so many times the fastest burst tell of other processes: a thread that waits for
-#: a core holds up all that wait for it, torch's more than ours. Then bursts are compared.
-_BUSY = 3.0
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -108,23 +95,6 @@ class Comparison:
         return shlex.join(words)
 
 
-@dataclass
-class _Model:
-    """A model that was trained: the seed with the lowest validation loss."""
-
-    name: str
-    trained: SeedResults
-    model: GNN
-    packed: PackedModel
-    #: None where its features are floats.
-    graph: PackedGraph | None
-
-    @property
-    def checkpoint(self) -> Path:
-        """Of that seed."""
-        return self.trained.checkpoints[self.trained.best]
-
-
 def run(
     what: Comparison,
     out: Path,
@@ -144,12 +114,12 @@ def run(
     graph = load(what.dataset)
     options = {"device": device, "jobs": jobs, "progress": progress}
     trained = _trained(what, graph, out, resume, options)
-    models: dict[str, _Model] = {}
+    models: dict[str, TrainedModel] = {}
     for name in what.models:
         best = load_model(trained[name].checkpoints[trained[name].best])
         packed = pack(best)
         bits = pack_graph(graph, like=packed) if packed.network.input.binarize else None
-        models[name] = _Model(name, trained[name], best, packed, bits)
+        models[name] = TrainedModel(name, trained[name], best, packed, bits)
     measured_on = "val" if graph.test_idx is None else "test"
     rows = {name: _row(model, graph, measured_on) for name, model in models.items()}
     for name, row in rows.items():
@@ -160,10 +130,10 @@ def run(
     for name in what.models:
         if name not in TWINS:
             family = [models[name], *(models[b] for b in what.models if TWINS.get(b) == name)]
-            _measure(what.dataset, graph, neighbours, family, rows, memory)
+            measure(what.dataset, graph, neighbours, family, rows, memory)
     for name, row in rows.items():
         if name in TWINS:
-            row["compared"] = _compared(rows[TWINS[name]], row)
+            row["compared"] = compared(rows[TWINS[name]], row)
     return {
         "dataset": what.dataset,
         "graph": _facts(graph),
@@ -182,10 +152,6 @@ def run(
         "out": str(out),
         "models": [rows[name] for name in what.models],
     }
-
-
-def _say(text: str) -> None:
-    print(f"bignn compare: {text}", file=sys.stderr, flush=True)
 
 
 def _trained(
@@ -250,7 +216,7 @@ def _facts(graph: Graph) -> dict[str, Any]:
     }
 
 
-def _row(model: _Model, graph: Graph, measured_on: str) -> Row:
+def _row(model: TrainedModel, graph: Graph, measured_on: str) -> Row:
     """Accuracy and sizes; what is measured is filled in later."""
     results = model.trained.results
     config = model.model.config
@@ -307,128 +273,3 @@ def _bytes(graph: PackedGraph) -> int:
     assert graph.beta is not None
     words = features.words if isinstance(features, DenseBits) else features.dense().words
     return words.nbytes + graph.beta.nbytes
-
-
-def _measure(
-    dataset: str,
-    graph: Graph,
-    neighbours: Neighbours,
-    family: Sequence[_Model],
-    rows: dict[str, Row],
-    memory: bool,
-) -> None:
-    """Fills in the rows of a float model and its binary twins, timed in the same rounds."""
-    float_one, *binary_ones = family
-    problem = ComparedProblem(graph, float_one.model, neighbours=neighbours)
-    packed: dict[str, Contender] = {}
-    for one in binary_ones:
-        if one.packed.network.layers:
-            own = ComparedProblem(graph, float_one.model, one.model, neighbours)
-            packed[one.name] = Packed(own)
-            packed[one.name].load()
-            rows[one.name] |= _packed_facts(one, graph)
-    seconds = _time(problem, float_one.name, packed)
-    for name in packed:
-        rows[name]["ways"]["packed"] = _way(seconds.pop(name))
-    rows[float_one.name]["ways"] = {key: _way(taken) for key, taken in seconds.items()}
-    packed.clear()
-    ways = [way for one in family for way in rows[one.name]["ways"].values()]
-    is_busy = any(way["ms"] > _BUSY * way["fastest_ms"] for way in ways)
-    for one in family:
-        _fill(dataset, float_one, one, rows[one.name], is_busy, memory)
-    with_bits = [one for one in binary_ones if one.graph is not None]
-    advice = _width(float_one.model, graph) if with_bits else None
-    for one in with_bits:
-        rows[one.name]["recommended_width"] = advice
-
-
-def _way(taken: Seconds) -> Row:
-    return {"ms": 1e3 * taken.median, "fastest_ms": 1e3 * taken.fastest, "peak_mib": None}
-
-
-def _time(problem: ComparedProblem, name: str, packed: dict[str, Contender]) -> dict[str, Seconds]:
-    """Seconds of the float model's ways and of packed models, by their names."""
-    kinds = dict(float_contenders(problem.float_model))
-    needed = {key: kind.bytes_needed(problem) for key, kind in kinds.items()}
-    for key, size in needed.items():
-        if size > 0.6 * memory_bytes():
-            _say(f"{name}: {key} left out, it would need {size / 1e9:.0f} GB")
-            del kinds[key]
-    # All in the same rounds where they fit memory together, otherwise each beside ours.
-    at_once = sum(needed[key] for key in kinds) < 0.4 * memory_bytes()
-    taken: dict[str, list[Seconds]] = {}
-    for group in [list(kinds)] if at_once else [[key] for key in kinds]:
-        runners = {**packed, **{key: kinds[key](problem) for key in group}}
-        _say(f"timing {', '.join([*(f'{name} ({key})' for key in group), *packed])}")
-        for key in group:
-            runners[key].load()
-        for key, seconds in measure_sensibly({k: r.run for k, r in runners.items()}).items():
-            taken.setdefault(key, []).append(seconds)
-    return {key: sorted(several)[len(several) // 2] for key, several in taken.items()}
-
-
-def _packed_facts(one: _Model, graph: Graph) -> Row:
-    assert one.graph is not None
-    plan = one.packed.explain(one.graph)
-    weight = None if graph.edge_weight is None else torch.from_numpy(graph.edge_weight)
-    x, edges = torch.from_numpy(graph.dense_x()), torch.from_numpy(graph.edge_index)
-    same = one.packed.predict(one.graph) == one.model.predict(x, edges, weight).numpy()
-    return {"agreement": float(same.mean()), "plan": plan.ways, "explained": str(plan)}
-
-
-def _fill(
-    dataset: str, float_one: _Model, one: _Model, row: Row, is_busy: bool, memory: bool
-) -> None:
-    """The way that is fastest, and peak memory: its own, and that of what PyG's examples do."""
-    judged_by = "fastest_ms" if is_busy else "ms"
-    best = min(row["ways"], key=lambda key: float(row["ways"][key][judged_by]), default=None)
-    for key, way in row["ways"].items():
-        if memory and key in (best, "pyg"):
-            _say(f"peak memory of {one.name} ({key})")
-            binary = one.checkpoint if key == "packed" else None
-            way["peak_mib"] = peak_mib_of_trained(
-                dataset, float_one.checkpoint, binary, key, threads=get_num_threads()
-            )
-    if best is not None:
-        row["machine_was_busy"] = is_busy
-        row["predicted_by"] = best
-        row["predict_ms"] = row["ways"][best]["ms"]
-        row["fastest_ms"] = row["ways"][best]["fastest_ms"]
-        row["peak_mib"] = row["ways"][best]["peak_mib"]
-
-
-def _width(float_model: GNN, graph: Graph) -> dict[str, Any] | None:
-    try:
-        advice = recommend_width(float_model, graph)
-    except InputError as error:
-        _say(f"no width is recommended: {error}")
-        return None
-    return {
-        "width": advice.width,
-        "estimate": advice.estimate,
-        "lower_bound": advice.lower_bound,
-        "bins": advice.bins,
-        "float_width": max((layer.width for layer in advice.layers if layer.is_hidden), default=0),
-    }
-
-
-def _compared(plain: Row, binary: Row) -> dict[str, float | None]:
-    """A binary model beside its float twin: accuracy in points, the rest in times."""
-    nothing = {"ms": None, "fastest_ms": None, "peak_mib": None}
-    pyg = plain["ways"].get("pyg", nothing)
-    fastest = min((way["fastest_ms"] for way in plain["ways"].values()), default=None)
-
-    def times(theirs: float | None, ours: float | None) -> float | None:
-        return theirs / ours if theirs and ours else None
-
-    return {
-        "accuracy_points": binary["accuracy_mean"] - plain["accuracy_mean"],
-        "model_times_smaller": times(plain["model_bytes"], binary["model_bytes"]),
-        "data_times_smaller": times(plain["data_bytes"], binary["data_bytes"]),
-        "memory_times_less": times(plain["peak_mib"], binary["peak_mib"]),
-        "memory_times_less_than_pyg": times(pyg["peak_mib"], binary["peak_mib"]),
-        "times_faster": times(plain["predict_ms"], binary["predict_ms"]),
-        "times_faster_than_pyg": times(pyg["ms"], binary["predict_ms"]),
-        "fastest_times_faster": times(fastest, binary["fastest_ms"]),
-        "fastest_times_faster_than_pyg": times(pyg["fastest_ms"], binary["fastest_ms"]),
-    }

@@ -1,0 +1,53 @@
+"""Contenders timed in the same rounds as ours, as far as memory allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from bignn.bench.contenders import Contender
+from bignn.bench.peak_memory import memory_bytes
+from bignn.bench.problems import Problem
+from bignn.bench.timing import Seconds, measure_sensibly
+
+#: What one contender may take of the memory, and what several at once may, by their lower bounds.
+_ONE, _TOGETHER = 0.6, 0.4
+
+
+def time_beside(
+    ours: Mapping[str, Contender],
+    kinds: Mapping[str, type[Contender]],
+    problem: Problem,
+    *,
+    say: Callable[[str], None],
+    after_group: Callable[[Mapping[str, Contender]], None] | None = None,
+) -> dict[str, Seconds]:
+    """Seconds of ours, loaded already, and of other kinds of contenders, by their names.
+
+    All run in the same rounds where they fit memory together; otherwise each beside ours, whose
+    time is the median of those rounds. What cannot fit is left out.
+
+    Args:
+        ours: name -> contender.
+        kinds: name -> what to make and load.
+        problem: what they are made of.
+        say: told what is being done.
+        after_group: called with a group's contenders while they are there.
+
+    """
+    needed = {key: kind.bytes_needed(problem) for key, kind in kinds.items()}
+    chosen = [key for key, size in needed.items() if size <= _ONE * memory_bytes()]
+    for key in needed.keys() - set(chosen):
+        say(f"{key} left out, it would need {needed[key] / 1e9:.0f} GB")
+    at_once = sum(needed[key] for key in chosen) < _TOGETHER * memory_bytes()
+    taken: dict[str, list[Seconds]] = {}
+    for group in [chosen] if at_once else [[key] for key in chosen]:
+        runners = {**ours, **{key: kinds[key](problem) for key in group}}
+        for key in group:
+            runners[key].load()
+        say(f"timing {', '.join(runners)}")
+        for key, seconds in measure_sensibly({k: r.run for k, r in runners.items()}).items():
+            taken.setdefault(key, []).append(seconds)
+        if after_group is not None:
+            after_group(runners)
+        del runners
+    return {key: sorted(several)[len(several) // 2] for key, several in taken.items()}
