@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,9 @@ def to_pyg(graph: Graph) -> Data:
 def from_pyg(data: Any, name: str = "data") -> Graph:
     """A :class:`bignn.Graph` from a PyG ``Data``.
 
-    Takes x (made dense), edge_index, y, the split masks (an all-False one counts as absent), and as
-    edge weights ``edge_weight`` or, without it, an ``edge_attr`` of one number per edge.
+    Takes x (made dense), edge_index, edge_weight, y and the split masks (an all-False one counts as
+    absent). ``edge_attr`` is not used, with a warning: PyG's convolutions do not take it for
+    weights by themselves, and codes of edge types would be wrong ones.
     """
     if not hasattr(data, "keys"):
         raise wrong("graph", "a bignn.Graph or a PyG Data", type(data).__name__, "see bignn.load")
@@ -52,9 +54,12 @@ def from_pyg(data: Any, name: str = "data") -> Graph:
     x = data.x.to_dense() if data.x.layout != torch.strided else data.x
     arrays = {"x": _numpy(x.float()), "edge_index": _numpy(data.edge_index)}
     weight = getattr(data, "edge_weight", None)
-    attribute = getattr(data, "edge_attr", None)
-    if weight is None and attribute is not None and attribute.numel() == data.edge_index.shape[1]:
-        weight = attribute.flatten()
+    if weight is None and getattr(data, "edge_attr", None) is not None:
+        warnings.warn(
+            "'edge_attr' is not used; if it holds weights that the model is called with, set "
+            "data.edge_weight = data.edge_attr.view(-1)",
+            stacklevel=2,
+        )
     if weight is not None:
         arrays["edge_weight"] = _numpy(weight)
     if getattr(data, "y", None) is not None:

@@ -37,6 +37,7 @@ def one_round(monkeypatch: pytest.MonkeyPatch) -> None:
         return timing.measure(contenders, rounds=1, warm_up=0)
 
     monkeypatch.setattr("bignn.bench.rounds.measure_sensibly", once)
+    monkeypatch.setattr("bignn.bench.other_load.OtherLoad.is_in_the_way", False)
 
 
 def awkward_arrays() -> Arrays:
@@ -309,12 +310,15 @@ def test_a_busy_machine_is_told_and_not_counted(
         seconds["bi-gcn"] = (2e-3, 0.5e-3 if mark else 1.5e-3)
         report = compared(capsys, *options)
         plain, binary = report["models"]
+        assert binary["machine_was_busy"] == mark
         assert plain["predicted_by"] == way
         fastest = {True: 2 / 0.5, False: 3 / 1.5}[mark]
         assert binary["compared"]["fastest_times_faster"] == pytest.approx(fastest)
         text = compare.describe(report)
         assert f"2.00 ({times}" in text
-        assert ("Measure again" in text) == mark
+        assert ("x* faster than PyG" in text) == mark
+        assert ("measure again" in " ".join(text.split())) == mark
+        assert ("the speed of" in str(compare.document_of(report).headline)) != mark
 
 
 def test_binary_models_of_another_width_and_float_students(

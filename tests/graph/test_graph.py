@@ -339,9 +339,13 @@ def test_pyg_extras(graph: bignn.Graph) -> None:
     data = bignn.to_pyg(graph)
     data.edge_attr = torch.full((graph.num_edges, 1), 2.0)
     data.test_mask[:] = False
-    again = bignn.from_pyg(data)
-    assert again.edge_weight is not None and again.edge_weight.tolist() == [2.0] * graph.num_edges
+    with pytest.warns(UserWarning, match="'edge_attr' is not used"):
+        again = bignn.from_pyg(data)
+    assert again.edge_weight is None
     assert again.test_idx is None
+    data.edge_weight = data.edge_attr.view(-1)
+    weighted = bignn.from_pyg(data).edge_weight
+    assert weighted is not None and weighted.tolist() == [2.0] * graph.num_edges
     with pytest.raises(InputError, match=r"'graph' must be a bignn\.Graph or a PyG Data, got str"):
         bignn.from_pyg("cora")
 

@@ -47,6 +47,11 @@ _HEADER = (
     f"{'packed':>8}{'agree':>9}{'flips':>9}"
 )
 
+_BUSY = (
+    "* other processes took cores that were timed, and slow torch's threads down more than ours:\n"
+    "  neither medians nor bursts are to be relied upon; measure again when the machine is idle."
+)
+
 
 def run(
     suites: Sequence[str],
@@ -110,6 +115,7 @@ def _row(suite: str, shape: str, model: str) -> Row:
         *("peak_mib_float", "peak_mib_simulated", "peak_mib_packed", "memory_ratio"),
         *("agreement", "flipped_bits", "hidden_bits", "layer_ms", "record_bytes", "gmacs"),
         *("fastest_ms", "fastest_speedup_vs_best_float", "fastest_speedup_vs_pyg"),
+        "machine_was_busy",
     )
     row: Row = {"suite": suite, "shape": shape, "model": model, "threads": get_num_threads()}
     return row | dict.fromkeys(names)
@@ -195,12 +201,13 @@ def _measured(
 
     others = {key: kind for key, kind in contenders.items() if key != "packed"}
     row["pyg_predicted_bytes"] = others["pyg"].bytes_needed(problem)
-    times = time_beside({"packed": ours}, others, problem, say=say, after_group=compare_classes)
+    timed = time_beside({"packed": ours}, others, problem, say=say, after_group=compare_classes)
     plan = problem.packed.explain(ours.graph)
     return (
         row
-        | _speeds(times)
+        | _speeds(timed.seconds)
         | {
+            "machine_was_busy": timed.machine_was_busy,
             "plan": plan.ways,
             "layer_ms": [1e3 * (layer.measured or 0.0) for layer in plan.layers],
             "record_bytes": [layer.record_bytes for layer in plan.layers],
@@ -285,6 +292,7 @@ def describe(report: dict[str, Any]) -> str:
             "fastest burst of each against the fastest of ours, nearer to an idle machine:",
             *(f"  {row['shape']:<15}{_fastest(row)}" for row in networks),
             "",
+            *([_BUSY, ""] if any(row["machine_was_busy"] for row in networks) else []),
             "best float: the fastest of PyG (edge_index), PyG (CSR), torch by hand (CSR, cheaper",
             "order, preallocated). simulated: the binary model in floats.",
             "MiB: peak of features, weights and activations. agree: nodes whose class is torch's;",
@@ -315,6 +323,7 @@ def _network_line(row: Row) -> str:
         f"{ratios[0]:>9}{ratios[1]:>8}{ratios[2]:>8}"
         f"{number('peak_mib_float', '.0f'):>11}{number('peak_mib_packed', '.1f'):>8}"
         f"{number('agreement', '.5f'):>9}{number('flipped_bits', 'd'):>9}"
+        + (" *" if row["machine_was_busy"] else "")
     )
 
 

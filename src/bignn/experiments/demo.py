@@ -144,7 +144,12 @@ def describe(report: dict[str, Any]) -> str:
         ),
         "",
         *(
-            ["Other processes held the threads up: go by the fastest bursts, not the medians.", ""]
+            [
+                "Other processes took cores meanwhile: the fastest bursts are nearer to the truth "
+                "than medians;",
+                "measure again when the machine is idle.",
+                "",
+            ]
             if report["machine_was_busy"]
             else []
         ),

@@ -79,8 +79,8 @@ class PyGSageSparse(PyGSage):
     def _edges(self, problem: Problem) -> Any:
         offsets, ids = problem.as_given
         size = (problem.num_nodes, problem.num_nodes)
-        pointers, columns = torch.from_numpy(offsets), torch.from_numpy(ids.astype(np.int64))
-        return csr_tensor(pointers, columns, torch.ones(len(ids)), size)
+        pointers = torch.from_numpy(offsets.astype(np.int32))  # as MKL likes them
+        return csr_tensor(pointers, torch.from_numpy(ids), torch.ones(len(ids)), size)
 
     @classmethod
     def bytes_needed(cls, problem: Problem) -> int:
@@ -131,7 +131,7 @@ class TorchSage(Contender):
 
 
 class SimulatedSage(Simulated):
-    """The binary GraphSAGE in floats, preallocated."""
+    """The binary GraphSAGE in floats."""
 
     def __init__(self, problem: Problem) -> None:
         Contender.__init__(self, problem)
@@ -154,7 +154,8 @@ class SimulatedSage(Simulated):
             if layer > 0:
                 h, beta = sign_(h)
             signs, alpha = self.own[layer]
-            own = torch.mm(h, signs).mul_(beta).mul_(alpha)
+            own = torch.mm(h, signs, out=self.buffers.take(2, signs.shape[1]))
+            own.mul_(beta).mul_(alpha)
             z = torch.mm(h, self.signs[layer], out=self.buffers.take(0, self.signs[layer].shape[1]))
             z.mul_(beta).mul_(self.alphas[layer])
             out = multiply(self.adjacency, z, self.buffers.take(1, z.shape[1]))

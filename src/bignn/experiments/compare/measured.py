@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,6 @@ from bignn.graph import Graph
 from bignn.nn import GNN
 from bignn.runtime import PackedGraph, PackedModel
 from bignn.threads import get_num_threads
-
-#: Medians that are so many times the fastest burst tell of other processes: a thread that waits for
-#: a core holds up all that wait for it, torch's more than ours. Then bursts are compared.
-_BUSY = 3.0
 
 Row = dict[str, Any]
 
@@ -65,15 +61,19 @@ def measure(
             packed[one.name] = Packed(own)
             packed[one.name].load()
             rows[one.name] |= _packed_facts(one, graph)
-    seconds = _time(problem, float_one.name, packed)
+    timed = time_beside(
+        packed,
+        float_contenders(problem.float_model),
+        problem,
+        say=lambda text: _say(f"{float_one.name}: {text}"),
+    )
+    ways = {key: _way(taken) for key, taken in timed.seconds.items()}
     for name in packed:
-        rows[name]["ways"]["packed"] = _way(seconds.pop(name))
-    rows[float_one.name]["ways"] = {key: _way(taken) for key, taken in seconds.items()}
+        rows[name]["ways"]["packed"] = ways.pop(name)
+    rows[float_one.name]["ways"] = ways
     packed.clear()
-    ways = [way for one in family for way in rows[one.name]["ways"].values()]
-    is_busy = any(way["ms"] > _BUSY * way["fastest_ms"] for way in ways)
     for one in family:
-        _fill(dataset, float_one, one, rows[one.name], is_busy, memory)
+        _fill(dataset, float_one, one, rows[one.name], timed.machine_was_busy, memory)
     with_bits = [one for one in binary_ones if one.graph is not None]
     advice = _width(float_one.model, graph) if with_bits else None
     for one in with_bits:
@@ -104,18 +104,6 @@ def compared(plain: Row, binary: Row) -> dict[str, float | None]:
 
 def _way(taken: Seconds) -> Row:
     return {"ms": 1e3 * taken.median, "fastest_ms": 1e3 * taken.fastest, "peak_mib": None}
-
-
-def _time(
-    problem: ComparedProblem, name: str, packed: Mapping[str, Contender]
-) -> dict[str, Seconds]:
-    """Seconds of the float model's ways and of packed models, by their names."""
-    return time_beside(
-        packed,
-        float_contenders(problem.float_model),
-        problem,
-        say=lambda text: _say(f"{name}: {text}"),
-    )
 
 
 def _packed_facts(one: TrainedModel, graph: Graph) -> Row:

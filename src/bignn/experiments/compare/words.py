@@ -114,8 +114,9 @@ def _of_all(report: dict[str, Any]) -> Iterator[str]:
         yield f"Edge weights are not used by {', '.join(unweighted)}, as in PyG."
     if any(row["machine_was_busy"] for row in rows):
         yield (
-            "* Other processes held the threads up: medians are far above the fastest bursts, by "
-            "which ways are chosen and compared here. Measure again when the machine is idle."
+            "* Other processes took cores meanwhile, which slows torch's threads down more than "
+            "ours. Ways are chosen and compared by their fastest bursts here, but these are not "
+            "to be relied upon either: measure again when the machine is idle (the same command)."
         )
 
 
@@ -129,8 +130,9 @@ def _of_one(row: Row) -> Iterator[str]:
         yield _of_distillation(row)
     if faster := speed(row, "times_faster_than_pyg"):
         less = row["compared"]["memory_times_less_than_pyg"]
+        mark = "*" if row["machine_was_busy"] else ""
         yield (
-            f"{name} is {faster:.1f}x faster than PyG's layers on an edge index"
+            f"{name} is {faster:.1f}x{mark} faster than PyG's layers on an edge index"
             + (f", and takes {less:.1f}x less memory." if less else ".")
         )
     if row["agreement"] is not None and row["agreement"] < 1:
