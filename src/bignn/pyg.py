@@ -1,20 +1,16 @@
-"""To and from PyG's ``Data``."""
+"""To PyG's ``Data``; from it is :func:`bignn.graph.from_pyg`, which needs no torch."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from bignn.errors import wrong
-from bignn.graph import SPLITS, Graph
-from bignn.graph.graph import from_arrays
+from bignn.graph import SPLITS, GraphLike, as_graph
 
 
-def to_pyg(graph: Graph) -> Data:
+def to_pyg(graph: GraphLike) -> Data:
     """A PyG ``Data`` with dense x and boolean split masks; it shares no memory with the graph."""
+    graph = as_graph(graph)
     data = Data(
         x=torch.tensor(graph.dense_x()),
         edge_index=torch.tensor(graph.edge_index),
@@ -31,49 +27,3 @@ def to_pyg(graph: Graph) -> Data:
             mask[torch.from_numpy(ids)] = True
             data[key.replace("_idx", "_mask")] = mask
     return data
-
-
-def from_pyg(data: Any, name: str = "data") -> Graph:
-    """A :class:`bignn.Graph` from a PyG ``Data``.
-
-    Takes x (made dense), edge_index, y, the split masks (an all-False one counts as absent), and as
-    edge weights ``edge_weight`` or, without it, an ``edge_attr`` of one number per edge.
-    """
-    if not hasattr(data, "keys"):
-        raise wrong("graph", "a bignn.Graph or a PyG Data", type(data).__name__, "see bignn.load")
-    if getattr(data, "x", None) is None:
-        raise wrong(
-            "data", "a Data with node features x", "none", "give every node a feature vector"
-        )
-    if getattr(data, "edge_index", None) is None:
-        raise wrong(
-            "data", "a Data with an edge_index", "none", "to_sparse_tensor drops it: undo that"
-        )
-    x = data.x.to_dense() if data.x.layout != torch.strided else data.x
-    arrays = {"x": _numpy(x.float()), "edge_index": _numpy(data.edge_index)}
-    weight = getattr(data, "edge_weight", None)
-    attribute = getattr(data, "edge_attr", None)
-    if weight is None and attribute is not None and attribute.numel() == data.edge_index.shape[1]:
-        weight = attribute.flatten()
-    if weight is not None:
-        arrays["edge_weight"] = _numpy(weight)
-    if getattr(data, "y", None) is not None:
-        arrays["y"] = _numpy(data.y)
-    for key in SPLITS:
-        mask = getattr(data, key.replace("_idx", "_mask"), None)
-        if mask is None:
-            continue
-        if mask.shape != (len(x),) or mask.dtype != torch.bool:
-            raise wrong(
-                key.replace("_idx", "_mask"),
-                f"one boolean per node [{len(x)}]",
-                f"{mask.dtype} of shape {list(mask.shape)}",
-                "of several splits, choose one: data.train_mask = data.train_mask[:, 0], ...",
-            )
-        if bool(mask.any()):
-            arrays[key] = np.flatnonzero(_numpy(mask))
-    return from_arrays(arrays, name=name)
-
-
-def _numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    return tensor.detach().cpu().numpy()

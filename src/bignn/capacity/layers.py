@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bignn.errors import wrong
-from bignn.graph import Graph
+from bignn.graph import GraphLike, as_graph
 from bignn.nn import GATConv, GCNConv, GINConv, JumpingHead, Linear, SAGEConv, SGConv, evaluating
 
 #: What reads a layer's values as a whole; modules inside of them are their own affair.
@@ -26,7 +26,7 @@ Seen = Callable[[str, NDArray[Any]], None]
 
 
 @torch.no_grad()
-def visit_layers(model: nn.Module, graph: Graph, see: Seen) -> None:
+def visit_layers(model: nn.Module, graph: GraphLike, see: Seen) -> None:
     """Runs the model once on the whole graph and shows each layer's values [N, d], in order.
 
     ``see("input", x)``, ``see("hidden 1", h)``, ..., ``see("output", logits)``. A hidden layer is
@@ -37,6 +37,7 @@ def visit_layers(model: nn.Module, graph: Graph, see: Seen) -> None:
     """
     if not isinstance(model, nn.Module):
         raise wrong("model", "a trained torch.nn.Module", type(model).__name__)
+    graph = as_graph(graph)
     where = next((p.device for p in model.parameters()), torch.device("cpu"))
     features = graph.dense_x()
     x = torch.from_numpy(features).to(where)
