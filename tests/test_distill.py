@@ -139,7 +139,7 @@ def test_nan_logits_of_a_teacher_are_told(graph: Graph) -> None:
 
 def test_batches_must_carry_the_teachers_opinion(graph: Graph) -> None:
     batches: list[Batch] = [full_batch(graph, torch.device("cpu"))]
-    with pytest.raises(InputError, match="'batches' must be with 'targets'"):
+    with pytest.raises(InputError, match="'batches' have no 'targets'"):
         fit(model_for(graph), graph, teacher=model_for(graph, 1), batches=batches, progress=False)
 
 
@@ -216,4 +216,4 @@ def test_the_command_trains_the_teacher_first_and_reuses_it(
         )
     assert not nowhere.exists()
     assert main([*command[:2], "--temperature", "2", "--json"]) == 1
-    assert "'distill' must be given" in capsys.readouterr().err
+    assert "need --distill or --teacher" in capsys.readouterr().err

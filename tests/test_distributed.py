@@ -202,7 +202,9 @@ def test_fit_in_two_processes(tmp_path: Path) -> None:
     straight, resumed = first["resumed"]
     assert straight == resumed
     for change in ("seed", "settings"):
-        assert "'graph' must be the same in all processes" in first[f"refused ['{change}']"]
+        assert (
+            "the processes differ in 'graph', 'settings', 'seed'" in first[f"refused ['{change}']"]
+        )
 
 
 DYING = """

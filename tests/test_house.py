@@ -1,8 +1,10 @@
 """The rules of the house: imports go down only, the runtime wing needs no torch, one surface."""
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from conftest import make_arrays
 
 import bignn
+from bignn.errors import PACKAGES, how_to_install, missing_extra
 
 SOURCE = Path(bignn.__file__).parent
 
@@ -138,11 +141,11 @@ def test_what_needs_torch_says_so() -> None:
     done = run_without_torch(
         "import bignn\ntry:\n    bignn.fit\nexcept ImportError as error:\n    print(error)\n"
     )
-    assert "pip install 'bignn[train]'" in done.stdout
+    assert "pip install '.[train]'" in done.stdout
     done = run_without_torch("import bignn.cli; sys.exit(bignn.cli.main(['train', 'cora']))")
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert "bignn[train]" in done.stderr
+    assert "pip install '.[train]'" in done.stderr
 
 
 def test_importing_never_imports_torch() -> None:
@@ -152,7 +155,64 @@ def test_importing_never_imports_torch() -> None:
 
 
 def test_every_public_name_exists() -> None:
-    for name in bignn.__all__:
+    for name in [*bignn.__all__, "open"]:
         assert getattr(bignn, name) is not None
+    assert (
+        {"Recipe", "fit", "load_state", "nn", "pack_graph"} <= set(bignn.__all__) <= set(dir(bignn))
+    )
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = bignn.nonsense
+
+
+ROOMS = ["bits", "capacity", "cost", "loaders", "nn", "recipes"]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms_are_attributes(room: str) -> None:
+    code = (
+        f"import bignn, sys; print(bignn.{room}.__name__, {room!r} in dir(bignn), "
+        "'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    needs_torch = room not in WITHOUT_TORCH
+    assert done.stdout.split() == [f"bignn.{room}", "True", str(needs_torch)]
+
+
+@pytest.mark.parametrize("blocked", [True, False])
+def test_all_names_at_once(blocked: bool) -> None:
+    """``from bignn import *`` takes what there is, and leaves the builtin ``open`` alone."""
+    code = (
+        "import builtins, sys\nfrom bignn import *\nassert open is builtins.open\n"
+        "print(PackedModel.__name__, cost.__name__, 'fit' in globals())"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = run_without_torch(code) if blocked else run
+    assert done.stderr == ""
+    assert done.stdout.split() == ["PackedModel", "bignn.cost", str(not blocked)]
+
+
+def test_packages_and_extras_are_those_of_the_project() -> None:
+    root = Path(__file__).parent.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    extras = {
+        name: some for name, some in project["optional-dependencies"].items() if name != "dev"
+    }
+    declared = {re.split("[>=]", line)[0]: None for line in project["dependencies"]} | {
+        re.split("[>=]", line)[0]: name for name, some in extras.items() for line in some
+    }
+    assert declared == PACKAGES
+    readme = (root / "README.md").read_text()
+    assert how_to_install("safetensors") == "pip install ."
+    for package in ("safetensors", "torch"):
+        assert f"`{how_to_install(package)}`" in readme
+    assert all(f"`{extra}`" in readme for extra in ("plot", "parquet"))
+
+
+@pytest.mark.parametrize("package", sorted(PACKAGES))
+def test_a_missing_package_is_one_line(package: str) -> None:
+    line = missing_extra("'bignn train'", ImportError("no", name=f"{package}.inner"))
+    assert line == (
+        f"'bignn train' needs {package}, which is not installed; install it: "
+        f"{how_to_install(package)} in the folder of bignn's sources"
+    )
+    assert missing_extra("it", ImportError("no", name="elsewhere")) is None

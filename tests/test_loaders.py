@@ -367,8 +367,11 @@ DATA = make_data()
         (lambda: NeighborLoader(DATA, [3], input_nodes=torch.ones(3) > 0), "a mask of 80 nodes"),
         (lambda: NeighborLoader(DATA, [3], input_nodes=torch.ones(3)), "a vector of node ids"),
         (lambda: next(iter(NeighborLoader(DATA, [3], [1, 1], batch_size=2))), "unique"),
-        (lambda: NeighborLoader(Data(x=DATA.x), [3]), "'data' must be a Data with an edge_index"),
-        (lambda: NeighborLoader(DATA, [3], batch_sampler=[[0]]), "'batch_sampler' must be left"),
+        (lambda: NeighborLoader(Data(x=DATA.x), [3]), "'data' has no edge_index"),
+        (
+            lambda: NeighborLoader(DATA, [3], batch_sampler=[[0]]),
+            "'batch_sampler' is not supported",
+        ),
         (
             lambda: NeighborLoader(DATA, [3], sampler=[0], shuffle=True),
             "'shuffle' must be left out beside a sampler",
@@ -383,7 +386,7 @@ DATA = make_data()
         ),
         (
             lambda: NeighborLoader(Data(edge_index=DATA.edge_index[:, :0], num_nodes=0), [3]),
-            "a Data with nodes",
+            "'data' has no nodes",
         ),
         (lambda: LayerLoader(DATA, []), "'num_samples' must be"),
         (lambda: LayerLoader(DATA, [0]), "'num_samples' must be"),
@@ -397,9 +400,12 @@ DATA = make_data()
         (lambda: SaintRandomWalkLoader(DATA, 0, 2), "'batch_size' must be 1 or more, got 0"),
         (lambda: SaintNodeLoader(DATA, 9, num_steps=0), "'num_steps' must be"),
         (lambda: SaintNodeLoader(DATA, 9, sample_coverage=-1), "'sample_coverage' must be"),
-        (lambda: SaintNodeLoader(Data(x=DATA.x), 9), "a Data with an edge_index"),
-        (lambda: SaintEdgeLoader(make_data(0), 9), "'data' must be a Data with edges, got none"),
-        (lambda: SaintNodeLoader(Data(**DATA.to_dict(), node_norm=DATA.y), 9), "without node_norm"),
+        (lambda: SaintNodeLoader(Data(x=DATA.x), 9), "'data' has no edge_index"),
+        (lambda: SaintEdgeLoader(make_data(0), 9), "'data' has no edges"),
+        (
+            lambda: SaintNodeLoader(Data(**DATA.to_dict(), node_norm=DATA.y), 9),
+            "has a node_norm already",
+        ),
     ],
 )
 def test_bad_input(call: Any, message: str) -> None:

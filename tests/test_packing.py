@@ -146,7 +146,8 @@ def test_what_is_binary_is_stored_as_bits() -> None:
     assert packed.network.is_binary
     assert [layer.edge_bits for layer in packed.network.layers] == [17, 20]
     # 24 and 5 outputs: a word of bits and a scale each, 24 means and scales, 5 biases.
-    assert packed.nbytes == {"weights": (24 + 5) * (8 + 4) + 24 * 8 + 5 * 4, "input": 2 * 4 * 20}
+    assert packed.sizes == ((24 + 5) * (8 + 4), 24 * 8 + 5 * 4, 2 * 4 * 20)
+    assert packed.nbytes == sum(packed.sizes)
     floats = bignn.pack(make_model(graph, "none", "batch"))
     assert [step["op"] for step in floats.operations] == [
         *["normalize_rows", "linear", "aggregate", "batch_norm", "relu"],

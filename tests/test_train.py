@@ -263,6 +263,44 @@ def test_damaged_checkpoints_get_one_clear_line(graph: Graph, tmp_path: Path) ->
         bignn.load_model(tmp_path / "none")
 
 
+@pytest.mark.parametrize("binary", [False, True])
+def test_the_weights_of_a_users_own_module_are_loaded_into_one(
+    graph: Graph, tmp_path: Path, binary: bool
+) -> None:
+    import torch_geometric.nn as pyg
+
+    def new(width: int = 8) -> torch.nn.Module:
+        module: torch.nn.Module = pyg.GraphSAGE(graph.num_features, width, 2, graph.num_classes)
+        if binary:
+            bignn.binarize_(module)
+        return module
+
+    path = tmp_path / "run.safetensors"
+    model = new()
+    fit(model, graph, replace(QUICK, epochs=5), checkpoint_path=path, progress=False)
+    x, edges = torch.from_numpy(graph.dense_x()), torch.from_numpy(graph.edge_index)
+    again = new()
+    assert not torch.equal(next(again.parameters()), next(model.parameters()))
+    bignn.load_state(again, path)
+    assert again.training
+    assert torch.equal(again.eval()(x, edges), model(x, edges))
+    if binary:
+        packed = bignn.pack(again)
+        classes = packed.predict(bignn.pack_graph(graph, like=packed))
+        assert (classes == model(x, edges).argmax(dim=1).numpy()).mean() > 0.95
+    with pytest.raises(FileError, match=r"not a bignn\.nn\.GNN.*bignn\.load_state\(module, path\)"):
+        bignn.load_model(path)
+    with pytest.raises(FileError, match=r"GraphSAGE: '.*' has shape .*\(and \d+ more\)") as wide:
+        bignn.load_state(new(9), path)
+    assert "\n" not in str(wide.value)
+    with pytest.raises(FileError, match="this Linear: the module's 'weight' is not in the file"):
+        bignn.load_state(torch.nn.Linear(2, 2), path)
+    with pytest.raises(FileError, match=r"the file's .* is not in the module"):
+        bignn.load_state(torch.nn.Identity(), path)
+    with pytest.raises(InputError, match=r"'model' must be a torch\.nn\.Module, got str"):
+        bignn.load_state(str(path), path)  # type: ignore[arg-type]
+
+
 def test_a_failed_write_leaves_the_old_checkpoint(
     graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,7 +347,7 @@ def test_bad_arguments_of_fit_name_themselves(graph: Graph) -> None:
         with pytest.raises(InputError, match=message):
             fit(model, graph, QUICK, batches=batches, progress=False)
     with pytest.raises(InputError, match=r"'graph' must be a bignn\.Graph or a PyG Data"):
-        fit(model, "cora")
+        fit(model, "cora")  # type: ignore[arg-type]
     changes: dict[str, Any]
     for changes, message in (
         ({"seed": -1}, "'seed' must be a whole number"),

@@ -7,35 +7,44 @@ need it load when first used.
 from __future__ import annotations
 
 import importlib
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from bignn import bits, cost
+from bignn import bits
 from bignn.errors import FileError, InputError, missing_extra
-from bignn.graph import Graph, load, save
-from bignn.runtime import PackedGraph, PackedModel, pack_graph
-from bignn.runtime import open_packed as open  # noqa: A004 (used as bignn.open)
+from bignn.graph import Graph, from_pyg, load, save
+from bignn.runtime import PackedGraph, PackedModel, open_packed, pack_graph
 from bignn.threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:
-    from bignn import nn
+    from bignn import capacity, cost, loaders, nn, recipes
     from bignn.capacity import recommend_width
-    from bignn.checkpoint import load_model
+    from bignn.checkpoint import load_model, load_state
     from bignn.nn.convert import binarize_
     from bignn.packing import pack
-    from bignn.pyg import from_pyg, to_pyg
-    from bignn.recipes import Settings, recipe
+    from bignn.pyg import to_pyg
+    from bignn.recipes import Recipe, Settings, recipe
     from bignn.sampling import Sampling
     from bignn.train import FitResult, fit
 
 __version__ = "0.1.0"
 
+#: Opens a packed model or a packed graph. Not in ``__all__``: the builtin of that name stays itself
+#: after ``from bignn import *``.
+open = open_packed  # noqa: A001
+
+#: Where names come from when first used; rooms come as they are.
 _WITH_TORCH = {
+    "capacity": "bignn.capacity",
+    "loaders": "bignn.loaders",
     "nn": "bignn.nn",
+    "recipes": "bignn.recipes",
     "binarize_": "bignn.nn.convert",
     "load_model": "bignn.checkpoint",
+    "load_state": "bignn.checkpoint",
     "pack": "bignn.packing",
-    "from_pyg": "bignn.pyg",
     "to_pyg": "bignn.pyg",
+    "Recipe": "bignn.recipes",
     "Settings": "bignn.recipes",
     "recipe": "bignn.recipes",
     "recommend_width": "bignn.capacity",
@@ -43,6 +52,7 @@ _WITH_TORCH = {
     "FitResult": "bignn.train",
     "fit": "bignn.train",
 }
+_LAZY = _WITH_TORCH | {"cost": "bignn.cost"}
 
 __all__ = [
     "FileError",
@@ -51,39 +61,46 @@ __all__ = [
     "InputError",
     "PackedGraph",
     "PackedModel",
+    "Recipe",
     "Sampling",
     "Settings",
     "binarize_",
     "bits",
+    "capacity",
     "cost",
     "fit",
     "from_pyg",
     "get_num_threads",
     "load",
     "load_model",
+    "load_state",
+    "loaders",
     "nn",
-    "open",
     "pack",
     "pack_graph",
     "recipe",
+    "recipes",
     "recommend_width",
     "save",
     "set_num_threads",
     "to_pyg",
 ]
+if not all(find_spec(package) for package in ("torch", "torch_geometric", "tqdm")):
+    # What cannot be imported must not make ``from bignn import *`` fail.
+    __all__ = [name for name in __all__ if name not in _WITH_TORCH]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WITH_TORCH:
+    if name not in _LAZY:
         raise AttributeError(f"module 'bignn' has no attribute {name!r}")
     try:
-        module = importlib.import_module(_WITH_TORCH[name])
+        module = importlib.import_module(_LAZY[name])
     except ImportError as error:
         if (line := missing_extra(f"bignn.{name}", error)) is None:
             raise
-        raise ImportError(line) from error
-    return module if name == "nn" else getattr(module, name)
+        raise ImportError(line, name=error.name) from error
+    return module if _LAZY[name] == f"bignn.{name}" else getattr(module, name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_WITH_TORCH])
+    return sorted([*globals(), *_LAZY])

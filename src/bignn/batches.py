@@ -152,14 +152,14 @@ def as_batch(piece: Any, device: torch.device) -> Batch:
             "train a bignn.nn.GCN with "
             "bignn.Settings(sampling=bignn.Sampling('layer', 256, (400, 400)))"
         )
-        raise wrong("batches", "with one graph each", "a LayerLoader's", fix)
+        raise InputError(f"'batches' of a LayerLoader have a graph per layer, not one each; {fix}")
     piece = piece.to(device)
     mask = getattr(piece, "train_mask", None)
     # Of a PyG Batch, batch_size counts graphs; neighbour loaders number their seeds.
     has_seeds = getattr(piece, "input_id", None) is not None
     if mask is None and not has_seeds:
         fix = "keep data.train_mask, or sample around input_nodes=data.train_mask"
-        raise wrong("batches", "with a train_mask or seed nodes", "neither", fix)
+        raise InputError(f"'batches' have neither a train_mask nor seed nodes; {fix}")
     learned = torch.ones(len(piece.y), dtype=torch.bool, device=device) if mask is None else mask
     nodes = learned[: int(piece.batch_size) if has_seeds else None].nonzero()[:, 0]
     weight = getattr(piece, "edge_weight", None)

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
-from bignn.errors import FileError
+from bignn.errors import FileError, wrong
 from bignn.files import atomic_path
 from bignn.nn import GNN, MODELS
 
@@ -68,8 +68,16 @@ def read(path: str | os.PathLike[str]) -> tuple[Parts, dict[str, Any]]:
 
 
 def load_model(path: str | os.PathLike[str]) -> GNN:
-    """The trained model of a checkpoint, in evaluation mode."""
+    """The trained model of a checkpoint, in evaluation mode.
+
+    Modules that are not a :class:`bignn.nn.GNN` cannot be built from a file: :func:`load_state`.
+    """
     parts, about = read(path)
+    if isinstance(about.get("config"), dict) and "conv" not in about["config"]:
+        raise FileError(
+            f"'{path}' holds the weights of a module that is not a bignn.nn.GNN; make the module "
+            "as it was and call bignn.load_state(module, path)"
+        )
     try:
         model = MODELS.get(about["config"]["conv"], GNN)(**about["config"])
         model.load_state_dict(parts["model"])
@@ -77,6 +85,35 @@ def load_model(path: str | os.PathLike[str]) -> GNN:
         line = str(error).splitlines()[0]
         raise FileError(f"'{path}' does not hold a bignn model ({line})") from error
     return model.eval()
+
+
+def load_state(model: nn.Module, path: str | os.PathLike[str]) -> None:
+    """Loads the best weights of a checkpoint into a module, in place; its mode stays.
+
+    For modules of one's own, made as they were when ``bignn.fit(..., checkpoint_path=path)`` saved
+    them (``bignn.binarize_`` included).
+    """
+    if not isinstance(model, nn.Module):
+        raise wrong("model", "a torch.nn.Module", type(model).__name__)
+    theirs = read(path)[0].get("model", {})
+    mine = model.state_dict()
+    differences = [
+        *(f"the module's '{name}' is not in the file" for name in mine if name not in theirs),
+        *(f"the file's '{name}' is not in the module" for name in theirs if name not in mine),
+        *(
+            f"'{name}' has shape {list(theirs[name].shape)} in the file, "
+            f"{list(value.shape)} in the module"
+            for name, value in mine.items()
+            if name in theirs and theirs[name].shape != value.shape
+        ),
+    ]
+    if differences:
+        more = f" (and {len(differences) - 1} more)" if len(differences) > 1 else ""
+        raise FileError(
+            f"'{path}' does not fit this {type(model).__name__}: {differences[0]}{more}; make the "
+            "module as it was when it was saved"
+        )
+    model.load_state_dict(theirs)
 
 
 def generator_state(device: torch.device) -> dict[str, Tensor]:

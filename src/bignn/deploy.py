@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.errors import FileError, InputError, wrong
+from bignn.errors import InputError, wrong
 from bignn.files import atomic_path, prepare
 from bignn.graph import load
-from bignn.runtime import Kind, PackedGraph, PackedModel, open_packed, pack_graph
+from bignn.runtime import Kind, PackedGraph, PackedModel, pack_graph
 from bignn.threads import set_num_threads
 
 
@@ -44,9 +44,7 @@ def predict_file(
         prepare(save_graph)
     if threads is not None:
         set_num_threads(threads)
-    model = open_packed(model_path)
-    if not isinstance(model, PackedModel):
-        raise FileError(f"'{model_path}' is a packed graph; give a packed model first")
+    model = PackedModel.open(model_path)
     start = time.perf_counter()
     graph = _graph(dataset, model)
     packing = time.perf_counter() - start
@@ -136,10 +134,7 @@ def _check_different(inputs: dict[str, str], outputs: dict[str, str | None]) -> 
 def _graph(dataset: str, model: PackedModel) -> PackedGraph:
     """A packed graph's file as it is; anything else is loaded and packed for the model."""
     if Path(dataset).is_file() and not dataset.endswith(".npz"):
-        graph = open_packed(dataset)
-        if not isinstance(graph, PackedGraph):
-            raise FileError(f"'{dataset}' is a packed model; give a graph second")
-        return graph
+        return PackedGraph.open(dataset)
     return pack_graph(load(dataset), like=model)
 
 

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from bignn.batches import Batch
 from bignn.errors import wrong
+from bignn.nn import evaluating
 
 #: One model, or several whose probabilities are averaged.
 Teacher = nn.Module | Sequence[nn.Module]
@@ -46,12 +47,8 @@ def soft_targets(teachers: Sequence[nn.Module], batch: Batch, temperature: float
     """What the teachers think of each node: probabilities [N, classes], averaged."""
     total: Tensor | None = None
     for model in teachers:
-        was_training = model.training
-        try:
-            with moved(model, batch.device):
-                logits = batch.logits(model.eval())
-        finally:
-            model.train(was_training)
+        with evaluating(model), moved(model, batch.device):
+            logits = batch.logits(model)
         if not bool(torch.isfinite(logits).all()):
             raise wrong("teacher", "a model whose logits are finite", "NaN or infinite logits")
         probabilities = functional.softmax(logits / temperature, dim=-1)

@@ -9,10 +9,10 @@ from typing import Any
 
 import bignn
 from bignn import kernels
+from bignn.errors import PACKAGES, how_to_install
 from bignn.kernels import native
 
 _FEATURES = ("popcnt", "avx2", "avx512", "avx_vnni", "amx")
-_PACKAGES = ("numpy", "safetensors", "torch", "torch_geometric", "tqdm", "matplotlib", "pyarrow")
 
 
 def examine() -> dict[str, Any]:
@@ -23,7 +23,7 @@ def examine() -> dict[str, Any]:
         "platform": platform.platform(),
         "cpu": _cpu_info("model name") or platform.processor() or platform.machine(),
         "cpu_features": [f for f in _cpu_info("flags").split() if f.startswith(_FEATURES)],
-        "packages": {name: _version(name) for name in _PACKAGES},
+        "packages": {name: _version(name) for name in PACKAGES},
         "native_extension": native.is_available(),
         "backend": kernels.default_backend(),
         "backends": {
@@ -41,7 +41,7 @@ def describe(report: dict[str, Any]) -> str:
         "",
         "packages",
         *(
-            f"  {name:<16} {version or 'not installed' + _needed_for(name)}"
+            f"  {name:<16} {version or f'not installed ({how_to_install(name)})'}"
             for name, version in report["packages"].items()
         ),
         "",
@@ -64,12 +64,6 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _needed_for(package: str) -> str:
-    extras = {"matplotlib": "plot", "pyarrow": "parquet"}
-    extra = extras.get(package, "train")
-    return f" (pip install 'bignn[{extra}]')"
 
 
 def _cpu_info(key: str) -> str:

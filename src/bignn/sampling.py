@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from bignn import loaders
 from bignn.batches import Batch
-from bignn.errors import wrong
+from bignn.errors import InputError, wrong
 from bignn.nn import GNN, BinaryRows, SparseFeatures, SparseMatrix
 from bignn.nn.adjacency import edge_weights
 from bignn.nn.linear import Features
@@ -73,7 +73,10 @@ class SampledBatches:
             raise wrong("model", "a bignn.nn.GNN to be trained on samples", type(model).__name__)
         convs = model.config["conv"]
         if sampling.kind == "layer" and (convs != "gcn" or model.head is not None):
-            raise wrong("sampler", "'layer' for plain GCN convolutions only", f"it for '{convs}'")
+            its = f"'{convs}' convolutions" if convs != "gcn" else "a jumping head"
+            raise InputError(
+                f"'sampler' cannot be 'layer' for a model with {its}: it is for plain GCNs"
+            )
         if sampling.kind == "neighbor" and convs == "sgc":
             raise wrong("sampler", "'none' or a subgraph sampler for 'sgc'", "'neighbor'")
         if sampling.kind in ("neighbor", "layer") and len(sampling.fan_outs) != len(model.convs):

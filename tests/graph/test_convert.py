@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -184,9 +185,12 @@ def test_a_graph_is_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert (found.edge_index == edges).all()
     capsys.readouterr()
     for more, line in (
-        (["--graph", str(old)], "'split' must be given with 'graph'"),
-        (["--graph", str(old), "--split", "60,20,20", "--edges", "e.csv"], "'graph' must be alone"),
-        (["--edges", "e.csv"], "'edges' must be given, and 'features'"),
+        (["--graph", str(old)], "'split' is missing; with 'graph' give"),
+        (
+            ["--graph", str(old), "--split", "60,20,20", "--edges", "e.csv"],
+            "'graph' has its tables already",
+        ),
+        (["--edges", "e.csv"], "'features' is missing"),
     ):
         assert main(["convert", str(new), *more]) == 1
         assert line in capsys.readouterr().err
@@ -198,3 +202,10 @@ def test_masks_are_told_how_to_become_numbers(tmp_path: Path) -> None:
     np.savez(file, x=np.eye(2), edge_index=np.zeros((2, 0), np.int64), train_mask=mask)
     with pytest.raises(FileError, match=r"train_idx=train_mask.nonzero\(\)\[0\]"):
         bignn.load(file)
+
+
+def test_a_missing_pyarrow_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.parquet").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InputError, match=r"x\.parquet' needs pyarrow, .*'\.\[parquet\]'"):
+        convert(tmp_path / "x.parquet", tmp_path / "x.parquet")

@@ -182,4 +182,4 @@ def test_without_matplotlib_one_line_says_so(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1  # before anything is measured
     assert "needs matplotlib" in done.stderr
-    assert "bignn[plot]" in done.stderr
+    assert "pip install '.[plot]'" in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,19 @@ def test_the_default_name_and_the_line(
     assert main(["report", "results"]) == 0
     assert capsys.readouterr().out.startswith("report.html: ")
     assert Path("report.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_a_missing_scipy_is_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    assert main(["report", str(folder), "-o", str(folder / "page.html")]) == 1
+    line = capsys.readouterr().err
+    assert line.startswith(
+        "bignn report: error: 'bignn report' needs scipy, which is not installed"
+    )
+    assert line.count("\n") == 1
+    assert "pip install '.[train]'" in line
 
 
 @pytest.mark.parametrize(

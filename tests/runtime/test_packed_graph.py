@@ -209,8 +209,7 @@ def test_a_file_may_have_long_ids(model: PackedModel, tmp_path: Path) -> None:
     some = pack_graph(make_graph(50, 300), like=model)
     expected = model.predict(some, output="logits")
     replace(some, ids=some.ids.astype(np.int64)).save(tmp_path / "graph.bignn")
-    opened = bignn.open(tmp_path / "graph.bignn")
-    assert isinstance(opened, PackedGraph)
+    opened = PackedGraph.open(tmp_path / "graph.bignn")
     assert opened.ids.dtype == np.int64
     assert np.array_equal(model.predict(opened, output="logits"), expected)
     assert np.array_equal(model.predict(opened, [5], output="logits"), expected[[5]])
@@ -288,7 +287,9 @@ def test_bad_arguments_name_themselves(model: PackedModel, graph: Graph) -> None
     ):
         pack_graph(graph, like=model)
     some: Any = {"x": 1}
-    with pytest.raises(InputError, match=r"^'graph' must be a bignn\.Graph, got dict; see"):
+    with pytest.raises(
+        InputError, match=r"^'graph' must be a bignn\.Graph or a PyG Data, got dict; see"
+    ):
         pack_graph(some, like=model)
     with pytest.raises(
         InputError, match=r"^'like' must be a packed model, got dict; .*bignn\.pack"

@@ -12,7 +12,7 @@ import pytest
 from conftest import make_graph, make_packed_model
 
 import bignn
-from bignn import Graph, InputError, PackedGraph, PackedModel, kernels, pack_graph
+from bignn import FileError, Graph, InputError, PackedGraph, PackedModel, kernels, pack_graph
 from bignn.kernels.operands import DenseBits, SparseBits
 from bignn.runtime import executor
 from bignn.runtime.operations import checked
@@ -249,8 +249,7 @@ def test_a_file_gives_the_same_model_back(
     model.about["trained on"] = "toys"
     path = tmp_path / "model.bignn"
     model.save(path)
-    opened = bignn.open(path)
-    assert isinstance(opened, PackedModel)
+    opened = PackedModel.open(path)
     assert opened.operations == model.operations
     assert opened.about == model.about
     assert opened.num_features == model.num_features
@@ -265,6 +264,21 @@ def test_a_file_gives_the_same_model_back(
     again = bignn.open(str(path))
     assert isinstance(again, PackedModel)
     assert again.predict(graph, output="logits").tobytes() == logits.tobytes()
+
+
+def test_what_is_opened_as_another_kind_is_refused(
+    binary: PackedModel, binary_graph: PackedGraph, tmp_path: Path
+) -> None:
+    binary.save(tmp_path / "model")
+    binary_graph.save(tmp_path / "graph")
+    assert isinstance(PackedModel.open(tmp_path / "model"), PackedModel)
+    assert isinstance(PackedGraph.open(tmp_path / "graph"), PackedGraph)
+    with pytest.raises(FileError, match="graph' holds a packed graph, expected a packed model"):
+        PackedModel.open(tmp_path / "graph")
+    with pytest.raises(FileError, match="model' holds a packed model, expected a packed graph"):
+        PackedGraph.open(tmp_path / "model")
+    with pytest.raises(FileError, match="does not exist"):
+        PackedGraph.open(tmp_path / "nothing")
 
 
 def test_a_deployment_needs_no_torch(
@@ -345,10 +359,13 @@ def test_the_reference_can_be_explained(binary: PackedModel, binary_graph: Packe
 
 def test_it_says_what_it_is(binary: PackedModel) -> None:
     assert repr(binary).startswith("PackedModel(300 -> 20 -> 5, binary, ")
-    assert f"{binary.nbytes['weights']:,} bytes of weights" in repr(binary)
+    # Words and α of each output, biases: as it was printed before sizes had names.
+    weights, biases = 20 * 5 * 8 + 20 * 4 + 5 * 8 + 5 * 4, (20 + 5) * 4
+    assert f" {weights + biases:,} bytes of weights)" in repr(binary)
     assert "with floats" in repr(as_floats(binary))
-    assert binary.nbytes["input"] == 2 * 4 * 300
-    assert (binary.num_layers, binary.num_classes, binary.num_features) == (2, 5, 300)
+    assert binary.sizes == (weights, biases, 2 * 4 * 300)
+    assert binary.nbytes == weights + biases + 2 * 4 * 300
+    assert (binary.num_hops, binary.num_classes, binary.num_features) == (2, 5, 300)
 
 
 # --- Bad arguments -----------------------------------------------------------------------------

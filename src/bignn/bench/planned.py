@@ -65,7 +65,7 @@ def run(architecture: Architecture, graph: Graph | Sizes, *, scale: float = 1.0)
         "nodes": sizes.nodes,
         "edges": sizes.edges,
         "threads": get_num_threads(),
-        "model_bytes": packed.weight_bytes,
+        "model_bytes": packed.sizes.weights,
         "data_bytes": features.feature_bytes,
         "estimated_model_bytes": counted.model_bytes,
         "estimated_data_bytes": counted.data_bytes,

@@ -246,7 +246,7 @@ def _agreement(packed: PackedModel, ours: Packed, simulated: Simulated) -> Row:
     """Classes that equal torch's, and hidden bits that do not."""
     same = float((ours.run() == simulated.run().numpy()).mean())
     flipped = total = 0
-    for count in range(1, packed.num_layers):
+    for count in range(1, packed.num_hops):
         theirs = simulated.layers(count).numpy()
         for rows, values in prefix(packed, count).stream(ours.graph, output="logits"):
             flipped += int(((values >= 0) != (theirs[rows] >= 0)).sum())

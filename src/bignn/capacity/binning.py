@@ -228,7 +228,8 @@ class Ranges:
         usable = (low >= -_LARGEST) & (high <= _LARGEST)
         if not usable.all():
             number = int(np.argmin(usable))
-            got = f"{low[number]:g} to {high[number]:g} in neuron {number}"
+            found = f"{low[number]:g} to {high[number]:g}" if low[number] <= high[number] else "NaN"
+            got = f"{found} in neuron {number}"
             expected = f"numbers, none beyond {_LARGEST:g} in size"
             raise wrong("values", expected, got, "did training diverge?")
         return cls(low, high)

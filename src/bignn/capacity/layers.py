@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bignn.errors import wrong
-from bignn.graph import Graph
-from bignn.nn import GATConv, GCNConv, GINConv, JumpingHead, Linear, SAGEConv, SGConv
+from bignn.graph import GraphLike, as_graph
+from bignn.nn import GATConv, GCNConv, GINConv, JumpingHead, Linear, SAGEConv, SGConv, evaluating
 
 #: What reads a layer's values as a whole; modules inside of them are their own affair.
 _READERS: tuple[type[nn.Module], ...] = (
@@ -26,7 +26,7 @@ Seen = Callable[[str, NDArray[Any]], None]
 
 
 @torch.no_grad()
-def visit_layers(model: nn.Module, graph: Graph, see: Seen) -> None:
+def visit_layers(model: nn.Module, graph: GraphLike, see: Seen) -> None:
     """Runs the model once on the whole graph and shows each layer's values [N, d], in order.
 
     ``see("input", x)``, ``see("hidden 1", h)``, ..., ``see("output", logits)``. A hidden layer is
@@ -37,6 +37,7 @@ def visit_layers(model: nn.Module, graph: Graph, see: Seen) -> None:
     """
     if not isinstance(model, nn.Module):
         raise wrong("model", "a trained torch.nn.Module", type(model).__name__)
+    graph = as_graph(graph)
     where = next((p.device for p in model.parameters()), torch.device("cpu"))
     features = graph.dense_x()
     x = torch.from_numpy(features).to(where)
@@ -45,7 +46,7 @@ def visit_layers(model: nn.Module, graph: Graph, see: Seen) -> None:
         rest.append(torch.from_numpy(graph.edge_weight).to(where))
     see("input", features)
     del features
-    with _evaluating(model), _Hidden(model, x, see):
+    with evaluating(model), _Hidden(model, x, see):
         out = model(x, *rest)
     if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != graph.num_nodes:
         came = f"shape {list(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
@@ -111,17 +112,6 @@ def _readers(module: nn.Module) -> Iterator[nn.Module]:
             yield child
         else:
             yield from _readers(child)
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 def _numpy(values: Tensor) -> NDArray[Any]:

@@ -14,8 +14,7 @@ from bignn.capacity.binning import Correction, entropy, robust_entropy
 from bignn.capacity.joint import copula_entropy, rate
 from bignn.capacity.layers import visit_layers
 from bignn.errors import InputError, wrong
-from bignn.graph import Graph
-from bignn.pyg import from_pyg
+from bignn.graph import GraphLike
 
 #: How the bits of a layer are estimated, see :func:`estimate_bits`.
 EstimateName = Literal["independent", "robust", "copula", "rate"]
@@ -78,7 +77,7 @@ class LayerEntropy:
 
 def layer_entropies(
     model: nn.Module,
-    graph: Any,
+    graph: GraphLike,
     bins: int = 200,
     *,
     estimates: Sequence[EstimateName] = ("independent",),
@@ -98,8 +97,6 @@ def layer_entropies(
         correction: ``"none"`` or ``"miller-madow"``.
 
     """
-    if not isinstance(graph, Graph):
-        graph = from_pyg(graph)
     paper: tuple[EstimateName, ...] = ("independent",)
     names = tuple(dict.fromkeys(paper + tuple(estimates)))
     found: list[LayerEntropy] = []
@@ -121,7 +118,7 @@ def layer_entropies(
 
 def lower_bound(
     model: nn.Module,
-    graph: Any,
+    graph: GraphLike,
     bins: int = 200,
     *,
     estimate: EstimateName = "independent",
@@ -180,7 +177,7 @@ class WidthAdvice:
 
 def recommend_width(
     model: nn.Module,
-    graph: Any,
+    graph: GraphLike,
     bins: int = 200,
     *,
     estimate: EstimateName = "robust",

@@ -7,7 +7,7 @@ from typing import Any
 
 import bignn
 from bignn.cli.command import Report, command
-from bignn.errors import wrong
+from bignn.errors import InputError, wrong
 
 
 def add_convert(commands: Any) -> None:
@@ -48,8 +48,11 @@ def _convert(options: argparse.Namespace) -> Report:
         raise wrong("out", "a file name ending in .npz", repr(options.out))
     if options.graph is not None:
         return _split(options, split)
-    if options.edges is None or options.features is None:
-        raise wrong("edges", "given, and 'features' (or 'graph', to split a .npz)", "not both")
+    for name in ("edges", "features"):
+        if getattr(options, name) is None:
+            raise InputError(
+                f"'{name}' is missing; give --edges and --features (or --graph, to split a .npz)"
+            )
     graph, classes = convert(
         options.edges,
         options.features,
@@ -66,11 +69,11 @@ def _convert(options: argparse.Namespace) -> Report:
 def _split(options: argparse.Namespace, split: list[float] | None) -> Report:
     from bignn.graph.convert import with_split
 
-    tables = [name for name in ("edges", "features", "labels") if getattr(options, name)]
-    if tables or options.undirected or options.id:
-        raise wrong("graph", "alone, with 'split'", f"it, and options for tables {tables}")
+    of_tables = ("edges", "features", "labels", "undirected", "id")
+    if given := [f"--{name}" for name in of_tables if getattr(options, name)]:
+        raise InputError(f"'graph' has its tables already; leave out {', '.join(given)}")
     if split is None:
-        raise wrong("split", "given with 'graph', as 60,20,20", None)
+        raise InputError("'split' is missing; with 'graph' give percentages such as 60,20,20")
     graph = with_split(bignn.load(options.graph), split, options.seed)
     return _saved(graph, options.out, [str(number) for number in range(graph.num_classes)])
 

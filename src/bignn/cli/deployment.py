@@ -27,11 +27,11 @@ def _pack(options: argparse.Namespace) -> Report:
         raise wrong("out", "a file name ending in .bignn", repr(options.out))
     packed = pack(load_model(options.checkpoint))
     packed.save(options.out)
-    sizes = packed.nbytes
+    sizes = packed.sizes
     report = {
         "out": options.out,
-        "weight_bytes": sizes["weights"],
-        "input_bytes": sizes["input"],
+        "weight_bytes": sizes.weights + sizes.biases,
+        "input_bytes": sizes.input,
         "file_bytes": Path(options.out).stat().st_size,
         "is_binary": packed.network.is_binary,
         "operations": [step["op"] for step in packed.operations],

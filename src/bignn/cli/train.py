@@ -9,7 +9,7 @@ from typing import Any
 
 import bignn
 from bignn.cli.command import Report, command, numbers
-from bignn.errors import wrong
+from bignn.errors import InputError, wrong
 
 
 def add_train(commands: Any) -> None:
@@ -107,8 +107,7 @@ def _trained(options: argparse.Namespace) -> Report:
     distill = options.distill or options.teacher is not None
     only_with_it = (options.teachers != 1, options.distill_mix, options.temperature)
     if not distill and any(option not in (None, False) for option in only_with_it):
-        got = "neither, but --teachers, --distill-mix or --temperature"
-        raise wrong("distill", "given (or --teacher)", got)
+        raise InputError("--teachers, --distill-mix and --temperature need --distill or --teacher")
     kind = f"{options.model}-distilled" if distill else options.model
     out = Path(options.out or Path("runs") / f"{label}-{kind}")
     common = {"device": options.device, "save_every": options.save_every, "jobs": options.jobs}

@@ -32,7 +32,7 @@ from typing import Any
 from bignn.cost.architecture import Architecture, Layer
 from bignn.cost.sizes import Sizes
 from bignn.errors import wrong
-from bignn.graph import Graph
+from bignn.graph import GraphLike, as_graph
 
 _FLOAT = 4  # bytes
 _BINARY_PER_CYCLE = 64
@@ -126,25 +126,23 @@ class Cost:
         )
 
 
-def estimate(model: Any, graph: Graph | Sizes | str) -> Cost:
+def estimate(model: Any, graph: GraphLike | Sizes | str) -> Cost:
     """What a model costs on a graph, by the paper's rules (see the module).
 
     Args:
         model: a :class:`bignn.nn.GNN`, its ``config`` or such a mapping, a recipe, or an
             :class:`Architecture`.
-        graph: a graph, its :class:`Sizes`, or a name that ``bignn datasets`` lists, whose
-            published sizes are then taken.
+        graph: a :class:`bignn.Graph`, a PyG ``Data``, :class:`Sizes`, or a name that ``bignn
+            datasets`` lists, whose published sizes are then taken.
 
     """
     if isinstance(graph, str):
         sizes = Sizes.published(graph)
     elif isinstance(graph, Sizes):
         sizes = graph
-    elif isinstance(graph, Graph):
-        sizes = Sizes.of(graph)
     else:
-        expected = "a bignn.Graph, bignn.cost.Sizes or the name of a dataset"
-        raise wrong("graph", expected, type(graph).__name__)
+        expected = "a bignn.Graph, a PyG Data, bignn.cost.Sizes or the name of a dataset"
+        sizes = Sizes.of(as_graph(graph, expected))
     architecture = Architecture.of(model, sizes)
     layers = tuple(_layer_cost(layer, sizes) for layer in architecture.layers)
     bits = architecture.has_binary_features

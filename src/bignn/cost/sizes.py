@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bignn.errors import wrong
-from bignn.graph import Graph
+from bignn.graph import GraphLike, as_graph
 from bignn.graph.facts import FACTS
 
 
@@ -29,13 +29,14 @@ class Sizes:
             object.__setattr__(self, name, int(size))  # products of NumPy's could overflow
 
     @classmethod
-    def of(cls, graph: Graph) -> Sizes:
+    def of(cls, graph: GraphLike) -> Sizes:
         """Of a graph at hand; an edge counts once, in whichever directions and however often it is
         stored, and self-loops do not count.
 
         Differs from the paper: its 5,429 edges of Cora have repetitions among them, the graph
         itself has 5,278 (:meth:`published` has the paper's).
         """
+        graph = as_graph(graph)
         ends = graph.edge_index[:, graph.edge_index[0] != graph.edge_index[1]]
         pairs = ends.min(axis=0) * graph.num_nodes + ends.max(axis=0)
         edges = int(np.unique(pairs).size)

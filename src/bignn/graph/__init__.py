@@ -1,14 +1,19 @@
 """Graphs and where they come from. NumPy only."""
 
 from bignn.graph.datasets import EMBEDDED, load, save
+from bignn.graph.given import DataLike, GraphLike, as_graph, from_pyg
 from bignn.graph.graph import SPLITS, Graph, SparseRows, from_arrays, to_arrays
 
 __all__ = [
     "EMBEDDED",
     "SPLITS",
+    "DataLike",
     "Graph",
+    "GraphLike",
     "SparseRows",
+    "as_graph",
     "from_arrays",
+    "from_pyg",
     "load",
     "save",
     "to_arrays",

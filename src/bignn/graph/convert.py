@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.errors import FileError, InputError, wrong
+from bignn.errors import FileError, InputError, missing_extra, wrong
 from bignn.graph.edges import both_directions
+from bignn.graph.given import GraphLike, as_graph
 from bignn.graph.graph import SPLITS, UNLABELLED, Graph, from_arrays
 from bignn.graph.split import random_split
 
@@ -125,8 +126,9 @@ def convert(
     return from_arrays(arrays, name=f"{edges}, {features}"), classes
 
 
-def with_split(graph: Graph, split: Sequence[float], seed: int = 0) -> Graph:
+def with_split(graph: GraphLike, split: Sequence[float], seed: int = 0) -> Graph:
     """The same graph, its labelled nodes split at random; see :func:`convert`."""
+    graph = as_graph(graph)
     if graph.y is None:
         raise InputError(f"{graph.name}: 'split' needs labels 'y'")
     parts: dict[str, Any] = {**dict.fromkeys(SPLITS), **random_split(graph.y, split, seed)}
@@ -154,7 +156,9 @@ def _read_parquet(file: Path) -> Table:
     try:
         from pyarrow import ArrowException, parquet
     except ImportError as error:
-        raise InputError(f"reading '{file}' needs pyarrow: pip install 'bignn[parquet]'") from error
+        if (line := missing_extra(f"reading '{file}'", error)) is None:
+            raise
+        raise InputError(line) from error
     try:
         table = parquet.read_table(file)
     except (ArrowException, OSError) as error:

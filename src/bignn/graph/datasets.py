@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from bignn.errors import FileError, InputError, wrong
 from bignn.graph.facts import FACTS
+from bignn.graph.given import GraphLike, as_graph
 from bignn.graph.graph import ARRAYS, SPLITS, Graph, from_arrays, to_arrays
 from bignn.graph.npz import read_npz, write_npz
 from bignn.graph.sources import SOURCES, Source
@@ -52,10 +53,9 @@ def find(name_or_path: str | os.PathLike[str]) -> Path:
     return found[0]
 
 
-def save(graph: Graph, path: str | os.PathLike[str]) -> None:
-    """Writes a graph in the .npz format that :func:`load` reads."""
-    if not isinstance(graph, Graph):
-        raise wrong("graph", "a bignn.Graph", type(graph).__name__, "see bignn.from_pyg")
+def save(graph: GraphLike, path: str | os.PathLike[str]) -> None:
+    """Writes a graph, ours or a PyG ``Data``, in the .npz format that :func:`load` reads."""
+    graph = as_graph(graph)
     if not os.fspath(path).endswith(".npz"):
         raise wrong("path", "a file name ending in .npz", repr(os.fspath(path)))
     write_npz(path, to_arrays(graph))
@@ -136,7 +136,7 @@ def _look_for(name: str) -> _Found | None:
     if Path(name).exists():
         raise FileError(
             f"'{name}' is not a graph; give a .npz file: 'bignn convert' makes "
-            "one of tables, bignn.save(bignn.from_pyg(data), 'mine.npz') of PyG's Data"
+            "one of tables, bignn.save(data, 'mine.npz') of PyG's Data"
         )
     is_set = os.environ.get("BIGNN_DATA")
     looked = (

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.errors import InputError, wrong
+from bignn.errors import InputError, wrong, wrong_offsets
 
 SPLITS = ("train_idx", "val_idx", "test_idx")
 UNLABELLED = -1
@@ -271,7 +271,7 @@ def _check_features(x: NDArray[np.float32] | SparseRows) -> None:
     if x.indices.ndim != 1 or x.values.shape != x.indices.shape:
         raise wrong("x_data", f"one value per index ({x.indices.size})", f"{x.values.size}")
     if x.indptr[0] != 0 or x.indptr[-1] != x.indices.size or (np.diff(x.indptr) < 0).any():
-        raise wrong("x_indptr", f"rising from 0 to {x.indices.size}", "something else")
+        raise wrong_offsets("x_indptr", x.indptr.tolist(), x.indices.size)
     _check_ids("x_indices", x.indices, columns, what="a feature")
     _check_finite("x_data", x.values)
 
@@ -310,8 +310,10 @@ def _check_split(graph: Graph) -> None:
         if ids.size == 0:
             raise wrong(key, "at least one node", "an empty split", "leave it out instead")
         _check_ids(key, ids, graph.num_nodes)
-        if np.unique(ids).size != ids.size:
-            raise wrong(key, "free of repetitions", "a node id more than once")
+        found, counts = np.unique(ids, return_counts=True)
+        if found.size != ids.size:
+            node = int(found[counts > 1][0])
+            raise wrong(key, "free of repetitions", f"node {node} more than once")
         if seen[ids].any():
             node = int(ids[seen[ids]][0])
             raise wrong(key, "disjoint from the other splits", f"node {node} in two of them")

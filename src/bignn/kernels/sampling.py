@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bignn.errors import wrong
+from bignn.errors import InputError, wrong, wrong_offsets
 from bignn.kernels import checked_backend, native, sampling_reference
 from bignn.kernels.random import fractions, random_words
 from bignn.kernels.sampling_reference import Ints
@@ -50,7 +50,7 @@ class Neighbours:
         if not 1 <= len(offsets) <= _MAX_NODES:
             raise wrong("offsets", "of length nodes + 1, below 2**31 nodes", len(offsets))
         if offsets[0] != 0 or offsets[-1] != len(ids) or (np.diff(offsets) < 0).any():
-            raise wrong("offsets", f"rising from 0 to the number of ids ({len(ids)})", "others")
+            raise wrong_offsets("offsets", offsets.tolist(), len(ids))
         _check_range("ids", ids, len(offsets) - 1)
         if self.numbers is not None:
             numbers = _vector("numbers", self.numbers)
@@ -225,11 +225,16 @@ class Choice:
 
     def __init__(self, weights: ArrayLike) -> None:
         values = np.asarray(weights, dtype=np.float64)
-        if values.ndim != 1 or not np.isfinite(values).all() or (values < 0).any():
-            raise wrong("weights", "a vector of finite numbers, none below 0", "others")
+        if values.ndim != 1:
+            raise wrong("weights", "a vector", f"shape {list(values.shape)}")
+        sound = np.isfinite(values) & (values >= 0)
+        if not sound.all():
+            place = int(np.argmin(sound))
+            raise wrong("weights", "finite numbers, none below 0", f"{values[place]} at {place}")
         self._sums = np.cumsum(values)
         if len(values) == 0 or not 0 < self._sums[-1] < np.inf:
-            raise wrong("weights", "not all 0, with a finite sum", f"{len(values)} that are")
+            total = float(values.sum())
+            raise InputError(f"'weights' must have a finite sum above 0, theirs is {total}")
         #: The probability of each item.
         self.probabilities: NDArray[np.float64] = values / self._sums[-1]
 
@@ -288,5 +293,7 @@ def _nodes(name: str, values: ArrayLike, num_nodes: int) -> Ints:
 def _unique_nodes(name: str, values: ArrayLike, num_nodes: int) -> Ints:
     nodes = _nodes(name, values, num_nodes)
     if len(sorted_unique(nodes)) != len(nodes):
-        raise wrong(name, "unique node ids", "some twice")
+        in_order = np.sort(nodes)
+        twice = int(in_order[1:][in_order[1:] == in_order[:-1]][0])
+        raise wrong(name, "unique node ids", f"{twice} more than once")
     return nodes

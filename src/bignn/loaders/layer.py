@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from bignn.errors import wrong
+from bignn.errors import InputError, wrong
 from bignn.kernels.importance import column_norms, sample_layer
 from bignn.kernels.random import random_word
 from bignn.kernels.sampling import Neighbours
@@ -50,7 +50,7 @@ class LayerLoader(SeededLoader):
     ) -> None:
         edge_index, num_nodes = checked_edges(data)
         if getattr(data, "x", None) is None:
-            raise wrong("data", "a Data with node features x", "none")
+            raise InputError("'data' has no node features x; give every node a feature vector")
         counts = list(num_samples)
         if not counts or any(not isinstance(count, int) or count < 1 for count in counts):
             raise wrong("num_samples", "a number of nodes per layer, 1 or more", counts)

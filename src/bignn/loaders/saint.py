@@ -16,7 +16,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.loader.utils import filter_data
 
-from bignn.errors import wrong
+from bignn.errors import InputError, wrong
 from bignn.kernels.importance import Coverage, column_norms, edge_importance
 from bignn.kernels.random import below, random_word, random_words
 from bignn.kernels.sampling import (
@@ -66,7 +66,7 @@ class SaintLoader(SeededLoader):
                 raise wrong(name, f"{least} or more", value)
         for key in ("node_norm", "edge_norm"):
             if key in data:
-                raise wrong("data", f"a Data without {key}", "one with it", f"del data.{key}")
+                raise InputError(f"'data' has a {key} already; del data.{key} first")
         self.data = data
         self.num_draws = batch_size
         self.num_steps = num_steps
@@ -132,7 +132,7 @@ class SaintEdgeLoader(SaintLoader):
 
     def _prepare(self) -> None:
         if self._graph.num_edges == 0:
-            raise wrong("data", "a Data with edges", "none", "use SaintNodeLoader")
+            raise InputError("'data' has no edges; use SaintNodeLoader")
         sources, targets = self._edges.numpy()
         self._choice = Choice(edge_importance(sources, targets, self._graph.num_nodes))
 

@@ -7,16 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bignn.errors import wrong
+from bignn.errors import InputError, wrong
 
 
 def checked_edges(data: Any) -> tuple[Tensor, int]:
     """``(edge_index, number of nodes)``; int64 on the CPU."""
     edge_index = getattr(data, "edge_index", None)
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
-        raise wrong(
-            "data", "a Data with an edge_index", "none", "to_sparse_tensor drops it: undo that"
-        )
+        raise InputError("'data' has no edge_index [2, E]; to_sparse_tensor drops it: undo that")
     if edge_index.ndim != 2 or edge_index.shape[0] != 2 or edge_index.is_floating_point():
         raise wrong(
             "edge_index",
@@ -25,7 +23,7 @@ def checked_edges(data: Any) -> tuple[Tensor, int]:
         )
     num_nodes = int(data.num_nodes or 0)
     if num_nodes == 0:
-        raise wrong("data", "a Data with nodes", "none")
+        raise InputError("'data' has no nodes")
     if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < num_nodes:
         raise wrong(
             "edge_index",

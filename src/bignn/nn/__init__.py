@@ -3,6 +3,7 @@
 from bignn.nn.adjacency import normalized_adjacency
 from bignn.nn.batch_norm import BatchNorm, exact_statistics
 from bignn.nn.binary_product import DropMode
+from bignn.nn.evaluation import evaluating
 from bignn.nn.features import BinaryRows, SparseFeatures
 from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
@@ -38,6 +39,7 @@ __all__ = [
     "SGConv",
     "SparseFeatures",
     "SparseMatrix",
+    "evaluating",
     "exact_statistics",
     "normalized_adjacency",
 ]

@@ -93,8 +93,10 @@ def normalized_adjacency(
         is_matrix = edge_index.layout != torch.strided
         if is_matrix and norm != "gcn" and weights is not None and bool((weights != 1).any()):
             # PyG's layers disagree on what to do with them.
-            fix = "give its edges as [2, E] to leave them out"
-            raise wrong("edge_index", "a sparse adjacency of ones for this layer", "others", fix)
+            place = int((weights != 1).nonzero()[0])
+            got = f"{float(weights[place])} from {int(edges[0, place])} to {int(edges[1, place])}"
+            fix = "give its edges as [2, E] to leave weights out"
+            raise wrong("edge_index", "a sparse adjacency of ones for this layer", got, fix)
         values, own = edge_weights(norm, edges, weights, num_nodes, dtype)
         row, column = edges[1], edges[0]
         if norm not in ("mean", "sum"):

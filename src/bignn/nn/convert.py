@@ -211,7 +211,9 @@ class _Converter:
                     raise wrong(argument, f"names of modules, such as {known[:4]}", repr(name))
         for name in ("input_norm", "fit_input"):
             if hasattr(model, name):
-                raise wrong("model", f"without an attribute '{name}' of its own", "one")
+                raise InputError(
+                    f"'model' has an attribute '{name}' already, which binarize_ sets; rename it"
+                )
         found = []
         for name, module in names.items():
             if self._is_skipped(name) or not self._reads(module):
@@ -225,7 +227,10 @@ class _Converter:
                 raise wrong("model", "one that knows its sizes", f"'{name}' with in_channels=-1",
                             "call it once before")  # fmt: skip
         if not found:
-            raise wrong("model", "one with PyG convolutions or linear maps", "nothing to binarize")
+            raise InputError(
+                "'model' has nothing to binarize: no PyG convolutions or linear maps"
+                + (" but those in 'skip'" if self.skip else "")
+            )
         if first is not None and not self._reads(names[first]):
             raise wrong("first", "a convolution or a linear map", type(names[first]).__name__)
 

@@ -14,6 +14,7 @@ from bignn.errors import wrong
 from bignn.nn.adjacency import Edges, normalized_adjacency
 from bignn.nn.batch_norm import BatchNorm
 from bignn.nn.binary_product import DropMode
+from bignn.nn.evaluation import evaluating
 from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
 from bignn.nn.input_norm import InputNorm
@@ -295,12 +296,8 @@ class GNN(nn.Module):
         edge_weight: Tensor | None = None,
     ) -> Tensor:
         """The class of every node [N], in evaluation mode whatever the model's mode is."""
-        was_training = self.training
-        self.eval()
-        try:
+        with evaluating(self):
             out: Tensor = self(x, edge_index, edge_weight).argmax(dim=-1)
-        finally:
-            self.train(was_training)
         return out
 
 

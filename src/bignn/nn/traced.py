@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from torch import fx, nn
 from torch.nn import functional
 
 from bignn.errors import InputError
+from bignn.nn.evaluation import evaluating
 from bignn.nn.gin_conv import GINConv
 from bignn.nn.input_norm import InputNorm
 from bignn.nn.port import Layer
@@ -63,7 +63,7 @@ def trace(model: nn.Module) -> list[Step]:
         if parameter.default is None and name != "edge_weight"
     }
     try:
-        with _evaluating(model):
+        with evaluating(model):
             graph = _Tracer().trace(model, optional)
     except Exception as error:
         line = (str(error).splitlines() or [type(error).__name__])[0]
@@ -73,17 +73,6 @@ def trace(model: nn.Module) -> list[Step]:
 
 def _cannot(why: str) -> InputError:
     return InputError(f"the model cannot be packed: {why}; it runs in torch as it is")
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
 
 
 class _Proxy(fx.Proxy):

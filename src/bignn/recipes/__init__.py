@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sized
 from dataclasses import fields, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from torch import nn
 
 from bignn.errors import wrong
-from bignn.graph import Graph
+from bignn.graph import GraphLike, as_graph
 from bignn.nn import GNN
 from bignn.recipes.paper import PAPER
 from bignn.recipes.settings import Recipe, Settings
@@ -36,6 +36,7 @@ __all__ = [
 _MANY = 0.1
 
 
+@runtime_checkable
 class Known(Protocol):
     """What recipes go by: of a :class:`bignn.Graph`, or of one that is not at hand."""
 
@@ -53,13 +54,14 @@ class Known(Protocol):
 
 
 def recipe(
-    model: str, *, graph: Known | None = None, distill: bool = False, **changes: Any
+    model: str, *, graph: Known | GraphLike | None = None, distill: bool = False, **changes: Any
 ) -> Recipe:
     """The recipe of a model name, with some of its values changed.
 
     Args:
         model: a key of :data:`RECIPES`.
-        graph: what it is for: graphs with many labels ask for another recipe than those with few.
+        graph: what it is for, a PyG ``Data`` too: graphs with many labels ask for another recipe
+            than those with few.
         distill: for training with a teacher.
         changes: any field of :class:`Recipe`, :class:`Settings` or :class:`bignn.sampling.Sampling`
             (its kind as ``sampler``, ``"none"`` for the whole graph); None keeps the recipe's own.
@@ -67,7 +69,7 @@ def recipe(
     """
     if model not in RECIPES:
         raise wrong("model", f"one of {list(RECIPES)}", repr(model))
-    base = _base(model, graph, distill)
+    base = _base(model, _known(graph), distill)
     given = {name: value for name, value in changes.items() if value is not None}
     of_sampling = {name: given.pop(name) for name in list(given) if name in SAMPLING}
     of_settings = {field.name for field in fields(Settings)}
@@ -108,7 +110,8 @@ def _sampled(own: Sampling | None, changes: dict[str, Any]) -> Sampling | None:
     if kind == "none":
         if changes:
             fix = f"name one: sampler={list(_FIRST_TRY)}"
-            raise wrong(next(iter(changes)), "left out without a sampler", "a value", fix)
+            name, value = next(iter(changes.items()))
+            raise wrong(name, "left out without a sampler", value, fix)
         return None
     if kind is not None and (own is None or kind != own.kind):
         if kind not in _FIRST_TRY:
@@ -121,13 +124,17 @@ def _sampled(own: Sampling | None, changes: dict[str, Any]) -> Sampling | None:
     return replace(own, **changes)
 
 
-def teacher_recipe(model: str = "bi-gcn", graph: Graph | None = None, **changes: Any) -> Recipe:
+def teacher_recipe(model: str = "bi-gcn", graph: GraphLike | None = None, **changes: Any) -> Recipe:
     """The float twin of a model, to learn from: not the one that is best itself, but the one whose
     students are (docs/trials.md).
     """
     # Teachers of students who listen to them more or less are the same.
     plain = {"distill_mix": Settings.distill_mix, **changes}
     return recipe(TWINS.get(model, model), graph=graph, distill=True, **plain)
+
+
+def _known(graph: Known | GraphLike | None) -> Known | None:
+    return graph if graph is None or isinstance(graph, Known) else as_graph(graph)
 
 
 def _base(model: str, graph: Known | None, distill: bool) -> Recipe:
@@ -143,11 +150,12 @@ def _table(graph: Known | None, distill: bool) -> dict[str, Recipe]:
 
 
 def settings_for(
-    model: nn.Module, graph: Graph | None = None, *, distill: bool = False
+    model: nn.Module, graph: Known | GraphLike | None = None, *, distill: bool = False
 ) -> Settings:
     """The settings of the recipe whose model is of this kind, or the plain defaults."""
     if isinstance(model, GNN):
-        for known in (_base(name, graph, distill) for name in RECIPES):
+        about = _known(graph)
+        for known in (_base(name, about, distill) for name in RECIPES):
             kind = (known.binarize, known.conv, known.jump)
             if kind == tuple(model.config[key] for key in ("binarize", "conv", "jump")):
                 return _as_deep(known.settings, len(model.convs))

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from bignn.binarize import BinarizeMode, SteRule
 from bignn.errors import InputError, wrong
-from bignn.graph import Graph
+from bignn.graph import GraphLike, as_graph
 from bignn.nn import GNN, MODELS, Activation, ConvName, DropMode, JumpMode, NormMode
 from bignn.sampling import Sampling
 
@@ -103,8 +103,9 @@ class Recipe:
             if p is not None and not 0 <= p < 1:
                 raise wrong(name, "in [0, 1)", p)
 
-    def build(self, graph: Graph) -> GNN:
+    def build(self, graph: GraphLike) -> GNN:
         """A freshly initialised model for this graph (draws from torch's generator)."""
+        graph = as_graph(graph)
         if graph.num_classes == 0:
             raise InputError(
                 f"{graph.name}: training needs labels 'y'; 'bignn convert --labels' adds them"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bignn.bits import words_per_row
 from bignn.errors import FileError, wrong
-from bignn.graph import SPLITS, Graph
+from bignn.graph import SPLITS, GraphLike, as_graph
 from bignn.kernels.operands import DenseBits, Edges, Features, SparseBits
 from bignn.runtime import tensors
 from bignn.runtime.features import digest, read_features
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 
-FORMAT = "bignn-graph"
 VERSION = 1
 
 #: ``"gcn"``: every node once among its neighbours; ``"plain"``: edges as they were given.
@@ -110,8 +109,13 @@ class PackedGraph:
         count = np.maximum(np.diff(offsets), 1).astype(np.float32)
         return Edges(offsets, ids, None, np.float32(1) / count, self.num_nodes)
 
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> PackedGraph:
+        """Opens the file of a packed graph: mapped into memory, read from disk when used."""
+        return tensors.open_as(path, {tensors.GRAPH_FORMAT: graph_reader(path)})
+
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the graph; :func:`bignn.open` reads it, mapped into memory."""
+        """Writes the graph; :meth:`open` reads it."""
         arrays: dict[str, NDArray[Any]] = {
             "offsets": self.offsets,
             "ids": self.ids,
@@ -131,7 +135,7 @@ class PackedGraph:
         for key, values in self.labels.items():
             arrays[f"labels.{key}"] = values
         header = {
-            "format": FORMAT,
+            "format": tensors.GRAPH_FORMAT,
             "version": VERSION,
             "num_features": self.num_features,
             "adjacency": self.adjacency,
@@ -147,16 +151,16 @@ class PackedGraph:
         )
 
 
-def pack_graph(graph: Graph, *, like: PackedModel) -> PackedGraph:
+def pack_graph(graph: GraphLike, *, like: PackedModel) -> PackedGraph:
     """Packs a graph for a model, with the model's input statistics.
 
     Args:
-        graph: the graph; its features must be as many as the model's.
+        graph: a :class:`bignn.Graph` or a PyG ``Data``; its features must be as many as the
+            model's.
         like: the model that will read it (or any with the same statistics).
 
     """
-    if not isinstance(graph, Graph):
-        raise wrong("graph", "a bignn.Graph", type(graph).__name__, "see bignn.from_pyg")
+    graph = as_graph(graph)
     network = getattr(like, "network", None)
     stage = getattr(network, "input", None)
     if network is None or stage is None:
@@ -238,6 +242,13 @@ def from_file(
         _features(arrays), num_features, arrays.get("beta"), arrays["offsets"], arrays["ids"],
         arrays.get("weights"), arrays["norm"], fingerprint, labels, name, adjacency,
     )  # fmt: skip
+
+
+def graph_reader(
+    path: str | os.PathLike[str],
+) -> Callable[[Mapping[str, NDArray[Any]], Mapping[str, Any]], PackedGraph]:
+    """:func:`from_file` for a graph that is named by its path."""
+    return lambda arrays, header: from_file(arrays, header, os.fspath(path))
 
 
 def _features(arrays: Mapping[str, NDArray[Any]]) -> Features | Floats:

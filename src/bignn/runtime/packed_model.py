@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -25,7 +25,6 @@ from bignn.runtime.network import understand
 from bignn.runtime.packed_graph import PackedGraph
 from bignn.runtime.planner import Plan, plan_layers
 
-FORMAT = "bignn-model"
 VERSION = 1
 
 Kind = Literal["classes", "probabilities", "logits"]
@@ -38,13 +37,29 @@ _MOST_IDLE = 4
 _WEIGHTS = (".weight", ".words", ".alpha", ".att_src", ".att_dst")
 
 
+class ModelSizes(NamedTuple):
+    """Bytes of a packed model's arrays.
+
+    Attributes:
+        weights: weights as bits or floats, their scales α, attention vectors: what the paper counts
+            as model size.
+        biases: biases, and means and scales of batch normalisation between layers.
+        input: statistics by which features are standardised before their signs are taken.
+
+    """
+
+    weights: int
+    biases: int
+    input: int
+
+
 class PackedModel:
     """A trained model as bits, scales and a list of operations; runs without torch.
 
-    Made by :func:`bignn.pack`, or read from a file by :func:`bignn.open`. Predictions of a model
-    with binary features and weights are the same to the last bit for any number of threads,
-    instruction set, plan, and choice of nodes; what is float in others runs in NumPy, where sums
-    round as they come. Several threads may predict at once.
+    Made by :func:`bignn.pack`, or read from a file by :meth:`open`. Predictions of a model with
+    binary features and weights are the same to the last bit for any number of threads, instruction
+    set, plan, and choice of nodes; what is float in others runs in NumPy, where sums round as they
+    come. Several threads may predict at once.
 
     Attributes:
         operations: the model as data (docs/format.md).
@@ -80,24 +95,27 @@ class PackedModel:
         return self.network.num_classes
 
     @property
-    def weight_bytes(self) -> int:
-        """Bytes of weights and their scales; other arrays are biases and statistics of the input
-        and of batch normalisation.
-        """
-        return sum(array.nbytes for key, array in self.arrays.items() if key.endswith(_WEIGHTS))
-
-    @property
-    def num_layers(self) -> int:
-        """Number of convolutions, and of hops that a prediction looks around."""
+    def num_hops(self) -> int:
+        """How far a prediction looks around, at most: an SGC convolution counts as its hops."""
         return self.network.num_hops
 
     @property
-    def nbytes(self) -> dict[str, int]:
-        """Bytes of ``"weights"`` (bits, scales, biases) and of ``"input"`` statistics."""
-        sizes = {"weights": 0, "input": 0}
+    def nbytes(self) -> int:
+        """Bytes of all its arrays: the sum of :attr:`sizes`."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+    @property
+    def sizes(self) -> ModelSizes:
+        """The same by what they are for."""
+        weights = biases = inputs = 0
         for name, array in self.arrays.items():
-            sizes["input" if name.startswith("input.") else "weights"] += array.nbytes
-        return sizes
+            if name.startswith("input."):
+                inputs += array.nbytes
+            elif name.endswith(_WEIGHTS):
+                weights += array.nbytes
+            else:
+                biases += array.nbytes
+        return ModelSizes(weights, biases, inputs)
 
     def predict(
         self,
@@ -207,10 +225,15 @@ class PackedModel:
             self._give_back(graph, key, chain)
         return chosen
 
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> PackedModel:
+        """Opens a ``.bignn`` file that holds a packed model."""
+        return tensors.open_as(path, {tensors.MODEL_FORMAT: from_file})
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model as a ``.bignn`` file (docs/format.md)."""
         header = {
-            "format": FORMAT,
+            "format": tensors.MODEL_FORMAT,
             "version": VERSION,
             "num_features": self.num_features,
             "operations": self.operations,
@@ -224,7 +247,8 @@ class PackedModel:
             widths.append(self.num_classes)
         sizes = " -> ".join(str(size) for size in (self.num_features, *widths))
         kind = "binary" if self.network.is_binary else "with floats"
-        return f"PackedModel({sizes}, {kind}, {self.nbytes['weights']:,} bytes of weights)"
+        size = self.sizes.weights + self.sizes.biases
+        return f"PackedModel({sizes}, {kind}, {size:,} bytes of weights)"
 
     def _check(self, graph: PackedGraph) -> None:
         if not isinstance(graph, PackedGraph):

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any
 
-from bignn.errors import FileError
-from bignn.runtime import packed_graph, packed_model, tensors
-from bignn.runtime.packed_graph import PackedGraph
+from bignn.runtime import packed_model, tensors
+from bignn.runtime.packed_graph import PackedGraph, graph_reader
 from bignn.runtime.packed_model import PackedModel
 
 
 def open_packed(path: str | os.PathLike[str]) -> PackedModel | PackedGraph:
-    """Opens a packed model (``.bignn``) or a packed graph.
+    """Opens a packed model (``.bignn``) or a packed graph; where the kind is known,
+    :meth:`PackedModel.open` and :meth:`PackedGraph.open` say so, to type checkers too.
 
     A graph's arrays are mapped into memory and read from disk when used. Whatever a damaged or
     malicious file holds, the result is a valid object or a one-line :class:`bignn.FileError`.
     """
-    arrays, header = tensors.read(path)
-    try:
-        if header.get("format") == packed_model.FORMAT:
-            return packed_model.from_file(arrays, header)
-        if header.get("format") == packed_graph.FORMAT:
-            return packed_graph.from_file(arrays, header, os.fspath(path))
-    except FileError as error:
-        raise FileError(f"'{os.fspath(path)}': {tensors.one_line(error)}") from None
-    raise FileError(
-        f"'{os.fspath(path)}' is neither a packed model nor a packed graph "
-        f"(its format is {str(header.get('format'))[:40]!r})"
-    )
+    known: dict[str, Callable[[tensors.Arrays, dict[str, Any]], PackedModel | PackedGraph]] = {
+        tensors.MODEL_FORMAT: packed_model.from_file,
+        tensors.GRAPH_FORMAT: graph_reader(path),
+    }
+    return tensors.open_as(path, known)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,11 @@ from bignn.errors import FileError
 from bignn.files import atomic_path
 
 Arrays = dict[str, NDArray[Any]]
+Opened = TypeVar("Opened")
+
+MODEL_FORMAT = "bignn-model"
+GRAPH_FORMAT = "bignn-graph"
+KINDS = {MODEL_FORMAT: "a packed model", GRAPH_FORMAT: "a packed graph"}
 
 _DTYPES = {
     "U64": "<u8",
@@ -66,6 +71,29 @@ def read(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
             f"'{file}' is not a packed bignn file, or is damaged ({one_line(error)}); "
             "copy it again, or make it anew"
         ) from None
+
+
+def open_as(
+    path: str | os.PathLike[str],
+    known: Mapping[str, Callable[[Arrays, dict[str, Any]], Opened]],
+) -> Opened:
+    """What a file holds, made by the function of its format; one line if it is of no known one."""
+    arrays, header = read(path)
+    given = str(header.get("format"))
+    if given not in known:
+        if given in KINDS:
+            expected = " or ".join(KINDS[name] for name in known)
+            raise FileError(
+                f"'{os.fspath(path)}' holds {KINDS[given]}, expected {expected}; give another file"
+            )
+        raise FileError(
+            f"'{os.fspath(path)}' is neither {' nor '.join(KINDS.values())} "
+            f"(its format is {given[:40]!r})"
+        )
+    try:
+        return known[given](arrays, header)
+    except FileError as error:
+        raise FileError(f"'{os.fspath(path)}': {one_line(error)}") from None
 
 
 def one_line(error: Exception) -> str:

@@ -19,8 +19,7 @@ from bignn.batches import full_batch
 from bignn.distill import Teacher, as_teachers
 from bignn.errors import wrong
 from bignn.files import prepare, remove_leftovers
-from bignn.graph import Graph
-from bignn.pyg import from_pyg
+from bignn.graph import Graph, GraphLike, as_graph
 from bignn.recipes import Settings, settings_for
 from bignn.train.run import FitResult, Run
 
@@ -32,7 +31,7 @@ _SMALL = 4096
 
 def fit(
     model: nn.Module,
-    graph: Any,
+    graph: GraphLike,
     settings: Settings | None = None,
     *,
     seed: int = 0,
@@ -75,8 +74,7 @@ def fit(
             or log them.
 
     """
-    if not isinstance(graph, Graph):
-        graph = from_pyg(graph)
+    graph = as_graph(graph)
     if not isinstance(model, nn.Module):
         raise wrong("model", "a torch.nn.Module", type(model).__name__)
     if not isinstance(seed, int) or not 0 <= seed < 2**63:

@@ -5,20 +5,19 @@ from torch import Tensor, nn
 
 from bignn.batches import Batch
 from bignn.errors import InputError, wrong
+from bignn.nn import evaluating
 
 
 @torch.no_grad()
 def check_model(model: nn.Module, batch: Batch, num_classes: int, argument: str = "model") -> None:
     """One evaluation, so that a model that does not fit the graph is told so in one line."""
-    was_training = model.training
     try:
-        out = batch.logits(model.eval())
+        with evaluating(model):
+            out = batch.logits(model)
     except TypeError as error:
         arguments = "x, edge_index" + ("" if batch.edge_weight is None else ", edge_weight")
         line = str(error).splitlines()[0]
         raise wrong(argument, f"called as model({arguments})", f"TypeError: {line}") from error
-    finally:
-        model.train(was_training)
     if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != len(batch.y):
         came = f"shape {list(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
         raise wrong(argument, "one that returns a tensor of logits [nodes, classes]", came)

@@ -86,8 +86,10 @@ class Run:
         self.whole, self.seen = whole, seen
         self.digest = graph.digest()
         if world.differ(json.dumps(self._about())):
-            expected = "the same in all processes, and so the settings, the seed and the model"
-            raise wrong("graph", expected, "different ones")
+            raise InputError(
+                "the processes differ in 'graph', 'settings', 'seed', 'teacher' or 'model'; give "
+                "all of them the same"
+            )
         world.follow_leader(model.state_dict().values())
         self.optimizer = adam(model, settings)
         #: Whether all processes have the same batch, the whole graph.
@@ -151,7 +153,7 @@ class Run:
         self.model.load_state_dict(self.best_state)
         if self.world.differ(digest([self.model]) + str(torch.get_rng_state().tolist())):
             raise InputError(
-                "the processes ended with different weights, which must not be; "
+                "the processes ended with different weights; this should not happen: "
                 "compare their versions of torch and bignn"
             )
         if checkpoint_path is not None:
@@ -191,7 +193,7 @@ class Run:
         loss = of_labels * _label_loss(logits[nodes], batch.y[nodes], batch.loss_weight)
         if self.teachers is not None:
             if batch.targets is None:
-                raise wrong("batches", "with 'targets' when there is a teacher", "none")
+                raise InputError("'batches' have no 'targets', which learning from a teacher needs")
             mix, temperature = self.settings.distill_mix, self.settings.temperature
             rows = batch.taught
             weight = None if batch.taught_weight is None else batch.taught_weight[rows]

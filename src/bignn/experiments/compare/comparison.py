@@ -240,7 +240,7 @@ def _row(model: TrainedModel, graph: Graph, measured_on: str) -> Row:
         "checkpoint": str(model.checkpoint),
         "hidden": config["hidden_channels"] * config["heads"],
         "heads": config["heads"],
-        "model_bytes": model.packed.weight_bytes,
+        "model_bytes": model.packed.sizes.weights,
         "all_model_bytes": sum(array.nbytes for array in model.packed.arrays.values()),
         "data_bytes": dense if kept is None else _bytes(kept),
         "sparse_data_bytes": sparse,

@@ -1,0 +1,184 @@
+"""Lines that say what is wrong: a sentence each, with the offending place."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from conftest import make_arrays
+
+import bignn
+from bignn.cli import main
+from bignn.errors import InputError, wrong_offsets
+from bignn.graph import Graph, SparseRows
+from bignn.kernels.sampling import Choice
+from bignn.loaders import LayerLoader, NeighborLoader, SaintEdgeLoader, SaintNodeLoader
+
+
+@pytest.mark.parametrize(
+    ("offsets", "came"),
+    [([1, 2, 3], "1 at 0"), ([0, 3, 2, 3], "2 at 2"), ([0, 1, 2], "2 at 2"), ([-1, 3], "-1 at 0")],
+)
+def test_offsets_name_the_first_wrong_one(offsets: list[int], came: str) -> None:
+    assert str(wrong_offsets("at", offsets, 3)) == f"'at' must be rising from 0 to 3, got {came}"
+
+
+def graph_of(**changes: Any) -> Graph:
+    return Graph(**make_arrays() | changes, name="toy")
+
+
+def data_without(key: str) -> Any:
+    data = bignn.to_pyg(graph_of())
+    data[key] = None
+    return data
+
+
+def sparse_x(indptr: list[int]) -> SparseRows:
+    ones = np.ones(2, dtype=np.float32)
+    return SparseRows(np.array(indptr), np.zeros(2, dtype=np.int64), ones, (2, 3))
+
+
+def weighted_matrix() -> Any:
+    dense = torch.zeros(3, 3)
+    dense[0, 1], dense[2, 0] = 1.0, 0.5
+    return dense.to_sparse_csr()
+
+
+def train_on_layers(**options: Any) -> None:
+    graph = graph_of()
+    model = bignn.nn.GNN(graph.num_features, 8, 2, graph.num_classes, **options)
+    sampling = bignn.Sampling("layer", 8, fan_outs=(9, 9))
+    bignn.fit(model, graph, bignn.Settings(epochs=1, sampling=sampling), progress=False)
+
+
+class Taken(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fit_input = 3
+        self.conv = pyg.GCNConv(4, 2)
+
+
+def data_with_norm() -> Any:
+    data = bignn.to_pyg(graph_of())
+    data.node_norm = torch.ones(60)
+    return data
+
+
+def edgeless() -> Any:
+    data = bignn.to_pyg(graph_of())
+    data.edge_index = data.edge_index[:, :0]
+    return data
+
+
+CASES: dict[str, tuple[Callable[[], object], str]] = {
+    "repeated": (
+        lambda: graph_of(train_idx=np.array([4, 9, 4])),
+        "toy: 'train_idx' must be free of repetitions, got node 4 more than once",
+    ),
+    "indptr": (
+        lambda: Graph(sparse_x([0, 3, 2]), np.zeros((2, 0), dtype=np.int64)),
+        "graph: 'x_indptr' must be rising from 0 to 2, got 2 at 2",
+    ),
+    "no x": (
+        lambda: bignn.from_pyg(data_without("x")),
+        "'data' has no node features x; give every node a feature vector",
+    ),
+    "no edges": (
+        lambda: bignn.from_pyg(data_without("edge_index")),
+        "'data' has no edge_index; to_sparse_tensor drops it: undo that",
+    ),
+    "no x to sample": (
+        lambda: LayerLoader(data_without("x"), [3], batch_size=2),
+        "'data' has no node features x; give every node a feature vector",
+    ),
+    "no edges to sample": (
+        lambda: SaintEdgeLoader(edgeless(), 3),
+        "'data' has no edges; use SaintNodeLoader",
+    ),
+    "a norm": (
+        lambda: SaintNodeLoader(data_with_norm(), 3),
+        "'data' has a node_norm already; del data.node_norm first",
+    ),
+    "a batch sampler": (
+        lambda: NeighborLoader(bignn.to_pyg(graph_of()), [2], batch_sampler=[[1]]),
+        "'batch_sampler' is not supported; pass batch_size, shuffle or sampler",
+    ),
+    "weights": (
+        lambda: Choice([0.5, -2.0, np.nan]),
+        "'weights' must be finite numbers, none below 0, got -2.0 at 1",
+    ),
+    "no weight": (
+        lambda: Choice([0.0, 0.0]),
+        "'weights' must have a finite sum above 0, theirs is 0.0",
+    ),
+    "weighted matrix": (
+        lambda: bignn.nn.SAGEConv(2, 2)(torch.ones(3, 2), weighted_matrix()),
+        "'edge_index' must be a sparse adjacency of ones for this layer, got 0.5 from 0 to 2; give "
+        "its edges as [2, E] to leave weights out",
+    ),
+    "layers of another kind": (
+        lambda: train_on_layers(conv="sage"),
+        "'sampler' cannot be 'layer' for a model with 'sage' convolutions: it is for plain GCNs",
+    ),
+    "layers with a head": (
+        lambda: train_on_layers(jump="cat"),
+        "'sampler' cannot be 'layer' for a model with a jumping head: it is for plain GCNs",
+    ),
+    "no sampler": (
+        lambda: bignn.recipe("gcn", batch_size=7),
+        "'batch_size' must be left out without a sampler, got 7; name one: "
+        "sampler=['neighbor', 'walk', 'node', 'edge', 'layer']",
+    ),
+    "nothing to binarize": (
+        lambda: bignn.binarize_(torch.nn.Sequential(torch.nn.ReLU())),
+        "'model' has nothing to binarize: no PyG convolutions or linear maps",
+    ),
+    "a name that is taken": (
+        lambda: bignn.binarize_(Taken()),
+        "'model' has an attribute 'fit_input' already, which binarize_ sets; rename it",
+    ),
+    "NaN": (
+        lambda: bignn.capacity.entropy(np.array([[1.0, np.nan], [2.0, 3.0]])),
+        "'values' must be numbers, none beyond 1e+300 in size, got NaN in neuron 1; did training "
+        "diverge?",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
+@pytest.mark.parametrize("case", CASES)
+def test_lines_are_sentences(case: str) -> None:
+    call, line = CASES[case]
+    with pytest.raises(InputError) as error:
+        call()
+    assert str(error.value) == line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["convert", "a.npz", "--edges", "e.csv"], "'features' is missing; give --edges and"),
+        (["convert", "a.npz", "--features", "x.csv"], "'edges' is missing; give --edges and"),
+        (
+            ["convert", "a.npz", "--graph", "b.npz", "--labels", "y.csv", "--undirected"],
+            "'graph' has its tables already; leave out --labels, --undirected",
+        ),
+        (["convert", "a.npz", "--graph", "b.npz"], "'split' is missing; with 'graph' give"),
+        (["train", "cora", "--temperature", "2"], "--temperature need --distill or --teacher"),
+    ],
+)
+def test_commands_name_what_is_missing(
+    arguments: list[str],
+    line: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 1
+    told = capsys.readouterr().err
+    assert line in told
+    assert told.count("\n") == 1
