@@ -27,20 +27,19 @@ struct NarrowSums {
     inline void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
         const __m512i high = _mm512_add_epi32(_mm512_slli_epi32(s2, bits), s1);
         const __m512i sum = _mm512_add_epi32(_mm512_slli_epi32(high, bits), s0);
-        const __m512i centered = _mm512_mullo_epi32(_mm512_loadu_si512(center + c),
-                                                    _mm512_set1_epi32(total));
+        const __m512i centered =
+            _mm512_mullo_epi32(_mm512_loadu_si512(center + c), _mm512_set1_epi32(total));
         const __m512i twice = _mm512_add_epi32(centered, _mm512_slli_epi32(sum, 1));
         _mm512_storeu_ps(sums + c, _mm512_cvtepi32_ps(twice));
     }
 };
 
-inline void store_wide(const std::int32_t* center, std::int64_t total, __m512i sum,
-                                    float* sums) {
+inline void store_wide(const std::int32_t* center, std::int64_t total, __m512i sum, float* sums) {
     const __m512i centers =
         _mm512_cvtepi32_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(center)));
     const __m512i centered = _mm512_mullo_epi64(centers, _mm512_set1_epi64(total));
-    _mm256_storeu_ps(sums, _mm512_cvtepi64_ps(
-                               _mm512_add_epi64(centered, _mm512_slli_epi64(sum, 1))));
+    _mm256_storeu_ps(sums,
+                     _mm512_cvtepi64_ps(_mm512_add_epi64(centered, _mm512_slli_epi64(sum, 1))));
 }
 
 // To floats in general:
@@ -55,11 +54,11 @@ struct WideSums {
                    together<bits>(_mm512_castsi512_si256(s0), _mm512_castsi512_si256(s1),
                                   _mm512_castsi512_si256(s2)),
                    sums + c);
-        store_wide(center + c + 8, total,
-                   together<bits>(_mm512_extracti64x4_epi64(s0, 1),
-                                  _mm512_extracti64x4_epi64(s1, 1),
-                                  _mm512_extracti64x4_epi64(s2, 1)),
-                   sums + c + 8);
+        store_wide(
+            center + c + 8, total,
+            together<bits>(_mm512_extracti64x4_epi64(s0, 1), _mm512_extracti64x4_epi64(s1, 1),
+                           _mm512_extracti64x4_epi64(s2, 1)),
+            sums + c + 8);
     }
 };
 
@@ -69,12 +68,11 @@ struct MoreSums {
 
     template <int bits>
     inline void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
-        const __m512i low =
-            together<bits>(_mm512_castsi512_si256(s0), _mm512_castsi512_si256(s1),
-                           _mm512_castsi512_si256(s2));
-        const __m512i high = together<bits>(_mm512_extracti64x4_epi64(s0, 1),
-                                            _mm512_extracti64x4_epi64(s1, 1),
-                                            _mm512_extracti64x4_epi64(s2, 1));
+        const __m512i low = together<bits>(_mm512_castsi512_si256(s0), _mm512_castsi512_si256(s1),
+                                           _mm512_castsi512_si256(s2));
+        const __m512i high =
+            together<bits>(_mm512_extracti64x4_epi64(s0, 1), _mm512_extracti64x4_epi64(s1, 1),
+                           _mm512_extracti64x4_epi64(s2, 1));
         _mm512_storeu_si512(acc + c, _mm512_add_epi64(_mm512_loadu_si512(acc + c), low));
         _mm512_storeu_si512(acc + c + 8, _mm512_add_epi64(_mm512_loadu_si512(acc + c + 8), high));
     }
@@ -99,19 +97,19 @@ template <bool far, class Sums>
 inline void gather8(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
                     std::size_t offset, std::size_t stride, const Sums& sums) {
     alignas(64) std::uint32_t digits[chunk];
-    const __m512i by_digit = _mm512_broadcast_i32x4(
-        _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    const __m512i by_digit =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
     for (std::size_t e = 0; e < count; e += 16) {
         _mm512_store_si512(digits + e, _mm512_shuffle_epi8(_mm512_loadu_si512(q + e), by_digit));
     }
     const __m512i zero = _mm512_setzero_si512();
     if (stride == 16) {
         const __m512i transpose = _mm512_add_epi8(
-            _mm512_broadcast_i32x4(_mm_setr_epi8(0, 16, 32, 48, 1, 17, 33, 49, 2, 18, 34, 50, 3,
-                                                 19, 35, 51)),
-            _mm512_set_epi32(0x0c0c0c0c, 0x0c0c0c0c, 0x0c0c0c0c, 0x0c0c0c0c, 0x08080808,
-                             0x08080808, 0x08080808, 0x08080808, 0x04040404, 0x04040404,
-                             0x04040404, 0x04040404, 0, 0, 0, 0));
+            _mm512_broadcast_i32x4(
+                _mm_setr_epi8(0, 16, 32, 48, 1, 17, 33, 49, 2, 18, 34, 50, 3, 19, 35, 51)),
+            _mm512_set_epi32(0x0c0c0c0c, 0x0c0c0c0c, 0x0c0c0c0c, 0x0c0c0c0c, 0x08080808, 0x08080808,
+                             0x08080808, 0x08080808, 0x04040404, 0x04040404, 0x04040404, 0x04040404,
+                             0, 0, 0, 0));
         __m512i s0 = zero, s1 = zero, s2 = zero;
         for (std::size_t e = 0; e < count; e += 4) {
             const auto load = [&](std::size_t n) {
@@ -222,8 +220,7 @@ inline void gather16(const std::byte* const* rows, const std::uint32_t* q, std::
 }
 
 inline void add_records(const Records& records, const std::byte* const* rows,
-                                     const std::uint32_t* q, std::size_t count,
-                                     std::int64_t* acc) {
+                        const std::uint32_t* q, std::size_t count, std::int64_t* acc) {
     const MoreSums more{acc};
     if (records.width == 1) {
         gather8(records, rows, q, count, more);
@@ -237,18 +234,16 @@ inline void add_records(const Records& records, const std::byte* const* rows,
     }
 }
 
-inline void finish_records(const Records& records, std::size_t num_outputs,
-                                        std::uint32_t total, const std::int64_t* acc,
-                                        float* sums) {
+inline void finish_records(const Records& records, std::size_t num_outputs, std::uint32_t total,
+                           const std::int64_t* acc, float* sums) {
     for (std::size_t c = 0; c < num_outputs; c += 8) {
         store_wide(records.center + c, total, _mm512_loadu_si512(acc + c), sums + c);
     }
 }
 
 inline void sum_records(const Records& records, std::size_t num_outputs,
-                                     const std::byte* const* rows, const std::uint32_t* q,
-                                     std::size_t count, std::uint32_t total, std::int64_t* acc,
-                                     float* sums) {
+                        const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
+                        std::uint32_t total, std::int64_t* acc, float* sums) {
     if (records.width == 1) {
         const auto bound = (static_cast<std::uint64_t>(records.max_center) + 256) * total;
         if (bound < std::uint64_t{1} << 31) {

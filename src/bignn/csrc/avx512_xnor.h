@@ -94,9 +94,14 @@ class StoreOwn {
    public:
     StoreOwn(const Own& own, const float* factors, const float* row_scale, const float* scale,
              std::size_t num_columns, std::size_t num_bits, float* sums, std::size_t stride)
-        : own_(own), factors_(factors), row_scale_(row_scale), scale_(scale), sums_(sums),
-          num_columns_(num_columns), stride_(stride), bits_(_mm512_set1_epi32(
-              static_cast<int>(num_bits))) {}
+        : own_(own),
+          factors_(factors),
+          row_scale_(row_scale),
+          scale_(scale),
+          sums_(sums),
+          num_columns_(num_columns),
+          stride_(stride),
+          bits_(_mm512_set1_epi32(static_cast<int>(num_bits))) {}
 
     void begin(std::size_t panel) {
         column_ = panel * panel_width;
@@ -108,8 +113,8 @@ class StoreOwn {
     void take(std::size_t row, __m512i differing) {
         const __m512 dots =
             _mm512_cvtepi32_ps(_mm512_sub_epi32(bits_, _mm512_slli_epi32(differing, 1)));
-        const __m512 own = _mm512_mul_ps(_mm512_mul_ps(dots, _mm512_set1_ps(factors_[row])),
-                                         own_scales_);
+        const __m512 own =
+            _mm512_mul_ps(_mm512_mul_ps(dots, _mm512_set1_ps(factors_[row])), own_scales_);
         // Rows of sums are padded: whole registers may be read and written.
         float* sums = sums_ + row * stride_ + column_;
         const __m512 others = _mm512_mul_ps(
@@ -185,7 +190,7 @@ inline bool make_records_of(const word* rows, std::size_t num_rows, const Panels
 }
 
 inline bool make_records(const word* rows, std::size_t num_rows, const Panels& panels,
-                                      std::byte* records) {
+                         std::byte* records) {
     if (panels.width == 1) return make_records_of<1>(rows, num_rows, panels, records);
     if (panels.width == 2) return make_records_of<2>(rows, num_rows, panels, records);
     return plain::make_records(rows, num_rows, panels, records);
@@ -195,8 +200,8 @@ inline bool make_records(const word* rows, std::size_t num_rows, const Panels& p
 
 // 64 columns at a time in bytes; 127 inputs cannot overflow one, so longer rows pass through
 // 16 bits every 127 inputs.
-inline bool sparse_record(const std::int32_t* inputs, std::size_t count,
-                                       const SignTable& table, std::byte* record) {
+inline bool sparse_record(const std::int32_t* inputs, std::size_t count, const SignTable& table,
+                          std::byte* record) {
     if (table.width != 1 || table.stride % 64 != 0 || count >= 32767) {
         return plain::sparse_record(inputs, count, table, record);
     }

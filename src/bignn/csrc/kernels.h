@@ -101,7 +101,7 @@ struct Panels {
     std::size_t num_bits;
     const std::int32_t* base;    // per position: v = base - popcount(row ^ column)
     const std::uint16_t* valid;  // per panel: which of its positions hold a column
-    std::size_t stride, width;  // of the records they make
+    std::size_t stride, width;   // of the records they make
 };
 
 // The signs of B as bytes, a row of `stride` per input, in record order, for inputs that deviate
@@ -119,11 +119,11 @@ struct SignTable {
 // Row i takes from ids[offsets[i] ... offsets[i + 1]).
 struct Neighbours {
     const std::int64_t* offsets;
-    const std::int32_t* ids;       // one of these two is null
+    const std::int32_t* ids;  // one of these two is null
     const std::int64_t* long_ids;
-    const float* weights;          // null: all 1
-    const float* source_factor;    // t_j
-    const float* target_factor;    // s_i
+    const float* weights;        // null: all 1
+    const float* source_factor;  // t_j
+    const float* target_factor;  // s_i
     std::size_t num_rows;
 };
 
@@ -160,9 +160,9 @@ struct Layer {
     Way way;
     int edge_bits;
     std::size_t num_inputs, num_outputs;
-    Records records;           // Way::records: transform (or sparse bits), then gather
-    const word* words;         // Way::bits: gather, then transform; and what Own needs
-    const std::byte* product;  // Way::bits: B as make_product lays it out
+    Records records;              // Way::records: transform (or sparse bits), then gather
+    const word* words;            // Way::bits: gather, then transform; and what Own needs
+    const std::byte* product;     // Way::bits: B as make_product lays it out
     const std::int32_t* own_ids;  // which source row i is; null: source i
     Own own;
     Attention attention;
@@ -170,13 +170,13 @@ struct Layer {
     const float* end_scale;  // after own parts or heads are put together; null without them
     const float* shift;
     // Where the rows go; null where they do not.
-    float* values;               // h [rows, outputs]
-    std::int64_t* classes;       // argmax of h
-    word* out_words;             // sign of h, packed
-    float* out_beta;             // mean |h_i|
-    float* out_factor;           // t_i = (norm of i) * mean |h_i|, for the next layer
-    const float* out_norm;       // null: 1
-    const Panels* next;          // the next layer's records, made while the bits are in cache
+    float* values;          // h [rows, outputs]
+    std::int64_t* classes;  // argmax of h
+    word* out_words;        // sign of h, packed
+    float* out_beta;        // mean |h_i|
+    float* out_factor;      // t_i = (norm of i) * mean |h_i|, for the next layer
+    const float* out_norm;  // null: 1
+    const Panels* next;     // the next layer's records, made while the bits are in cache
     std::byte* next_records;
 };
 

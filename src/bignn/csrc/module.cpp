@@ -74,8 +74,7 @@ nb::tuple record_layout(std::size_t num_columns, std::size_t width) {
     return nb::make_tuple(stride, order);
 }
 
-std::size_t product_bytes(std::size_t num_inputs, std::size_t num_outputs,
-                          const std::string& isa) {
+std::size_t product_bytes(std::size_t num_inputs, std::size_t num_outputs, const std::string& isa) {
     return kernels_named(isa).product_bytes(num_inputs, num_outputs);
 }
 
@@ -183,9 +182,7 @@ class Fields {
    public:
     explicit Fields(nb::dict fields) : fields_(std::move(fields)) {}
 
-    std::size_t number(const char* name) const {
-        return nb::cast<std::size_t>(fields_[name]);
-    }
+    std::size_t number(const char* name) const { return nb::cast<std::size_t>(fields_[name]); }
 
     // Null when there is no such field.
     template <typename T>
@@ -195,8 +192,10 @@ class Fields {
         Any array;
         // No conversion: a converted copy would be gone when the program runs.
         if (!nb::try_cast(fields_[name], array, false) || array.size() < size) {
-            throw std::invalid_argument(std::string("field '") + name + "' has the wrong type or "
-                                        "fewer than " + std::to_string(size) + " items");
+            throw std::invalid_argument(std::string("field '") + name +
+                                        "' has the wrong type or "
+                                        "fewer than " +
+                                        std::to_string(size) + " items");
         }
         return array.data();
     }
@@ -256,12 +255,12 @@ Source source_from(const Fields& fields, std::size_t num_inputs) {
     const std::size_t rows = source.num_rows = fields.number("source_rows");
     const std::size_t width = width_from(fields);
     const std::size_t stride = Columns(fields).stride(width);
-    source.records = reinterpret_cast<std::byte*>(
-        fields.required<std::uint8_t>("records", rows * stride));
+    source.records =
+        reinterpret_cast<std::byte*>(fields.required<std::uint8_t>("records", rows * stride));
     if (fields.has("feature_words")) {
         source.kind = Source::Kind::bits;
-        source.words = fields.required<const word>("feature_words",
-                                                   rows * words_per_row(num_inputs));
+        source.words =
+            fields.required<const word>("feature_words", rows * words_per_row(num_inputs));
         source.panels = panels_from(fields, num_inputs, width);
     } else {
         source.kind = Source::Kind::sparse;
@@ -271,7 +270,8 @@ Source source_from(const Fields& fields, std::size_t num_inputs) {
         const auto count = static_cast<std::size_t>(source.rows.offsets[rows]);
         for (std::size_t e = 0; e < count; ++e) {
             if (static_cast<std::size_t>(source.rows.inputs[e]) >= num_inputs) {
-                throw std::invalid_argument("field 'feature_inputs' names inputs that do not exist");
+                throw std::invalid_argument(
+                    "field 'feature_inputs' names inputs that do not exist");
             }
         }
         source.table = {fields.required<const std::int8_t>("signs", num_inputs * stride / width),
@@ -286,15 +286,15 @@ void attention_from(const Fields& fields, std::size_t sources, Step& step) {
     Layer& layer = step.layer;
     const std::size_t count = 2 * columns.heads;
     const std::size_t num_words = words_per_row(layer.num_inputs);
-    step.scores = {fields.required<const word>("words", sources * num_words),
-                   sources,
-                   layer.num_inputs,
-                   count,
-                   fields.required<const std::int32_t>("score_values",
-                                                       count * num_words * word_bits),
-                   fields.required<const float>("score_sigma", count),
-                   layer.neighbours.source_factor,
-                   fields.required<float>("scores", count * sources)};
+    step.scores = {
+        fields.required<const word>("words", sources * num_words),
+        sources,
+        layer.num_inputs,
+        count,
+        fields.required<const std::int32_t>("score_values", count * num_words * word_bits),
+        fields.required<const float>("score_sigma", count),
+        layer.neighbours.source_factor,
+        fields.required<float>("scores", count * sources)};
     layer.attention = {columns.heads,
                        columns.of_head,
                        fields.number("averages") != 0,
@@ -343,9 +343,8 @@ Step step_from(const Fields& fields) {
     }
     if (fields.has("own_panels")) {
         const std::size_t padded = (outputs + panel_width - 1) / panel_width * panel_width;
-        layer.own = {
-            fields.required<const half>("own_panels", padded * 2 * words_per_row(inputs)),
-            fields.required<const float>("own_scale", outputs)};
+        layer.own = {fields.required<const half>("own_panels", padded * 2 * words_per_row(inputs)),
+                     fields.required<const float>("own_scale", outputs)};
         fields.required<const word>("words", sources * words_per_row(inputs));
     }
     if (fields.has("own_panels") || fields.has("heads")) {
@@ -357,9 +356,12 @@ Step step_from(const Fields& fields) {
         const std::size_t record = columns.stride(width);
         // Vector code reads centers by whole registers.
         const std::size_t padded = columns.heads * ((columns.of_head + 63) / 64 * 64);
-        layer.records = {reinterpret_cast<const std::byte*>(fields.required<const std::uint8_t>(
-                             "records", sources * record)),
-                         record, 0, record_stride(columns.of_head, width), width,
+        layer.records = {reinterpret_cast<const std::byte*>(
+                             fields.required<const std::uint8_t>("records", sources * record)),
+                         record,
+                         0,
+                         record_stride(columns.of_head, width),
+                         width,
                          fields.required<const std::int32_t>("center", padded),
                          static_cast<std::int32_t>(fields.number("max_center")),
                          sources * record > far_bytes};

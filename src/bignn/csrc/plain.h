@@ -61,7 +61,7 @@ struct RowWeights {
 
 // q[e] = min(rint(x[e] two_to_e), limit), padded with 0 to a multiple of 16; returns the total.
 inline std::uint32_t quantize(const float* x, std::size_t count, float two_to_e,
-                                           std::uint32_t limit, std::uint32_t* q) {
+                              std::uint32_t limit, std::uint32_t* q) {
     std::uint32_t total = 0;
     for (std::size_t e = 0; e < count; ++e) {
         const auto rounded = static_cast<std::uint32_t>(__builtin_lrintf(x[e] * two_to_e));
@@ -88,8 +88,8 @@ inline void weigh_tile(const float* x, const std::int64_t* offsets, const float*
 
 // --- Attention ---------------------------------------------------------------------------------
 
-// exp(t) for t <= 0, in these operations and this order. t = n log 2 + r; n has 7 bits and high_log2
-// 10, so their product is exact.
+// exp(t) for t <= 0, in these operations and this order. t = n log 2 + r; n has 7 bits and
+// high_log2 10, so their product is exact.
 constexpr float log2_of_e = 1.442695f;
 constexpr float high_log2 = 0.693359375f;
 constexpr float low_log2 = -0.00021219444f;
@@ -129,8 +129,8 @@ inline Attended attend(const float* source, const float* factor, std::size_t cou
     Attended all{0, 0};
     for (std::size_t e = 0; e < count; ++e) {
         const float p = exp_of_negative(leaky(target + source[e], slope) - top);
-        all.shares += static_cast<std::uint32_t>(
-            __builtin_lrintf(p * static_cast<float>(1 << share_bits)));
+        all.shares +=
+            static_cast<std::uint32_t>(__builtin_lrintf(p * static_cast<float>(1 << share_bits)));
         x[e] = bounded(p * factor[e]);
         all.most = x[e] > all.most ? x[e] : all.most;
     }
@@ -180,8 +180,8 @@ inline void score_rows(const Scores& scores, std::size_t begin, std::size_t end)
                 }
             }
             scores.out[n * scores.num_rows + i] =
-                bounded_score(static_cast<float>(static_cast<std::int32_t>(sum)) *
-                              scores.sigma[n] * scores.factor[i]);
+                bounded_score(static_cast<float>(static_cast<std::int32_t>(sum)) * scores.sigma[n] *
+                              scores.factor[i]);
         }
     }
 }
@@ -200,8 +200,7 @@ inline void add_values(const std::byte* const* rows, const std::uint32_t* q, std
 }
 
 inline void add_records(const Records& records, const std::byte* const* rows,
-                                     const std::uint32_t* q, std::size_t count,
-                                     std::int64_t* acc) {
+                        const std::uint32_t* q, std::size_t count, std::int64_t* acc) {
     const std::size_t num_positions = records.stride / records.width;
     if (records.width == 1) {
         add_values<std::int8_t>(rows, q, count, records.offset, num_positions, acc);
@@ -213,23 +212,21 @@ inline void add_records(const Records& records, const std::byte* const* rows,
 }
 
 // sums[c] = the integer sum, rounded once.
-inline void finish_records(const Records& records, std::size_t num_outputs,
-                                        std::uint32_t total, const std::int64_t* acc,
-                                        float* sums) {
+inline void finish_records(const Records& records, std::size_t num_outputs, std::uint32_t total,
+                           const std::int64_t* acc, float* sums) {
     const std::size_t num_positions = records.stride / records.width;
     for (std::size_t p = 0; p < num_positions; ++p) {
         const std::size_t c = record_column(p, records.stride, records.width);
         if (c >= num_outputs) continue;
-        sums[c] = static_cast<float>(static_cast<std::int64_t>(records.center[c]) * total +
-                                     2 * acc[p]);
+        sums[c] =
+            static_cast<float>(static_cast<std::int64_t>(records.center[c]) * total + 2 * acc[p]);
     }
 }
 
 // A row whose neighbours fit one chunk.
 inline void sum_records(const Records& records, std::size_t num_outputs,
-                                     const std::byte* const* rows, const std::uint32_t* q,
-                                     std::size_t count, std::uint32_t total, std::int64_t* acc,
-                                     float* sums) {
+                        const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
+                        std::uint32_t total, std::int64_t* acc, float* sums) {
     const std::size_t num_positions = records.stride / records.width;
     for (std::size_t p = 0; p < num_positions; ++p) acc[p] = 0;
     add_records(records, rows, q, count, acc);
@@ -276,10 +273,9 @@ inline std::size_t multiply_scratch_bytes(std::size_t, std::size_t num_outputs) 
 constexpr std::size_t u_stride(std::size_t num_inputs) { return (num_inputs + 15) / 16 * 16; }
 
 // sums[r][c] = u[r] . B_c, rounded once, for up to tile_rows rows.
-inline void multiply(std::int32_t* u, std::size_t num_rows,
-                                  std::size_t num_inputs, std::size_t num_outputs,
-                                  const std::byte* product, std::byte* scratch, float* sums,
-                                  std::size_t sums_stride) {
+inline void multiply(std::int32_t* u, std::size_t num_rows, std::size_t num_inputs,
+                     std::size_t num_outputs, const std::byte* product, std::byte* scratch,
+                     float* sums, std::size_t sums_stride) {
     const auto* signs = reinterpret_cast<const std::int8_t*>(product);
     auto* acc = reinterpret_cast<std::int64_t*>(scratch);
     for (std::size_t r = 0; r < num_rows; ++r) {
@@ -316,8 +312,8 @@ inline float output(float sum, float row_scale, float scale, float shift) {
 // h, its signs as bits, and the sum of |h|. Floats do not add up the same in every order, so the
 // order is part of the definition: sixteen partial sums, column c in number c % 16, then halves
 // onto halves.
-inline float sign_row(const float* sums, float row_scale, const float* scale,
-                                   const float* shift, std::size_t num_outputs, word* words) {
+inline float sign_row(const float* sums, float row_scale, const float* scale, const float* shift,
+                      std::size_t num_outputs, word* words) {
     float partial[16] = {};
     for (std::size_t k = 0; k < num_outputs; k += word_bits) {
         const std::size_t count = num_outputs - k < word_bits ? num_outputs - k : word_bits;
@@ -335,8 +331,8 @@ inline float sign_row(const float* sums, float row_scale, const float* scale,
     return partial[0];
 }
 
-inline void value_row(const float* sums, float row_scale, const float* scale,
-                                   const float* shift, std::size_t num_outputs, float* values) {
+inline void value_row(const float* sums, float row_scale, const float* scale, const float* shift,
+                      std::size_t num_outputs, float* values) {
     for (std::size_t c = 0; c < num_outputs; ++c) {
         values[c] = output(sums[c], row_scale, scale[c], shift[c]);
     }
@@ -360,8 +356,8 @@ inline void sign_tile(const float* sums, std::size_t sums_stride, std::size_t nu
                       const float* row_scale, const float* scale, const float* shift,
                       std::size_t num_outputs, word* words, const float* norm, float* factor) {
     for (std::size_t r = 0; r < num_rows; ++r) {
-        const float beta = sign_row(sums + r * sums_stride, row_scale[r], scale, shift,
-                                    num_outputs, words + r * words_per_row(num_outputs)) /
+        const float beta = sign_row(sums + r * sums_stride, row_scale[r], scale, shift, num_outputs,
+                                    words + r * words_per_row(num_outputs)) /
                            static_cast<float>(num_outputs);
         factor[r] = bounded(norm ? norm[r] * bounded(beta) : beta);
     }
@@ -385,7 +381,7 @@ inline bool store_value(std::int64_t v, std::byte* record, std::size_t position)
 }
 
 inline bool store_record(std::int64_t v, std::size_t width, std::byte* record,
-                                      std::size_t position) {
+                         std::size_t position) {
     if (width == 1) return store_value<std::int8_t>(v, record, position);
     if (width == 2) return store_value<std::int16_t>(v, record, position);
     return store_value<std::int32_t>(v, record, position);
@@ -429,10 +425,9 @@ inline void add_own_rows(const word* rows, std::size_t num_rows, std::size_t num
     for (std::size_t r = 0; r < num_rows; ++r) {
         for (std::size_t j = 0; j < num_outputs; j += panel_width) {
             std::int32_t dots[panel_width];
-            const std::size_t count =
-                num_outputs - j < panel_width ? num_outputs - j : panel_width;
-            xnor_rows(rows + r * num_words, own.panels + j * 2 * num_words, 0, 1, count,
-                      num_inputs, dots);
+            const std::size_t count = num_outputs - j < panel_width ? num_outputs - j : panel_width;
+            xnor_rows(rows + r * num_words, own.panels + j * 2 * num_words, 0, 1, count, num_inputs,
+                      dots);
             for (std::size_t lane = 0; lane < count; ++lane) {
                 float* sum = sums + r * sums_stride + j + lane;
                 *sum = *sum * row_scale[r] * scale[j + lane] +
@@ -455,8 +450,8 @@ inline bool make_records(const word* rows, std::size_t num_rows, const Panels& p
                             num_words, differing);
             for (std::size_t lane = 0; lane < panel_width; ++lane) {
                 const std::size_t position = p * panel_width + lane;
-                const bool fit = store_record(panels.base[position] - differing[lane],
-                                              panels.width, records + i * panels.stride, position);
+                const bool fit = store_record(panels.base[position] - differing[lane], panels.width,
+                                              records + i * panels.stride, position);
                 if (panels.valid[p] >> lane & 1) fits = fits && fit;
             }
         }
@@ -464,8 +459,8 @@ inline bool make_records(const word* rows, std::size_t num_rows, const Panels& p
     return fits;
 }
 
-inline bool sparse_record(const std::int32_t* inputs, std::size_t count,
-                                       const SignTable& table, std::byte* record) {
+inline bool sparse_record(const std::int32_t* inputs, std::size_t count, const SignTable& table,
+                          std::byte* record) {
     const std::size_t num_positions = table.stride / table.width;
     bool fits = true;
     for (std::size_t p = 0; p < num_positions; ++p) {

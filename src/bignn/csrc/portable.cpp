@@ -1,7 +1,6 @@
 // Plain C++: runs on any CPU, and is what the vector files are compared with.
 #include "kernels.h"
 
-
 namespace bignn {
 namespace {
 
@@ -30,10 +29,9 @@ void pack_rows(const float* x, std::size_t num_rows, std::size_t num_bits, word*
 
 }  // namespace
 
-const Kernels portable_kernels = {"portable",    pack_rows,         xnor_rows,
-                                  records_of_bits, records_of_sparse, score_rows, layer_rows,
-                                  scratch_bytes, product_bytes,     make_product,
-                                  draw_masks,    masked_rows,       masked_gradient,
-                                  keep_masked};
+const Kernels portable_kernels = {"portable",        pack_rows,    xnor_rows,  records_of_bits,
+                                  records_of_sparse, score_rows,   layer_rows, scratch_bytes,
+                                  product_bytes,     make_product, draw_masks, masked_rows,
+                                  masked_gradient,   keep_masked};
 
 }  // namespace bignn

@@ -54,8 +54,7 @@ bool Program::prepare(const Step& step) {
         const bool fit =
             source.kind == Source::Kind::bits
                 ? kernels_.records_of_bits(source.words, source.panels, begin, end, source.records)
-                : kernels_.records_of_sparse(source.rows, source.table, begin, end,
-                                             source.records);
+                : kernels_.records_of_sparse(source.rows, source.table, begin, end, source.records);
         if (!fit) fits = false;
     };
     run_in_pieces(source.num_rows, grain_for(source.num_rows), rows);

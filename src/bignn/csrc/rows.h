@@ -36,8 +36,7 @@ struct Scratch {
         rows = reinterpret_cast<const std::byte**>(take(8 * (batch + slack)));
         x = reinterpret_cast<float*>(take(4 * (batch + slack)));
         scores = reinterpret_cast<float*>(take(4 * layer.attention.heads * (batch + slack)));
-        factors =
-            reinterpret_cast<float*>(take(layer.attention.heads ? 4 * (batch + slack) : 0));
+        factors = reinterpret_cast<float*>(take(layer.attention.heads ? 4 * (batch + slack) : 0));
         q = reinterpret_cast<std::uint32_t*>(take(4 * (chunk + slack)));
         acc = reinterpret_cast<std::int64_t*>(take(8 * ((columns + 63) / 64 * 64)));
         u = reinterpret_cast<std::int32_t*>(
@@ -142,27 +141,26 @@ inline float gather_row(const Layer& layer, std::size_t i, Batch<Id>& entries, S
 
 // sums of one row, gathered from records.
 template <typename Id>
-inline float gather_records(const Layer& layer, std::size_t i, Batch<Id>& entries,
-                            Scratch& scratch, float* sums) {
+inline float gather_records(const Layer& layer, std::size_t i, Batch<Id>& entries, Scratch& scratch,
+                            float* sums) {
     const std::int64_t* offsets = layer.neighbours.offsets;
     const Records& records = layer.records;
     const std::size_t width = layer.num_outputs;
     if (static_cast<std::size_t>(offsets[i + 1] - offsets[i]) <= chunk) {
-        return gather_row(layer, i, entries, scratch,
-                          [&](const std::byte* const* rows, std::size_t count,
-                              std::uint32_t total, bool) {
-                              sum_records(records, width, rows, scratch.q, count, total,
-                                          scratch.acc, sums);
-                          });
+        return gather_row(
+            layer, i, entries, scratch,
+            [&](const std::byte* const* rows, std::size_t count, std::uint32_t total, bool) {
+                sum_records(records, width, rows, scratch.q, count, total, scratch.acc, sums);
+            });
     }
     for (std::size_t p = 0; p < records.stride / records.width; ++p) scratch.acc[p] = 0;
     std::uint32_t all = 0;
-    const float scale = gather_row(
-        layer, i, entries, scratch,
-        [&](const std::byte* const* rows, std::size_t count, std::uint32_t total, bool) {
-            add_records(records, rows, scratch.q, count, scratch.acc);
-            all += total;
-        });
+    const float scale =
+        gather_row(layer, i, entries, scratch,
+                   [&](const std::byte* const* rows, std::size_t count, std::uint32_t total, bool) {
+                       add_records(records, rows, scratch.q, count, scratch.acc);
+                       all += total;
+                   });
     finish_records(records, width, all, scratch.acc, sums);
     return scale;
 }
@@ -171,11 +169,11 @@ inline float gather_records(const Layer& layer, std::size_t i, Batch<Id>& entrie
 template <typename Id>
 inline float gather_bits(const Layer& layer, std::size_t i, Batch<Id>& entries, Scratch& scratch,
                          std::int32_t* u) {
-    return gather_row(layer, i, entries, scratch,
-                      [&](const std::byte* const* rows, std::size_t count, std::uint32_t total,
-                          bool first) {
-                          add_bits(rows, scratch.q, count, total, first, layer.num_inputs, u);
-                      });
+    return gather_row(
+        layer, i, entries, scratch,
+        [&](const std::byte* const* rows, std::size_t count, std::uint32_t total, bool first) {
+            add_bits(rows, scratch.q, count, total, first, layer.num_inputs, u);
+        });
 }
 
 // Which source a row is.
@@ -220,8 +218,7 @@ inline bool finish_tile(const Layer& layer, std::size_t first, std::size_t num_r
                    width, layer.classes + first);
     }
     if (!layer.out_factor) return true;
-    word* words =
-        layer.out_words ? layer.out_words + first * words_per_row(width) : scratch.words;
+    word* words = layer.out_words ? layer.out_words + first * words_per_row(width) : scratch.words;
     const float* norm = layer.out_norm ? layer.out_norm + first : nullptr;
     float* factor = layer.out_factor + first;
     sign_tile(scratch.sums, scratch.sums_stride, num_rows, row_scale, scale, layer.shift, width,
@@ -291,28 +288,27 @@ inline float attend_one(const Layer& layer, const Records& part, std::size_t hea
     const std::int64_t* offsets = layer.neighbours.offsets + i;
     const std::size_t channels = layer.attention.channels;
     if (layer.way == Way::bits) {
-        return attend_row(layer, head, i, entries, scratch,
-                          [&](const std::byte* const* rows, std::size_t count,
-                              std::uint32_t total, bool first) {
-                              add_bits(rows, scratch.q, count, total, first, layer.num_inputs, u);
-                          });
+        return attend_row(
+            layer, head, i, entries, scratch,
+            [&](const std::byte* const* rows, std::size_t count, std::uint32_t total, bool first) {
+                add_bits(rows, scratch.q, count, total, first, layer.num_inputs, u);
+            });
     }
     if (static_cast<std::size_t>(offsets[1] - offsets[0]) <= chunk) {
-        return attend_row(layer, head, i, entries, scratch,
-                          [&](const std::byte* const* rows, std::size_t count,
-                              std::uint32_t total, bool) {
-                              sum_records(part, channels, rows, scratch.q, count, total,
-                                          scratch.acc, sums);
-                          });
+        return attend_row(
+            layer, head, i, entries, scratch,
+            [&](const std::byte* const* rows, std::size_t count, std::uint32_t total, bool) {
+                sum_records(part, channels, rows, scratch.q, count, total, scratch.acc, sums);
+            });
     }
     for (std::size_t p = 0; p < part.stride / part.width; ++p) scratch.acc[p] = 0;
     std::uint32_t all = 0;
-    const float scale = attend_row(
-        layer, head, i, entries, scratch,
-        [&](const std::byte* const* rows, std::size_t count, std::uint32_t total, bool) {
-            add_records(part, rows, scratch.q, count, scratch.acc);
-            all += total;
-        });
+    const float scale =
+        attend_row(layer, head, i, entries, scratch,
+                   [&](const std::byte* const* rows, std::size_t count, std::uint32_t total, bool) {
+                       add_records(part, rows, scratch.q, count, scratch.acc);
+                       all += total;
+                   });
     finish_records(part, channels, all, scratch.acc, sums);
     return scale;
 }
@@ -335,7 +331,8 @@ inline void attend_tile(const Layer& layer, std::size_t first, std::size_t num_r
         std::uint32_t totals[tile_rows];
         if (is_few) {
             float targets[tile_rows];
-            for (std::size_t r = 0; r < tile_rows; ++r) targets[r] = target[own_id(layer, first + r)];
+            for (std::size_t r = 0; r < tile_rows; ++r)
+                targets[r] = target[own_id(layer, first + r)];
             attend_few(entries.scores(head, begin), entries.factors(begin), offsets, targets,
                        attention.slope, layer.edge_bits, scratch.q, totals, row_scale);
         }
@@ -343,8 +340,7 @@ inline void attend_tile(const Layer& layer, std::size_t first, std::size_t num_r
             float* sums = scratch.head + r * scratch.head_stride;
             std::int32_t* u = scratch.u + r * u_step;
             if (!is_few) {
-                row_scale[r] =
-                    attend_one(layer, part, head, first + r, entries, scratch, sums, u);
+                row_scale[r] = attend_one(layer, part, head, first + r, entries, scratch, sums, u);
                 continue;
             }
             const auto at = static_cast<std::size_t>(offsets[r]);
@@ -377,15 +373,15 @@ inline void attend_tile(const Layer& layer, std::size_t first, std::size_t num_r
 
 // The sums of tile_rows rows of few neighbours each.
 template <typename Id>
-inline void gather_few(const Layer& layer, std::size_t first, Batch<Id>& entries,
-                       Scratch& scratch, float* row_scale) {
+inline void gather_few(const Layer& layer, std::size_t first, Batch<Id>& entries, Scratch& scratch,
+                       float* row_scale) {
     const Neighbours& from = layer.neighbours;
     const std::int64_t* offsets = from.offsets + first;
     const auto begin = static_cast<std::size_t>(offsets[0]);
     entries.cover(begin, static_cast<std::size_t>(offsets[tile_rows]));
     std::uint32_t totals[tile_rows];
-    weigh_tile(entries.x(begin), offsets, from.target_factor + first, layer.edge_bits,
-               scratch.q, totals, row_scale);
+    weigh_tile(entries.x(begin), offsets, from.target_factor + first, layer.edge_bits, scratch.q,
+               totals, row_scale);
     for (std::size_t r = 0; r < tile_rows; ++r) {
         const auto at = static_cast<std::size_t>(offsets[r]);
         const auto count = static_cast<std::size_t>(offsets[r + 1]) - at;
@@ -409,8 +405,8 @@ inline bool has_few(const std::int64_t* offsets) {
 }
 
 template <typename Id>
-inline bool layer_rows_with(const Layer& layer, const Id* ids, std::size_t begin,
-                                         std::size_t end, std::byte* bytes) {
+inline bool layer_rows_with(const Layer& layer, const Id* ids, std::size_t begin, std::size_t end,
+                            std::byte* bytes) {
     Scratch scratch(layer, bytes);
     Batch<Id> entries(layer, ids, end, scratch);
     const bool by_records = layer.way == Way::records;
@@ -420,8 +416,7 @@ inline bool layer_rows_with(const Layer& layer, const Id* ids, std::size_t begin
     for (std::size_t first = begin; first < end; first += tile_rows) {
         const std::size_t num_rows = end - first < tile_rows ? end - first : tile_rows;
         float row_scale[tile_rows];
-        const bool is_few =
-            num_rows == tile_rows && has_few(layer.neighbours.offsets + first);
+        const bool is_few = num_rows == tile_rows && has_few(layer.neighbours.offsets + first);
         if (layer.attention.heads) {
             attend_tile(layer, first, num_rows, is_few, entries, scratch);
             fits = finish_tile(layer, first, num_rows, ones, layer.end_scale, scratch) && fits;
@@ -431,12 +426,10 @@ inline bool layer_rows_with(const Layer& layer, const Id* ids, std::size_t begin
             gather_few(layer, first, entries, scratch, row_scale);
         } else {
             for (std::size_t r = 0; r < num_rows; ++r) {
-                row_scale[r] =
-                    by_records
-                        ? gather_records(layer, first + r, entries, scratch,
-                                         scratch.sums + r * scratch.sums_stride)
-                        : gather_bits(layer, first + r, entries, scratch,
-                                      scratch.u + r * u_stride(layer.num_inputs));
+                row_scale[r] = by_records ? gather_records(layer, first + r, entries, scratch,
+                                                           scratch.sums + r * scratch.sums_stride)
+                                          : gather_bits(layer, first + r, entries, scratch,
+                                                        scratch.u + r * u_stride(layer.num_inputs));
             }
         }
         if (!by_records) {
@@ -453,22 +446,20 @@ inline bool layer_rows_with(const Layer& layer, const Id* ids, std::size_t begin
     return fits;
 }
 
-inline bool layer_rows(const Layer& layer, std::size_t begin, std::size_t end,
-                                    std::byte* scratch) {
+inline bool layer_rows(const Layer& layer, std::size_t begin, std::size_t end, std::byte* scratch) {
     const Neighbours& from = layer.neighbours;
     return from.ids ? layer_rows_with(layer, from.ids, begin, end, scratch)
                     : layer_rows_with(layer, from.long_ids, begin, end, scratch);
 }
 
 inline bool records_of_bits(const word* rows, const Panels& panels, std::size_t begin,
-                                         std::size_t end, std::byte* records) {
+                            std::size_t end, std::byte* records) {
     return make_records(rows + begin * words_per_row(panels.num_bits), end - begin, panels,
                         records + begin * panels.stride);
 }
 
-inline bool records_of_sparse(const SparseRows& rows, const SignTable& table,
-                                           std::size_t begin, std::size_t end,
-                                           std::byte* records) {
+inline bool records_of_sparse(const SparseRows& rows, const SignTable& table, std::size_t begin,
+                              std::size_t end, std::byte* records) {
     bool fits = true;
     for (std::size_t i = begin; i < end; ++i) {
         const std::int64_t start = rows.offsets[i];

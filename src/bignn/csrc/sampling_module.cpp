@@ -61,11 +61,10 @@ nb::tuple neighbours(Ints offsets, Vector<const Id> ids, std::optional<Ints> num
         check_nodes(span_of(seeds), graph.num_nodes);
         found = sample_neighbours(graph, span_of(seeds), span_of(fanouts), replace, seed);
     }
-    return nb::make_tuple(handed_over(std::move(found.nodes)),
-                          handed_over(std::move(found.edges.sources)),
-                          handed_over(std::move(found.edges.targets)),
-                          handed_over(std::move(found.edges.numbers)), found.nodes_per_hop,
-                          found.edges_per_hop);
+    return nb::make_tuple(
+        handed_over(std::move(found.nodes)), handed_over(std::move(found.edges.sources)),
+        handed_over(std::move(found.edges.targets)), handed_over(std::move(found.edges.numbers)),
+        found.nodes_per_hop, found.edges_per_hop);
 }
 
 // The first column of `walks` holds the roots.
@@ -118,9 +117,9 @@ void bind_for(nb::module_& m) {
           nb::arg("seed"));
     m.def("random_walks", &walk<Id>, nb::arg("offsets").noconvert(), nb::arg("ids").noconvert(),
           nb::arg("seed"), nb::arg("walks").noconvert());
-    m.def("edges_between", &between<Id>, nb::arg("offsets").noconvert(),
-          nb::arg("ids").noconvert(), nb::arg("numbers").noconvert().none(),
-          nb::arg("rows").noconvert(), nb::arg("columns").noconvert());
+    m.def("edges_between", &between<Id>, nb::arg("offsets").noconvert(), nb::arg("ids").noconvert(),
+          nb::arg("numbers").noconvert().none(), nb::arg("rows").noconvert(),
+          nb::arg("columns").noconvert());
 }
 
 }  // namespace

@@ -11,8 +11,8 @@
 // A bit of the result is 1 with probability keep / 2^keep_bits, independently of the others: the
 // digits of the probability, from the lowest that is not 0, or a random bit in (digit 1) or and it
 // in (digit 0).
-inline void draw_masks(std::uint64_t seed, std::uint32_t keep, const word* among,
-                       std::size_t begin, std::size_t end, word* masks) {
+inline void draw_masks(std::uint64_t seed, std::uint32_t keep, const word* among, std::size_t begin,
+                       std::size_t end, word* masks) {
     int lowest = 0;  // keep_bits when everything is kept
     while (!(keep >> lowest & 1)) ++lowest;
     // A digit at a time over a stretch of words: loops that the compiler can vectorise.
@@ -48,9 +48,9 @@ inline void masked_counts(const word* row, const word* mask, const half* panel,
 }
 #endif
 
-inline void masked_rows(const word* rows, const word* masks, const half* panels,
-                        std::size_t begin, std::size_t end, std::size_t num_columns,
-                        std::size_t num_bits, float* out) {
+inline void masked_rows(const word* rows, const word* masks, const half* panels, std::size_t begin,
+                        std::size_t end, std::size_t num_columns, std::size_t num_bits,
+                        float* out) {
     const std::size_t num_words = words_per_row(num_bits);
     for (std::size_t i = begin; i < end; ++i) {
         const word* mask = masks + i * num_words;
