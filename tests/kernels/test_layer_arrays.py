@@ -45,10 +45,10 @@ def test_arrays_that_do_not_fit_are_refused_before_they_are_read(instruction_set
     del changed[0]["scale"]
     with pytest.raises(ValueError, match="field 'scale' is missing"):
         native.program(changed, instruction_set)
-    for width in (0, 3, 8):
+    for bytes_per_column in (0, 3, 8):
         changed = steps("TT")
-        changed[1]["width"] = width
-        with pytest.raises(ValueError, match="'width' must be 1, 2 or 4"):
+        changed[1]["bytes_per_column"] = bytes_per_column
+        with pytest.raises(ValueError, match="'bytes_per_column' must be 1, 2 or 4"):
             native.program(changed, instruction_set)
     for bad in (65, -1, 2**31 - 1):
         changed = steps("ST")
@@ -72,5 +72,6 @@ def test_arrays_that_do_not_fit_are_refused_before_they_are_read(instruction_set
     for begin, end, rows in ((0, 10, 10), (3, 2, 0), (0, 2, 1)):
         with pytest.raises(ValueError, match="no such rows"):
             program.run_rows(begin, end, np.empty((rows, 7), dtype=np.float32))
-    with pytest.raises(ValueError, match="no 'mmx' kernels"):
-        native.program(steps("TT"), "mmx")
+    for name in ("mmx", ""):
+        with pytest.raises(ValueError, match=f"no '{name}' kernels"):
+            native.program(steps("TT"), name)

@@ -22,7 +22,7 @@ inline void add_words(const std::byte* const* rows, const std::uint32_t* q, std:
             s10 = start(10), s11 = start(11), s12 = start(12), s13 = start(13), s14 = start(14),
             s15 = start(15);
     for (std::size_t e = 0; e < count; ++e) {
-        ask(rows, e, offset);
+        prefetch(rows, e, offset);
         const std::byte* bits = rows[e] + offset;
         const __m512i weight = _mm512_set1_epi32(static_cast<int>(2 * q[e]));
         s0 = add_where(s0, bits, 0, weight);
@@ -216,7 +216,7 @@ inline void add_many(const std::byte* const* rows, const std::uint32_t* q, std::
         for (std::size_t w = 0; w < num_words; w += slab_words) {
             const std::size_t words = num_words - w < slab_words ? num_words - w : slab_words;
             const std::byte* const* from = rows + n * unit;
-            for (std::size_t e = 0; e < some * unit; ++e) ask(from, e, 8 * w);
+            for (std::size_t e = 0; e < some * unit; ++e) prefetch(from, e, 8 * w);
             const auto make = [&](auto whole, std::size_t v) {
                 for (std::size_t m = 0; m < some; ++m) {
                     make_places<decltype(whole)::value>(from + m * unit, 8 * (w + v),

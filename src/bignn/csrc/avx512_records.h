@@ -11,7 +11,7 @@ static_assert(most_edge_bits <= 20);
 constexpr std::size_t flush16 = 64;
 
 template <int bits>
-inline __m512i together(__m256i s0, __m256i s1, __m256i s2) {
+inline __m512i combine_digits(__m256i s0, __m256i s1, __m256i s2) {
     const __m512i high = _mm512_add_epi64(_mm512_slli_epi64(_mm512_cvtepi32_epi64(s2), bits),
                                           _mm512_cvtepi32_epi64(s1));
     return _mm512_add_epi64(_mm512_slli_epi64(high, bits), _mm512_cvtepi32_epi64(s0));
@@ -51,13 +51,13 @@ struct WideSums {
     template <int bits>
     inline void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
         store_wide(center + c, total,
-                   together<bits>(_mm512_castsi512_si256(s0), _mm512_castsi512_si256(s1),
-                                  _mm512_castsi512_si256(s2)),
+                   combine_digits<bits>(_mm512_castsi512_si256(s0), _mm512_castsi512_si256(s1),
+                                        _mm512_castsi512_si256(s2)),
                    sums + c);
         store_wide(
             center + c + 8, total,
-            together<bits>(_mm512_extracti64x4_epi64(s0, 1), _mm512_extracti64x4_epi64(s1, 1),
-                           _mm512_extracti64x4_epi64(s2, 1)),
+            combine_digits<bits>(_mm512_extracti64x4_epi64(s0, 1), _mm512_extracti64x4_epi64(s1, 1),
+                                 _mm512_extracti64x4_epi64(s2, 1)),
             sums + c + 8);
     }
 };
@@ -68,23 +68,24 @@ struct MoreSums {
 
     template <int bits>
     inline void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
-        const __m512i low = together<bits>(_mm512_castsi512_si256(s0), _mm512_castsi512_si256(s1),
-                                           _mm512_castsi512_si256(s2));
+        const __m512i low = combine_digits<bits>(
+            _mm512_castsi512_si256(s0), _mm512_castsi512_si256(s1), _mm512_castsi512_si256(s2));
         const __m512i high =
-            together<bits>(_mm512_extracti64x4_epi64(s0, 1), _mm512_extracti64x4_epi64(s1, 1),
-                           _mm512_extracti64x4_epi64(s2, 1));
+            combine_digits<bits>(_mm512_extracti64x4_epi64(s0, 1), _mm512_extracti64x4_epi64(s1, 1),
+                                 _mm512_extracti64x4_epi64(s2, 1));
         _mm512_storeu_si512(acc + c, _mm512_add_epi64(_mm512_loadu_si512(acc + c), low));
         _mm512_storeu_si512(acc + c + 8, _mm512_add_epi64(_mm512_loadu_si512(acc + c + 8), high));
     }
 };
 
-// Asks for a line of a neighbour that comes later.
-inline void ask(const std::byte* const* rows, std::size_t e, std::size_t at) {
+// A line of the neighbour that comes `ahead` places later.
+inline void prefetch(const std::byte* const* rows, std::size_t e, std::size_t at) {
     _mm_prefetch(reinterpret_cast<const char*>(rows[e + ahead] + at), _MM_HINT_T0);
 }
 
-inline void ask4(const std::byte* const* rows, std::size_t e, std::size_t at) {
-    ask(rows, e, at), ask(rows, e + 1, at), ask(rows, e + 2, at), ask(rows, e + 3, at);
+inline void prefetch4(const std::byte* const* rows, std::size_t e, std::size_t at) {
+    prefetch(rows, e, at), prefetch(rows, e + 1, at);
+    prefetch(rows, e + 2, at), prefetch(rows, e + 3, at);
 }
 
 inline __m512i digit(const std::uint32_t* digits) {
@@ -115,7 +116,7 @@ inline void gather8(const std::byte* const* rows, const std::uint32_t* q, std::s
             const auto load = [&](std::size_t n) {
                 return reinterpret_cast<const __m128i*>(rows[e + n] + offset);
             };
-            if (far) ask4(rows, e, offset);
+            if (far) prefetch4(rows, e, offset);
             __m512i four = _mm512_castsi128_si512(_mm_loadu_si128(load(0)));
             four = _mm512_inserti32x4(four, _mm_loadu_si128(load(1)), 1);
             four = _mm512_inserti32x4(four, _mm_loadu_si128(load(2)), 2);
@@ -133,7 +134,7 @@ inline void gather8(const std::byte* const* rows, const std::uint32_t* q, std::s
         __m512i a0 = zero, a1 = zero, a2 = zero, b0 = zero, b1 = zero, b2 = zero;
         __m512i c0 = zero, c1 = zero, c2 = zero, d0 = zero, d1 = zero, d2 = zero;
         for (std::size_t e = 0; e < count; e += 4) {
-            if (far) ask4(rows, e, line);
+            if (far) prefetch4(rows, e, line);
             const __m512i r0 = _mm512_loadu_si512(rows[e] + line);
             const __m512i r1 = _mm512_loadu_si512(rows[e + 1] + line);
             const __m512i r2 = _mm512_loadu_si512(rows[e + 2] + line);
@@ -202,7 +203,7 @@ inline void gather16(const std::byte* const* rows, const std::uint32_t* q, std::
         const std::size_t line = offset + at;
         __m512i a0 = zero, a1 = zero, b0 = zero, b1 = zero;
         for (std::size_t e = 0; e < count; e += 2) {
-            ask(rows, e, line), ask(rows, e + 1, line);
+            prefetch(rows, e, line), prefetch(rows, e + 1, line);
             const __m512i r0 = _mm512_loadu_si512(rows[e] + line);
             const __m512i r1 = _mm512_loadu_si512(rows[e + 1] + line);
             const __m512i a = _mm512_unpacklo_epi16(r0, r1);
@@ -222,9 +223,9 @@ inline void gather16(const std::byte* const* rows, const std::uint32_t* q, std::
 inline void add_records(const Records& records, const std::byte* const* rows,
                         const std::uint32_t* q, std::size_t count, std::int64_t* acc) {
     const MoreSums more{acc};
-    if (records.width == 1) {
+    if (records.bytes_per_column == 1) {
         gather8(records, rows, q, count, more);
-    } else if (records.width == 2) {
+    } else if (records.bytes_per_column == 2) {
         for (std::size_t e = 0; e < count; e += flush16) {
             gather16(rows + e, q + e, count - e < flush16 ? count - e : flush16, records.offset,
                      records.stride, more);
@@ -244,7 +245,7 @@ inline void finish_records(const Records& records, std::size_t num_outputs, std:
 inline void sum_records(const Records& records, std::size_t num_outputs,
                         const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
                         std::uint32_t total, std::int64_t* acc, float* sums) {
-    if (records.width == 1) {
+    if (records.bytes_per_column == 1) {
         const auto bound = (static_cast<std::uint64_t>(records.max_center) + 256) * total;
         if (bound < std::uint64_t{1} << 31) {
             gather8(records, rows, q, count,
@@ -252,11 +253,11 @@ inline void sum_records(const Records& records, std::size_t num_outputs,
         } else {
             gather8(records, rows, q, count, WideSums{records.center, sums, total});
         }
-    } else if (records.width == 2 && count <= flush16) {
+    } else if (records.bytes_per_column == 2 && count <= flush16) {
         gather16(rows, q, count, records.offset, records.stride,
                  WideSums{records.center, sums, total});
     } else {
-        for (std::size_t p = 0; p < records.stride / records.width; ++p) acc[p] = 0;
+        for (std::size_t p = 0; p < records.stride / records.bytes_per_column; ++p) acc[p] = 0;
         add_records(records, rows, q, count, acc);
         finish_records(records, num_outputs, total, acc, sums);
     }

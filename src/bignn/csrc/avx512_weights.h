@@ -33,8 +33,8 @@ inline float largest(const float* x, std::size_t count) {
     return _mm512_reduce_max_ps(most);
 }
 
-inline void point(const std::int32_t* ids, std::size_t count, const std::byte* data,
-                  std::size_t stride, const std::byte** rows) {
+inline void set_row_pointers(const std::int32_t* ids, std::size_t count, const std::byte* data,
+                             std::size_t stride, const std::byte** rows) {
     const __m512i start = _mm512_set1_epi64(reinterpret_cast<long long>(data));
     const __m512i step = _mm512_set1_epi64(static_cast<long long>(stride));
     for (std::size_t e = 0; e < count; e += 16) {
@@ -47,9 +47,9 @@ inline void point(const std::int32_t* ids, std::size_t count, const std::byte* d
     }
 }
 
-inline void point(const std::int64_t* ids, std::size_t count, const std::byte* data,
-                  std::size_t stride, const std::byte** rows) {
-    plain::point(ids, count, data, stride, rows);
+inline void set_row_pointers(const std::int64_t* ids, std::size_t count, const std::byte* data,
+                             std::size_t stride, const std::byte** rows) {
+    plain::set_row_pointers(ids, count, data, stride, rows);
 }
 
 inline std::uint32_t quantize(const float* x, std::size_t count, float two_to_e,

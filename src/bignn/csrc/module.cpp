@@ -26,7 +26,6 @@ template <typename T>
 using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 const Kernels& kernels_named(const std::string& name) {
-    if (name.empty()) return best_kernels();
     for (const InstructionSet& set : instruction_sets()) {
         if (name != set.kernels->name) continue;
         if (!set.supported) {
@@ -65,11 +64,11 @@ void make_panels(Matrix<const word> b, Vector<const std::int64_t> order, Matrix<
     }
 }
 
-nb::tuple record_layout(std::size_t num_columns, std::size_t width) {
-    const std::size_t stride = record_stride(num_columns, width);
+nb::tuple record_layout(std::size_t num_columns, std::size_t bytes_per_column) {
+    const std::size_t stride = record_stride(num_columns, bytes_per_column);
     nb::list order;
-    for (std::size_t position = 0; position < stride / width; ++position) {
-        order.append(record_column(position, stride, width));
+    for (std::size_t position = 0; position < stride / bytes_per_column; ++position) {
+        order.append(record_column(position, stride, bytes_per_column));
     }
     return nb::make_tuple(stride, order);
 }
@@ -175,7 +174,7 @@ void keep_masked(Matrix<const float> x, Matrix<const word> masks, Matrix<float> 
 }
 
 // The arrays and numbers of one step, by name. Arrays are checked for size here, since a wrong one
-// would be read past its end; their values (ids in range, offsets rising) are the caller's word.
+// would be read past its end; their values (ids in range, offsets rising) are trusted.
 constexpr std::size_t far_bytes = std::size_t{1} << 19;
 
 class Fields {
@@ -214,12 +213,12 @@ class Fields {
     nb::dict fields_;
 };
 
-std::size_t width_from(const Fields& fields) {
-    const std::size_t width = fields.number("width");
-    if (width != 1 && width != 2 && width != 4) {
-        throw std::invalid_argument("field 'width' must be 1, 2 or 4");
+std::size_t bytes_per_column_from(const Fields& fields) {
+    const std::size_t bytes_per_column = fields.number("bytes_per_column");
+    if (bytes_per_column != 1 && bytes_per_column != 2 && bytes_per_column != 4) {
+        throw std::invalid_argument("field 'bytes_per_column' must be 1, 2 or 4");
     }
-    return width;
+    return bytes_per_column;
 }
 
 // Records have a part per head, one without attention.
@@ -235,33 +234,35 @@ struct Columns {
         of_head /= heads;
     }
 
-    std::size_t stride(std::size_t width) const { return heads * record_stride(of_head, width); }
+    std::size_t stride(std::size_t bytes_per_column) const {
+        return heads * record_stride(of_head, bytes_per_column);
+    }
 };
 
-Panels panels_from(const Fields& fields, std::size_t num_bits, std::size_t width) {
-    const std::size_t stride = Columns(fields).stride(width);
-    const std::size_t positions = stride / width;
+Panels panels_from(const Fields& fields, std::size_t num_bits, std::size_t bytes_per_column) {
+    const std::size_t stride = Columns(fields).stride(bytes_per_column);
+    const std::size_t positions = stride / bytes_per_column;
     return {fields.required<const half>("panels", positions * 2 * words_per_row(num_bits)),
             num_bits,
             fields.required<const std::int32_t>("base", positions),
             fields.required<const std::uint16_t>("valid", positions / panel_width),
             stride,
-            width};
+            bytes_per_column};
 }
 
 Source source_from(const Fields& fields, std::size_t num_inputs) {
     Source source;
     if (!fields.has("source_rows")) return source;
     const std::size_t rows = source.num_rows = fields.number("source_rows");
-    const std::size_t width = width_from(fields);
-    const std::size_t stride = Columns(fields).stride(width);
+    const std::size_t bytes_per_column = bytes_per_column_from(fields);
+    const std::size_t stride = Columns(fields).stride(bytes_per_column);
     source.records =
         reinterpret_cast<std::byte*>(fields.required<std::uint8_t>("records", rows * stride));
     if (fields.has("feature_words")) {
         source.kind = Source::Kind::bits;
         source.words =
             fields.required<const word>("feature_words", rows * words_per_row(num_inputs));
-        source.panels = panels_from(fields, num_inputs, width);
+        source.panels = panels_from(fields, num_inputs, bytes_per_column);
     } else {
         source.kind = Source::Kind::sparse;
         source.rows.offsets = fields.required<const std::int64_t>("feature_offsets", rows + 1);
@@ -274,8 +275,9 @@ Source source_from(const Fields& fields, std::size_t num_inputs) {
                     "field 'feature_inputs' names inputs that do not exist");
             }
         }
-        source.table = {fields.required<const std::int8_t>("signs", num_inputs * stride / width),
-                        stride, width};
+        source.table = {
+            fields.required<const std::int8_t>("signs", num_inputs * stride / bytes_per_column),
+            stride, bytes_per_column};
     }
     return source;
 }
@@ -350,18 +352,18 @@ Step step_from(const Fields& fields) {
     if (fields.has("own_panels") || fields.has("heads")) {
         layer.end_scale = fields.required<const float>("end_scale", outputs);
     }
-    if (fields.has("width")) {
+    if (fields.has("bytes_per_column")) {
         layer.way = Way::records;
-        const std::size_t width = width_from(fields);
-        const std::size_t record = columns.stride(width);
+        const std::size_t bytes_per_column = bytes_per_column_from(fields);
+        const std::size_t record = columns.stride(bytes_per_column);
         // Vector code reads centers by whole registers.
         const std::size_t padded = columns.heads * ((columns.of_head + 63) / 64 * 64);
         layer.records = {reinterpret_cast<const std::byte*>(
                              fields.required<const std::uint8_t>("records", sources * record)),
                          record,
                          0,
-                         record_stride(columns.of_head, width),
-                         width,
+                         record_stride(columns.of_head, bytes_per_column),
+                         bytes_per_column,
                          fields.required<const std::int32_t>("center", padded),
                          static_cast<std::int32_t>(fields.number("max_center")),
                          sources * record > far_bytes};
@@ -406,7 +408,7 @@ class BoundProgram {
                 throw std::invalid_argument("'out_words' is missing");
             }
             if (next.way != Way::records) continue;
-            all[i].next = panels_from(after, next.num_inputs, next.records.width);
+            all[i].next = panels_from(after, next.num_inputs, next.records.bytes_per_column);
             all[i].layer.next_records = reinterpret_cast<std::byte*>(after.required<std::uint8_t>(
                 "records", all[i].layer.neighbours.num_rows * next.records.step));
         }
@@ -482,7 +484,7 @@ NB_MODULE(_native, m) {
     m.def("instruction_sets", &instruction_set_report);
     m.def("pack", &pack, nb::arg("x"), nb::arg("words"), nb::arg("isa"));
     m.def("make_panels", &make_panels, nb::arg("b"), nb::arg("order"), nb::arg("panels"));
-    m.def("record_layout", &record_layout, nb::arg("num_columns"), nb::arg("width"));
+    m.def("record_layout", &record_layout, nb::arg("num_columns"), nb::arg("bytes_per_column"));
     m.def("product_bytes", &product_bytes, nb::arg("num_inputs"), nb::arg("num_outputs"),
           nb::arg("isa"));
     m.def("make_product", &make_product, nb::arg("b"), nb::arg("num_inputs"), nb::arg("product"),

@@ -24,8 +24,8 @@ inline float largest(const float* x, std::size_t count) {
 
 // Where the neighbours' data is.
 template <typename Id>
-inline void point(const Id* ids, std::size_t count, const std::byte* data, std::size_t stride,
-                  const std::byte** rows) {
+inline void set_row_pointers(const Id* ids, std::size_t count, const std::byte* data,
+                             std::size_t stride, const std::byte** rows) {
     for (std::size_t e = 0; e < count; ++e) {
         rows[e] = data + static_cast<std::size_t>(ids[e]) * stride;
     }
@@ -201,10 +201,10 @@ inline void add_values(const std::byte* const* rows, const std::uint32_t* q, std
 
 inline void add_records(const Records& records, const std::byte* const* rows,
                         const std::uint32_t* q, std::size_t count, std::int64_t* acc) {
-    const std::size_t num_positions = records.stride / records.width;
-    if (records.width == 1) {
+    const std::size_t num_positions = records.stride / records.bytes_per_column;
+    if (records.bytes_per_column == 1) {
         add_values<std::int8_t>(rows, q, count, records.offset, num_positions, acc);
-    } else if (records.width == 2) {
+    } else if (records.bytes_per_column == 2) {
         add_values<std::int16_t>(rows, q, count, records.offset, num_positions, acc);
     } else {
         add_values<std::int32_t>(rows, q, count, records.offset, num_positions, acc);
@@ -214,9 +214,9 @@ inline void add_records(const Records& records, const std::byte* const* rows,
 // sums[c] = the integer sum, rounded once.
 inline void finish_records(const Records& records, std::size_t num_outputs, std::uint32_t total,
                            const std::int64_t* acc, float* sums) {
-    const std::size_t num_positions = records.stride / records.width;
+    const std::size_t num_positions = records.stride / records.bytes_per_column;
     for (std::size_t p = 0; p < num_positions; ++p) {
-        const std::size_t c = record_column(p, records.stride, records.width);
+        const std::size_t c = record_column(p, records.stride, records.bytes_per_column);
         if (c >= num_outputs) continue;
         sums[c] =
             static_cast<float>(static_cast<std::int64_t>(records.center[c]) * total + 2 * acc[p]);
@@ -227,7 +227,7 @@ inline void finish_records(const Records& records, std::size_t num_outputs, std:
 inline void sum_records(const Records& records, std::size_t num_outputs,
                         const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
                         std::uint32_t total, std::int64_t* acc, float* sums) {
-    const std::size_t num_positions = records.stride / records.width;
+    const std::size_t num_positions = records.stride / records.bytes_per_column;
     for (std::size_t p = 0; p < num_positions; ++p) acc[p] = 0;
     add_records(records, rows, q, count, acc);
     finish_records(records, num_outputs, total, acc, sums);
@@ -380,10 +380,10 @@ inline bool store_value(std::int64_t v, std::byte* record, std::size_t position)
     return static_cast<Value>(v) == v;
 }
 
-inline bool store_record(std::int64_t v, std::size_t width, std::byte* record,
+inline bool store_record(std::int64_t v, std::size_t bytes_per_column, std::byte* record,
                          std::size_t position) {
-    if (width == 1) return store_value<std::int8_t>(v, record, position);
-    if (width == 2) return store_value<std::int16_t>(v, record, position);
+    if (bytes_per_column == 1) return store_value<std::int8_t>(v, record, position);
+    if (bytes_per_column == 2) return store_value<std::int16_t>(v, record, position);
     return store_value<std::int32_t>(v, record, position);
 }
 
@@ -441,7 +441,7 @@ inline void add_own_rows(const word* rows, std::size_t num_rows, std::size_t num
 inline bool make_records(const word* rows, std::size_t num_rows, const Panels& panels,
                          std::byte* records) {
     const std::size_t num_words = words_per_row(panels.num_bits);
-    const std::size_t num_panels = panels.stride / panels.width / panel_width;
+    const std::size_t num_panels = panels.stride / panels.bytes_per_column / panel_width;
     bool fits = true;
     for (std::size_t i = 0; i < num_rows; ++i) {
         for (std::size_t p = 0; p < num_panels; ++p) {
@@ -450,8 +450,9 @@ inline bool make_records(const word* rows, std::size_t num_rows, const Panels& p
                             num_words, differing);
             for (std::size_t lane = 0; lane < panel_width; ++lane) {
                 const std::size_t position = p * panel_width + lane;
-                const bool fit = store_record(panels.base[position] - differing[lane], panels.width,
-                                              records + i * panels.stride, position);
+                const bool fit =
+                    store_record(panels.base[position] - differing[lane], panels.bytes_per_column,
+                                 records + i * panels.stride, position);
                 if (panels.valid[p] >> lane & 1) fits = fits && fit;
             }
         }
@@ -461,14 +462,14 @@ inline bool make_records(const word* rows, std::size_t num_rows, const Panels& p
 
 inline bool sparse_record(const std::int32_t* inputs, std::size_t count, const SignTable& table,
                           std::byte* record) {
-    const std::size_t num_positions = table.stride / table.width;
+    const std::size_t num_positions = table.stride / table.bytes_per_column;
     bool fits = true;
     for (std::size_t p = 0; p < num_positions; ++p) {
         std::int64_t v = 0;
         for (std::size_t e = 0; e < count; ++e) {
             v += table.signs[static_cast<std::size_t>(inputs[e]) * num_positions + p];
         }
-        fits = store_record(v, table.width, record, p) && fits;
+        fits = store_record(v, table.bytes_per_column, record, p) && fits;
     }
     return fits;
 }

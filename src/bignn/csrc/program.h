@@ -35,7 +35,7 @@ class Program {
 
     // Runs the first num_steps steps, and makes what a further one takes from; seconds[i] is step
     // i's time. The last step's rows go to the caller's buffer, values or classes (the other is
-    // null). Returns the number of the step whose records overflowed their width (then nothing
+    // null). Returns the number of the step whose records overflowed their bytes (then nothing
     // after it ran), or -1.
     int run(std::size_t num_steps, float* values, std::int64_t* classes, double* seconds);
 

@@ -85,7 +85,7 @@ class Batch {
             weigh(ids_ + begin, nullptr, count, attention_.source + head * attention_.num_sources,
                   scratch_.scores + head * (batch + slack));
         }
-        point(ids_ + begin, count, data_, stride_, scratch_.rows);
+        set_row_pointers(ids_ + begin, count, data_, stride_, scratch_.rows);
         for (std::size_t e = count; e < count + slack; ++e) scratch_.rows[e] = data_;
         first_ = begin;
         last_ = begin + count;
@@ -145,15 +145,15 @@ inline float gather_records(const Layer& layer, std::size_t i, Batch<Id>& entrie
                             float* sums) {
     const std::int64_t* offsets = layer.neighbours.offsets;
     const Records& records = layer.records;
-    const std::size_t width = layer.num_outputs;
+    const std::size_t num_outputs = layer.num_outputs;
     if (static_cast<std::size_t>(offsets[i + 1] - offsets[i]) <= chunk) {
         return gather_row(
             layer, i, entries, scratch,
             [&](const std::byte* const* rows, std::size_t count, std::uint32_t total, bool) {
-                sum_records(records, width, rows, scratch.q, count, total, scratch.acc, sums);
+                sum_records(records, num_outputs, rows, scratch.q, count, total, scratch.acc, sums);
             });
     }
-    for (std::size_t p = 0; p < records.stride / records.width; ++p) scratch.acc[p] = 0;
+    for (std::size_t p = 0; p < records.stride / records.bytes_per_column; ++p) scratch.acc[p] = 0;
     std::uint32_t all = 0;
     const float scale =
         gather_row(layer, i, entries, scratch,
@@ -161,7 +161,7 @@ inline float gather_records(const Layer& layer, std::size_t i, Batch<Id>& entrie
                        add_records(records, rows, scratch.q, count, scratch.acc);
                        all += total;
                    });
-    finish_records(records, width, all, scratch.acc, sums);
+    finish_records(records, num_outputs, all, scratch.acc, sums);
     return scale;
 }
 
@@ -206,23 +206,24 @@ inline void add_own_parts(const Layer& layer, std::size_t first, std::size_t num
 // Rows first .. first + num_rows, whose sums are in scratch: to where they go.
 inline bool finish_tile(const Layer& layer, std::size_t first, std::size_t num_rows,
                         const float* row_scale, const float* scale, Scratch& scratch) {
-    const std::size_t width = layer.num_outputs;
+    const std::size_t num_outputs = layer.num_outputs;
     if (layer.values) {
         for (std::size_t r = 0; r < num_rows; ++r) {
             value_row(scratch.sums + r * scratch.sums_stride, row_scale[r], scale, layer.shift,
-                      width, layer.values + (first + r) * width);
+                      num_outputs, layer.values + (first + r) * num_outputs);
         }
     }
     if (layer.classes) {
         class_tile(scratch.sums, scratch.sums_stride, num_rows, row_scale, scale, layer.shift,
-                   width, layer.classes + first);
+                   num_outputs, layer.classes + first);
     }
     if (!layer.out_factor) return true;
-    word* words = layer.out_words ? layer.out_words + first * words_per_row(width) : scratch.words;
+    word* words =
+        layer.out_words ? layer.out_words + first * words_per_row(num_outputs) : scratch.words;
     const float* norm = layer.out_norm ? layer.out_norm + first : nullptr;
     float* factor = layer.out_factor + first;
-    sign_tile(scratch.sums, scratch.sums_stride, num_rows, row_scale, scale, layer.shift, width,
-              words, layer.out_beta ? nullptr : norm, factor);
+    sign_tile(scratch.sums, scratch.sums_stride, num_rows, row_scale, scale, layer.shift,
+              num_outputs, words, layer.out_beta ? nullptr : norm, factor);
     if (layer.out_beta) {
         for (std::size_t r = 0; r < num_rows; ++r) {
             layer.out_beta[first + r] = factor[r];
@@ -301,7 +302,7 @@ inline float attend_one(const Layer& layer, const Records& part, std::size_t hea
                 sum_records(part, channels, rows, scratch.q, count, total, scratch.acc, sums);
             });
     }
-    for (std::size_t p = 0; p < part.stride / part.width; ++p) scratch.acc[p] = 0;
+    for (std::size_t p = 0; p < part.stride / part.bytes_per_column; ++p) scratch.acc[p] = 0;
     std::uint32_t all = 0;
     const float scale =
         attend_row(layer, head, i, entries, scratch,

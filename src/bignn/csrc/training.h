@@ -103,7 +103,7 @@ struct Sums {
 inline void make_tables(const float* g, std::size_t num_rows, std::size_t num_columns,
                         std::size_t first_column, float* tables) {
     const std::size_t some = num_columns - first_column;
-    const std::size_t width = some < columns_at_once ? some : columns_at_once;
+    const std::size_t taken = some < columns_at_once ? some : columns_at_once;
     for (std::size_t group = 0; group < block_rows / 4; ++group) {
         float* table = tables + group * 16 * columns_at_once;
         for (std::size_t c = 0; c < columns_at_once; ++c) table[c] = 0;
@@ -111,7 +111,7 @@ inline void make_tables(const float* g, std::size_t num_rows, std::size_t num_co
             float row[columns_at_once] = {};
             if (4 * group + m < num_rows) {
                 const float* from = g + (4 * group + m) * num_columns + first_column;
-                for (std::size_t c = 0; c < width; ++c) row[c] = from[c];
+                for (std::size_t c = 0; c < taken; ++c) row[c] = from[c];
             }
             const std::size_t half_of_it = std::size_t{1} << m;
             for (std::size_t i = 0; i < half_of_it; ++i) {

@@ -97,10 +97,10 @@ def aligned(size: int, dtype: Any) -> NDArray[Any]:
     return raw[start : start + size * kind.itemsize].view(kind)
 
 
-def record_layout(num_columns: int, width: int) -> tuple[int, NDArray[np.int64]]:
+def record_layout(num_columns: int, bytes_per_column: int) -> tuple[int, NDArray[np.int64]]:
     """Bytes per record, and which column each of its positions holds (past the last: none)."""
     assert _native is not None
-    stride, order = _native.record_layout(num_columns, width)
+    stride, order = _native.record_layout(num_columns, bytes_per_column)
     return stride, np.array(order, dtype=np.int64)
 
 
