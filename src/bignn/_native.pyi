@@ -1,4 +1,4 @@
-"""Types of the native extension (csrc/module.cpp)."""
+"""Types of the native extension (csrc/module.cpp, program_module.cpp, sampling_module.cpp)."""
 
 from typing import Any
 

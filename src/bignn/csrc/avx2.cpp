@@ -88,19 +88,18 @@ inline floats broadcast(float x) { return floats(_mm256_set1_ps(x)); }
 
 #include "training.h"
 
+#include "table.h"
+
 }  // namespace
 
-const Kernels avx2_kernels = {
-    "avx2",     pack_rows,   xnor_rows,       records_of_bits, records_of_sparse,
-    score_rows, layer_rows,  scratch_bytes,   product_bytes,   make_product,
-    draw_masks, masked_rows, masked_gradient, keep_masked};
+constinit const Kernels avx2_kernels = kernels_called("avx2");
 
 }  // namespace bignn
 
 #else
 
 namespace bignn {
-const Kernels avx2_kernels = {"avx2"};
+const Kernels avx2_kernels = {.name = "avx2"};
 }
 
 #endif

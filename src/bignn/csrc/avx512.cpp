@@ -97,19 +97,18 @@ inline void masked_counts(const word* row, const word* mask, const half* panel,
 
 #include "training.h"
 
+#include "table.h"
+
 }  // namespace
 
-const Kernels avx512_kernels = {"avx512",          pack_rows,    xnor_rows,  records_of_bits,
-                                records_of_sparse, score_rows,   layer_rows, scratch_bytes,
-                                product_bytes,     make_product, draw_masks, masked_rows,
-                                masked_gradient,   keep_masked};
+constinit const Kernels avx512_kernels = kernels_called("avx512");
 
 }  // namespace bignn
 
 #else
 
 namespace bignn {
-const Kernels avx512_kernels = {"avx512"};
+const Kernels avx512_kernels = {.name = "avx512"};
 }
 
 #endif

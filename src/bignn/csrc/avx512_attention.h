@@ -1,4 +1,4 @@
-// Scores and the weights of attention, in AVX-512. plain.h says what they are.
+// Scores and the weights of attention, in AVX-512. plain_attention.h says what they are.
 // Text of avx512.cpp, in whose namespace it stands.
 
 inline void score_rows(const Scores& scores, std::size_t begin, std::size_t end) {
@@ -39,7 +39,7 @@ inline float largest_score_of(const float* source, std::size_t count) {
     return _mm512_reduce_max_ps(most);
 }
 
-// The same operations in the same order as in plain.h.
+// The same operations in the same order as in plain_attention.h.
 inline __m512 exp_of_negative(__m512 t) {
     using namespace plain;
     const __mmask16 counts = _mm512_cmp_ps_mask(t, _mm512_set1_ps(lowest_score), _CMP_GE_OQ);

@@ -126,9 +126,10 @@ inline void make_places(const std::byte* const* rows, std::size_t offset, std::b
     constexpr __mmask64 used = 0x3c3c3c3c3c3c3c3c;
     // Byte r of quadword b: of neighbour 5 - r the byte b (the other half: b + 8).
     alignas(64) static constexpr std::uint8_t bytes[64] = {
-        0,  0, 48, 32, 16, 0,  0,  0,  0,  0, 49, 33, 17, 1,  0,  0,  0,  0, 50, 34, 18, 2,
-        0,  0, 0,  0,  51, 35, 19, 3,  0,  0, 0,  0,  52, 36, 20, 4,  0,  0, 0,  0,  53, 37,
-        21, 5, 0,  0,  0,  0,  54, 38, 22, 6, 0,  0,  0,  0,  55, 39, 23, 7, 0,  0};
+        0, 0, 48, 32, 16, 0, 0, 0, 0, 0, 49, 33, 17, 1, 0, 0,  //
+        0, 0, 50, 34, 18, 2, 0, 0, 0, 0, 51, 35, 19, 3, 0, 0,  //
+        0, 0, 52, 36, 20, 4, 0, 0, 0, 0, 53, 37, 21, 5, 0, 0,  //
+        0, 0, 54, 38, 22, 6, 0, 0, 0, 0, 55, 39, 23, 7, 0, 0};
     const __m512i order = _mm512_load_si512(bytes);
     const __m512i units = _mm512_set1_epi64(static_cast<long long>(0x8040201008040201));
     const __m512i r0 = four_rows<whole>(rows, offset), r1 = four_rows<whole>(rows + 4, offset);

@@ -24,7 +24,7 @@ struct NarrowSums {
     std::int32_t total;
 
     template <int bits>
-    inline void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
+    void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
         const __m512i high = _mm512_add_epi32(_mm512_slli_epi32(s2, bits), s1);
         const __m512i sum = _mm512_add_epi32(_mm512_slli_epi32(high, bits), s0);
         const __m512i centered =
@@ -49,7 +49,7 @@ struct WideSums {
     std::int64_t total;
 
     template <int bits>
-    inline void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
+    void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
         store_wide(center + c, total,
                    combine_digits<bits>(_mm512_castsi512_si256(s0), _mm512_castsi512_si256(s1),
                                         _mm512_castsi512_si256(s2)),
@@ -67,7 +67,7 @@ struct MoreSums {
     std::int64_t* acc;
 
     template <int bits>
-    inline void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
+    void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
         const __m512i low = combine_digits<bits>(
             _mm512_castsi512_si256(s0), _mm512_castsi512_si256(s1), _mm512_castsi512_si256(s2));
         const __m512i high =

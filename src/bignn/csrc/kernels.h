@@ -1,8 +1,8 @@
 // What every instruction set provides, and the table through which it is called.
 //
 // A kernel works on a range of rows into buffers its caller owns, so that threads, blocks of a
-// file and machines can share one job. Adding an instruction set means one file that fills a
-// Kernels table, one line in dispatch.cpp, and nothing else.
+// file and machines can share one job. Adding an instruction set means one file that
+// includes table.h, its flags in instruction_sets.cmake, and lines in dispatch.cpp.
 //
 // The layer. For node i with neighbours j (itself among them), F and B in +-1:
 //
@@ -73,7 +73,7 @@ struct Records {
     std::size_t bytes_per_column;
     const std::int32_t* center;  // per column
     std::int32_t max_center;     // of |center|
-    bool far;                    // too many for the nearer caches: worth asking for in advance
+    bool far;                    // too many for the nearer caches: worth prefetching
 };
 
 constexpr std::size_t record_stride(std::size_t num_columns, std::size_t bytes_per_column) {
@@ -171,13 +171,14 @@ struct Layer {
     const float* end_scale;  // after own parts or heads are put together; null without them
     const float* shift;
     // Where the rows go; null where they do not.
-    float* values;          // h [rows, outputs]
-    std::int64_t* classes;  // argmax of h
-    word* out_words;        // sign of h, packed
-    float* out_beta;        // mean |h_i|
-    float* out_factor;      // t_i = (norm of i) * mean |h_i|, for the next layer
-    const float* out_norm;  // null: 1
-    const Panels* next;     // the next layer's records, made while the bits are in cache
+    float* values;            // h [rows, outputs]
+    std::size_t first_value;  // the row that `values` begins with
+    std::int64_t* classes;    // argmax of h
+    word* out_words;          // sign of h, packed
+    float* out_beta;          // mean |h_i|
+    float* out_factor;        // t_i = (norm of i) * mean |h_i|, for the next layer
+    const float* out_norm;    // null: 1
+    const Panels* next;       // the next layer's records, made while the bits are in cache
     std::byte* next_records;
 };
 

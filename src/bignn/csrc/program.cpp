@@ -1,6 +1,7 @@
 #include "program.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
@@ -96,7 +97,8 @@ int Program::run(std::size_t num_steps, float* values, std::int64_t* classes, do
 
 void Program::run_rows(std::size_t begin, std::size_t end, float* values) {
     Layer layer = steps_.back().layer;
-    layer.values = values - begin * layer.num_outputs;
+    layer.values = values;
+    layer.first_value = begin;
     layer.out_factor = nullptr;
     run_layer(layer, begin, end);
 }

@@ -1,7 +1,6 @@
 // A packed model bound to a graph: every layer's operands and buffers, run by one call.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <vector>
 

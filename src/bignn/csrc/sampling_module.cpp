@@ -3,7 +3,6 @@
 // Results are as large as they turn out to be, so unlike other kernels' they are made here.
 #include "sampling_module.h"
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
@@ -11,6 +10,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "arrays.h"
 #include "sampling.h"
 
 namespace nb = nanobind;
@@ -18,8 +18,6 @@ namespace nb = nanobind;
 namespace bignn {
 namespace {
 
-template <typename T>
-using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Ints = Vector<const std::int64_t>;
 using Result = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>>;
 
