@@ -83,7 +83,7 @@ def test_misaligned_input_is_read_correctly(backend: str) -> None:
         kernels.xnor_matmul(words, words, 130, backend="reference"),
     )
     columns = kernels.prepare_columns(misaligned(words), 130, backend=backend)
-    with pytest.raises(InputError, match="'a, out' must be contiguous, got .* or not aligned"):
+    with pytest.raises(InputError, match=r"'a, out' must be contiguous, got .* or not aligned"):
         kernels.xnor_matmul_into(words, columns, misaligned(np.empty((20, 20), dtype=np.int32)))
 
 
