@@ -5,9 +5,10 @@ TORCH ?= $(shell grep '^torch==' constraints.txt)
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := $(wildcard src/bignn/csrc/*) CMakeLists.txt pyproject.toml
+CPP := $(wildcard src/bignn/csrc/*.cpp src/bignn/csrc/*.h)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint browser sanitize setup clean
+.PHONY: demo test lint format browser sanitize setup clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -20,7 +21,12 @@ test: lint browser
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run -Werror $(CPP)
 	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CPP)
 
 # Reports are looked at in Chromium. Root on a system with apt gets it here; elsewhere, or without a
 # network, those tests are skipped, and pytest's last lines say so.

@@ -103,7 +103,7 @@ def test_records_that_overflow_on_many_threads(instruction_set: str) -> None:
     bignn.set_num_threads(4)
     got = wide.predict(some, output="logits", plan="T", backend=instruction_set)
     assert got.tobytes() == expected.tobytes()
-    assert wide.network.layers[0].weights._prepared["width"] == 2
+    assert wide.network.layers[0].weights._prepared["bytes_per_column"] == 2
 
 
 def test_records_that_overflow_in_many_calls_at_once() -> None:
@@ -130,7 +130,7 @@ def test_records_that_overflow_in_many_calls_at_once() -> None:
         for thread in threads:
             thread.join()
         assert results == [expected] * 8
-        assert wide.network.layers[0].weights._prepared["width"] == 2
+        assert wide.network.layers[0].weights._prepared["bytes_per_column"] == 2
 
 
 def test_predicting_from_many_threads_at_once(model: PackedModel, graph: PackedGraph) -> None:

@@ -55,6 +55,15 @@ class Problem:
         return self.run("T" * len(self.weights), "reference", output)
 
 
+def misaligned(values: NDArray[Any]) -> NDArray[Any]:
+    """A copy that begins one byte after where its type may."""
+    raw = np.empty(values.nbytes + 1, dtype=np.uint8)
+    copy = raw[1:].view(values.dtype).reshape(values.shape)
+    copy[...] = values
+    assert not copy.flags.aligned
+    return copy
+
+
 def make_weights(rng: np.random.Generator, inputs: int, outputs: int) -> Weights:
     return Weights(
         bits.pack(rng.standard_normal((outputs, inputs))),

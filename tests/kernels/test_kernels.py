@@ -3,8 +3,9 @@ import pytest
 from conftest import runnable
 from hypothesis import given
 from hypothesis import strategies as st
+from layer_problems import misaligned
 
-from bignn import bits, kernels
+from bignn import _native, bits, kernels
 from bignn.errors import InputError
 from bignn.kernels import native
 
@@ -71,6 +72,40 @@ def test_strided_input_is_read_correctly(backend: str) -> None:
         kernels.xnor_matmul(words[::2], words[1::3], 130, backend=backend),
         kernels.xnor_matmul(words[::2].copy(), words[1::3].copy(), 130, backend="reference"),
     )
+
+
+def test_misaligned_input_is_read_correctly(backend: str) -> None:
+    x = np.random.default_rng(2).standard_normal((20, 130)).astype(np.float32)
+    words = bits.pack(x)
+    assert np.array_equal(kernels.pack_rows(misaligned(x), backend=backend), words)
+    assert np.array_equal(
+        kernels.xnor_matmul(misaligned(words), misaligned(words), 130, backend=backend),
+        kernels.xnor_matmul(words, words, 130, backend="reference"),
+    )
+    columns = kernels.prepare_columns(misaligned(words), 130, backend=backend)
+    with pytest.raises(InputError, match=r"'a, out' must be contiguous, got .* or not aligned"):
+        kernels.xnor_matmul_into(words, columns, misaligned(np.empty((20, 20), dtype=np.int32)))
+
+
+def test_wrong_shapes_never_reach_a_kernel() -> None:
+    x, words = np.ones((3, 130), dtype=np.float32), np.zeros((3, 3), dtype=np.uint64)
+    columns, out = native.panels(words, np.arange(3)), np.empty((3, 3), dtype=np.int32)
+    isa = native.supported()[0]
+    for wrong in (words[:2], words[:, :2].copy()):
+        with pytest.raises(ValueError, match="words of the wrong shape"):
+            _native.pack(x, wrong, isa)
+    for rows, num_bits, to, begin, end in (
+        (words, 64, out, 0, 3),
+        (words, 130, out, 0, 4),
+        (words, 130, out, 2, 1),
+        (words, 130, out[:2], 0, 3),
+    ):
+        with pytest.raises(ValueError, match="rows of the wrong shape"):
+            native.xnor_into(rows, columns, num_bits, to, begin, end, isa)
+    wide = np.empty((3, 17), dtype=np.int32)
+    for panels, to in ((columns, wide), (columns[:, :4].copy(), out)):
+        with pytest.raises(ValueError, match="panels of the wrong shape"):
+            native.xnor_into(words, panels, 130, to, 0, 3, isa)
 
 
 def test_no_cast_changes_a_sign(backend: str) -> None:

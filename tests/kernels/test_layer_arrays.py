@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from layer_problems import make_problem
+from layer_problems import make_problem, misaligned
 
 from bignn.kernels import native
 from bignn.kernels.chain import Chain
@@ -40,15 +40,20 @@ def test_arrays_that_do_not_fit_are_refused_before_they_are_read(instruction_set
                     changed[number][name] = broken
                     with pytest.raises(ValueError, match=f"field '{name}' has the wrong type or"):
                         native.program(changed, instruction_set)
+                if values.itemsize > 1:
+                    changed = steps(ways)
+                    changed[number][name] = misaligned(values)
+                    with pytest.raises(ValueError, match=f"field '{name}' is not aligned"):
+                        native.program(changed, instruction_set)
     assert {"ids", "offsets", "panels", "records", "signs", "product", "out_words"} <= tried
     changed = steps("TT")
     del changed[0]["scale"]
     with pytest.raises(ValueError, match="field 'scale' is missing"):
         native.program(changed, instruction_set)
-    for width in (0, 3, 8):
+    for bytes_per_column in (0, 3, 8):
         changed = steps("TT")
-        changed[1]["width"] = width
-        with pytest.raises(ValueError, match="'width' must be 1, 2 or 4"):
+        changed[1]["bytes_per_column"] = bytes_per_column
+        with pytest.raises(ValueError, match="'bytes_per_column' must be 1, 2 or 4"):
             native.program(changed, instruction_set)
     for bad in (65, -1, 2**31 - 1):
         changed = steps("ST")
@@ -72,5 +77,8 @@ def test_arrays_that_do_not_fit_are_refused_before_they_are_read(instruction_set
     for begin, end, rows in ((0, 10, 10), (3, 2, 0), (0, 2, 1)):
         with pytest.raises(ValueError, match="no such rows"):
             program.run_rows(begin, end, np.empty((rows, 7), dtype=np.float32))
-    with pytest.raises(ValueError, match="no 'mmx' kernels"):
-        native.program(steps("TT"), "mmx")
+    with pytest.raises(ValueError, match="no such step"):
+        native.program([], instruction_set).run_rows(0, 0, np.empty((0, 7), dtype=np.float32))
+    for name in ("mmx", ""):
+        with pytest.raises(ValueError, match=f"no '{name}' kernels"):
+            native.program(steps("TT"), name)

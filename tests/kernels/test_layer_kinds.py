@@ -94,10 +94,10 @@ def test_many_neighbours_equal_the_reference(instruction_set: str) -> None:
                 assert same(problem.run(way, instruction_set), expected), (name, way, long_ids)
 
 
-@pytest.mark.parametrize("width", [1, 2, 4])
-def test_every_width_of_records(instruction_set: str, width: int) -> None:
+@pytest.mark.parametrize("bytes_per_column", [1, 2, 4])
+def test_every_width_of_records(instruction_set: str, bytes_per_column: int) -> None:
     for name, problem in kinds(1, make_problem(3, [130, 36], [[5, 0, 70, 16, 600]], 50)):
-        problem.weights[0]._prepared["width"] = width
+        problem.weights[0]._prepared["bytes_per_column"] = bytes_per_column
         assert same(problem.run("T", instruction_set), problem.expected()), name
 
 

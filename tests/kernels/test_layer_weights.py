@@ -24,10 +24,10 @@ from bignn.kernels.operands import DenseBits, Edges
 DEGREES = [0, 1, 15, 16, 17, 511, 512, 513, 0, 1023, 1024, 1025, 1, 2, 3, 4, 2049, 5000, 63, 64, 65]
 
 
-@pytest.mark.parametrize("width", [1, 2, 4])
+@pytest.mark.parametrize("bytes_per_column", [1, 2, 4])
 @pytest.mark.parametrize("outputs", [16, 17, 65])
 def test_degrees_around_tiles_chunks_and_batches(
-    instruction_set: str, outputs: int, width: int
+    instruction_set: str, outputs: int, bytes_per_column: int
 ) -> None:
     for weighted in (False, True):
         problem = make_problem(
@@ -35,9 +35,9 @@ def test_degrees_around_tiles_chunks_and_batches(
         )
         expected = problem.expected()
         for way in "TS":
-            problem.weights[0]._prepared["width"] = width
+            problem.weights[0]._prepared["bytes_per_column"] = bytes_per_column
             assert same(problem.run(way, instruction_set), expected), way
-            assert problem.weights[0]._prepared["width"] == width
+            assert problem.weights[0]._prepared["bytes_per_column"] == bytes_per_column
         assert same(problem.run("G", instruction_set), expected)
 
 
@@ -96,10 +96,10 @@ def test_like_minded_neighbours_need_more_than_four_bytes(
 
 
 @pytest.mark.parametrize(
-    ("num_bits", "width"), [(255, 1), (256, 2), (512, 2), (65_000, 2), (65_536, 4)]
+    ("num_bits", "bytes_per_column"), [(255, 1), (256, 2), (512, 2), (65_000, 2), (65_536, 4)]
 )
 def test_like_minded_neighbours_at_every_width(
-    instruction_set: str, num_bits: int, width: int
+    instruction_set: str, num_bits: int, bytes_per_column: int
 ) -> None:
     """All products are K or -K and all weights the largest: sums beyond 32 bits everywhere."""
     weights, features = opposites(num_bits, 17)
@@ -112,7 +112,7 @@ def test_like_minded_neighbours_at_every_width(
     expected = problem.expected()
     for way in "TG":
         assert same(problem.run(way, instruction_set), expected), way
-    assert weights._prepared.get("width", 1) == width
+    assert weights._prepared.get("bytes_per_column", 1) == bytes_per_column
 
 
 @pytest.mark.parametrize("bits_of_range", [16, 24, 32])
@@ -140,8 +140,8 @@ def test_sums_of_bits_at_the_ends_of_their_bytes(instruction_set: str, bits_of_r
         assert same(problem.run("G", instruction_set), problem.expected()), largest
 
 
-@pytest.mark.parametrize("width", [1, 2, 4])
-def test_many_rows_of_many_neighbours(instruction_set: str, width: int) -> None:
+@pytest.mark.parametrize("bytes_per_column", [1, 2, 4])
+def test_many_rows_of_many_neighbours(instruction_set: str, bytes_per_column: int) -> None:
     """More rows than are done together, most of them of over 64 neighbours."""
     rng = np.random.default_rng(0)
     degrees = rng.integers(60, 70, 2100)
@@ -149,7 +149,7 @@ def test_many_rows_of_many_neighbours(instruction_set: str, width: int) -> None:
     degrees[[7, 1900]] = [513, 1025]
     problem = make_problem(1, [65, 70, 70], [degrees.tolist(), [80] * 5], 300)
     expected = problem.expected()
-    problem.weights[0]._prepared["width"] = width
+    problem.weights[0]._prepared["bytes_per_column"] = bytes_per_column
     for ways in ("TT", "TG", "ST"):
         assert same(problem.run(ways, instruction_set), expected), ways
 
@@ -157,9 +157,9 @@ def test_many_rows_of_many_neighbours(instruction_set: str, width: int) -> None:
 def test_a_row_of_over_a_million_neighbours(instruction_set: str) -> None:
     problem = make_problem(1, [9, 17], [[3, 100, 0, 2**20 + 5, 70, 1, 1, 1]], 300)
     expected = problem.expected()
-    for width in (1, 4):
-        problem.weights[0]._prepared["width"] = width
-        assert same(problem.run("T", instruction_set), expected), width
+    for bytes_per_column in (1, 4):
+        problem.weights[0]._prepared["bytes_per_column"] = bytes_per_column
+        assert same(problem.run("T", instruction_set), expected), bytes_per_column
     assert same(problem.run("G", instruction_set), expected)
 
 

@@ -116,7 +116,7 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
         native.masked_gradient(rows, masks, 200, g, isa)
     with pytest.raises(ValueError, match="g or out of the wrong shape"):
         native.masked_gradient(rows, masks, 70, g[:5], isa)
-    with pytest.raises(ValueError, match="panels or out of the wrong shape"):
+    with pytest.raises(ValueError, match="panels of the wrong shape"):
         native.masked_matmul(rows, masks, columns[:, :1], 70, isa)
     with pytest.raises(ValueError, match="masks or out of the wrong shape"):
         native.keep_masked(np.zeros((6, 130), np.float32), masks, isa)

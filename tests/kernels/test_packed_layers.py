@@ -94,11 +94,11 @@ def test_two_layers_in_blocks(instruction_set: str) -> None:
         assert same(got, problem.expected()), ways
 
 
-@pytest.mark.parametrize("width", [1, 2, 4])
-def test_a_single_layer_in_blocks(instruction_set: str, width: int) -> None:
+@pytest.mark.parametrize("bytes_per_column", [1, 2, 4])
+def test_a_single_layer_in_blocks(instruction_set: str, bytes_per_column: int) -> None:
     problem = make_problem(2, [33, 65], [[3, 0, 4, 1, 2, 2, 70, 1, 1, 5, 6]], 9)
     for way in "STG":
-        problem.weights[0]._prepared["width"] = width
+        problem.weights[0]._prepared["bytes_per_column"] = bytes_per_column
         assert same(problem.run(way, instruction_set, "blocks"), problem.expected()), way
     weights, features = opposites(600, 7)  # whose records overflow
     problem = one_layer(

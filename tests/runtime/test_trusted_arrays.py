@@ -156,7 +156,7 @@ def test_threads_that_overflow_at_once_widen_once() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        assert weights.width == 2
+        assert weights.bytes_per_column == 2
         expected = bignn.bits.unpack(rows, 700).astype(np.float32) @ signs.T.astype(np.float32)
         for result in results:
             np.testing.assert_allclose(result, expected, rtol=1e-4)

@@ -10,8 +10,7 @@
 namespace bignn {
 namespace {
 
-void pack_rows(const float* x, std::size_t num_rows, std::size_t num_bits,
-                            word* words) {
+void pack_rows(const float* x, std::size_t num_rows, std::size_t num_bits, word* words) {
     const __m256 zero = _mm256_setzero_ps();
     for (std::size_t i = 0; i < num_rows; ++i) {
         for (std::size_t k = 0; k < num_bits; k += word_bits) {
@@ -20,9 +19,9 @@ void pack_rows(const float* x, std::size_t num_rows, std::size_t num_bits,
                 for (std::size_t bit = 0; bit < word_bits; bit += 8) {
                     const __m256 at_least_zero =
                         _mm256_cmp_ps(_mm256_loadu_ps(x + k + bit), zero, _CMP_GE_OQ);
-                    packed |= static_cast<word>(
-                                  static_cast<unsigned>(_mm256_movemask_ps(at_least_zero)))
-                              << bit;
+                    packed |=
+                        static_cast<word>(static_cast<unsigned>(_mm256_movemask_ps(at_least_zero)))
+                        << bit;
                 }
             } else {
                 for (std::size_t bit = 0; k + bit < num_bits; ++bit) {
@@ -89,20 +88,18 @@ inline floats broadcast(float x) { return floats(_mm256_set1_ps(x)); }
 
 #include "training.h"
 
+#include "table.h"
+
 }  // namespace
 
-const Kernels avx2_kernels = {"avx2",          pack_rows,         xnor_rows,
-                              records_of_bits, records_of_sparse, score_rows, layer_rows,
-                              scratch_bytes,   product_bytes,     make_product,
-                              draw_masks,      masked_rows,       masked_gradient,
-                              keep_masked};
+constinit const Kernels avx2_kernels = kernels_called("avx2");
 
 }  // namespace bignn
 
 #else
 
 namespace bignn {
-const Kernels avx2_kernels = {"avx2"};
+const Kernels avx2_kernels = {.name = "avx2"};
 }
 
 #endif

@@ -21,8 +21,8 @@ using plain::bounded;
 using plain::floor_log2;
 using plain::leaky;
 using plain::power_of_two;
-using plain::share_of;
 using plain::RowWeights;
+using plain::share_of;
 
 template <int number>
 struct Number {
@@ -46,8 +46,7 @@ inline __m512i dot_shorts(__m512i sum, __m512i shorts, __m512i factors) {
     return sum;
 }
 
-void pack_rows(const float* x, std::size_t num_rows, std::size_t num_bits,
-                            word* words) {
+void pack_rows(const float* x, std::size_t num_rows, std::size_t num_bits, word* words) {
     const __m512 zero = _mm512_setzero_ps();
     for (std::size_t i = 0; i < num_rows; ++i) {
         for (std::size_t k = 0; k < num_bits; k += word_bits) {
@@ -55,9 +54,9 @@ void pack_rows(const float* x, std::size_t num_rows, std::size_t num_bits,
             for (std::size_t bit = 0; bit < word_bits && k + bit < num_bits; bit += 16) {
                 const __mmask16 valid = first_lanes(num_bits - k - bit);
                 const __m512 values = _mm512_maskz_loadu_ps(valid, x + k + bit);
-                packed |= static_cast<word>(_mm512_mask_cmp_ps_mask(valid, values, zero,
-                                                                    _CMP_GE_OQ))
-                          << bit;
+                packed |=
+                    static_cast<word>(_mm512_mask_cmp_ps_mask(valid, values, zero, _CMP_GE_OQ))
+                    << bit;
             }
             *words++ = packed;
         }
@@ -98,20 +97,18 @@ inline void masked_counts(const word* row, const word* mask, const half* panel,
 
 #include "training.h"
 
+#include "table.h"
+
 }  // namespace
 
-const Kernels avx512_kernels = {"avx512",        pack_rows,         xnor_rows,
-                                records_of_bits, records_of_sparse, score_rows, layer_rows,
-                                scratch_bytes,   product_bytes,     make_product,
-                                draw_masks,      masked_rows,       masked_gradient,
-                                keep_masked};
+constinit const Kernels avx512_kernels = kernels_called("avx512");
 
 }  // namespace bignn
 
 #else
 
 namespace bignn {
-const Kernels avx512_kernels = {"avx512"};
+const Kernels avx512_kernels = {.name = "avx512"};
 }
 
 #endif

@@ -1,4 +1,4 @@
-// Scores and the weights of attention, in AVX-512. plain.h says what they are.
+// Scores and the weights of attention, in AVX-512. plain_attention.h says what they are.
 // Text of avx512.cpp, in whose namespace it stands.
 
 inline void score_rows(const Scores& scores, std::size_t begin, std::size_t end) {
@@ -18,11 +18,11 @@ inline void score_rows(const Scores& scores, std::size_t begin, std::size_t end)
                 __builtin_memcpy(&low, bits + 2 * p, sizeof low);
                 __builtin_memcpy(&high, bits + 2 * p + 2, sizeof high);
                 even = _mm512_mask_add_epi32(even, low, even, _mm512_loadu_si512(values + 16 * p));
-                odd = _mm512_mask_add_epi32(odd, high, odd,
-                                            _mm512_loadu_si512(values + 16 * p + 16));
+                odd =
+                    _mm512_mask_add_epi32(odd, high, odd, _mm512_loadu_si512(values + 16 * p + 16));
             }
-            const auto set = static_cast<std::uint32_t>(
-                _mm512_reduce_add_epi32(_mm512_add_epi32(even, odd)));
+            const auto set =
+                static_cast<std::uint32_t>(_mm512_reduce_add_epi32(_mm512_add_epi32(even, odd)));
             scores.out[n * scores.num_rows + i] = plain::bounded_score(
                 static_cast<float>(static_cast<std::int32_t>(2 * set - total)) * scores.sigma[n] *
                 scores.factor[i]);
@@ -39,15 +39,15 @@ inline float largest_score_of(const float* source, std::size_t count) {
     return _mm512_reduce_max_ps(most);
 }
 
-// The same operations in the same order as in plain.h.
+// The same operations in the same order as in plain_attention.h.
 inline __m512 exp_of_negative(__m512 t) {
     using namespace plain;
     const __mmask16 counts = _mm512_cmp_ps_mask(t, _mm512_set1_ps(lowest_score), _CMP_GE_OQ);
     const __m512i n = _mm512_maskz_cvtps_epi32(counts, _mm512_mul_ps(t, _mm512_set1_ps(log2_of_e)));
     const __m512 times = _mm512_cvtepi32_ps(n);
-    const __m512 r = _mm512_sub_ps(
-        _mm512_sub_ps(t, _mm512_mul_ps(times, _mm512_set1_ps(high_log2))),
-        _mm512_mul_ps(times, _mm512_set1_ps(low_log2)));
+    const __m512 r =
+        _mm512_sub_ps(_mm512_sub_ps(t, _mm512_mul_ps(times, _mm512_set1_ps(high_log2))),
+                      _mm512_mul_ps(times, _mm512_set1_ps(low_log2)));
     __m512 p = _mm512_add_ps(_mm512_mul_ps(_mm512_set1_ps(exp6_c), r), _mm512_set1_ps(exp5_c));
     p = _mm512_add_ps(_mm512_mul_ps(p, r), _mm512_set1_ps(exp4_c));
     p = _mm512_add_ps(_mm512_mul_ps(p, r), _mm512_set1_ps(exp3_c));
@@ -74,13 +74,12 @@ inline plain::Attended attend(const float* source, const float* factor, std::siz
     __m512i shares = _mm512_setzero_si512();
     for (std::size_t e = 0; e < count; e += 16) {
         const __mmask16 valid = first_lanes(count - e);
-        const __m512 score = leaky_of(
-            _mm512_add_ps(targets, _mm512_maskz_loadu_ps(valid, source + e)),
-            _mm512_set1_ps(slope));
+        const __m512 score =
+            leaky_of(_mm512_add_ps(targets, _mm512_maskz_loadu_ps(valid, source + e)),
+                     _mm512_set1_ps(slope));
         const __m512 p = _mm512_maskz_mov_ps(valid, exp_of_negative(_mm512_sub_ps(score, tops)));
         shares = _mm512_add_epi32(shares, shares_of(p));
-        const __m512 weights =
-            bounded(_mm512_mul_ps(p, _mm512_maskz_loadu_ps(valid, factor + e)));
+        const __m512 weights = bounded(_mm512_mul_ps(p, _mm512_maskz_loadu_ps(valid, factor + e)));
         _mm512_storeu_ps(x + e, weights);
         most = _mm512_max_ps(most, weights);
     }

@@ -3,8 +3,7 @@
 
 // --- Gather of bits ----------------------------------------------------------------------------
 
-inline __m512i add_where(__m512i sum, const std::byte* bits, std::size_t piece,
-                                      __m512i q) {
+inline __m512i add_where(__m512i sum, const std::byte* bits, std::size_t piece, __m512i q) {
     __mmask16 mask;
     __builtin_memcpy(&mask, bits + 2 * piece, sizeof mask);
     return _mm512_mask_add_epi32(sum, mask, sum, q);
@@ -23,7 +22,7 @@ inline void add_words(const std::byte* const* rows, const std::uint32_t* q, std:
             s10 = start(10), s11 = start(11), s12 = start(12), s13 = start(13), s14 = start(14),
             s15 = start(15);
     for (std::size_t e = 0; e < count; ++e) {
-        ask(rows, e, offset);
+        prefetch(rows, e, offset);
         const std::byte* bits = rows[e] + offset;
         const __m512i weight = _mm512_set1_epi32(static_cast<int>(2 * q[e]));
         s0 = add_where(s0, bits, 0, weight);
@@ -64,8 +63,8 @@ inline void add_words(const std::byte* const* rows, const std::uint32_t* q, std:
 // column are four places in it. vpermb looks up 16 columns, vpdpbusd adds up a column's four. That
 // and the transposition of the bits take a third of the instructions of the additions above.
 
-constexpr std::size_t unit = 16;        // neighbours
-constexpr std::size_t many = 32;        // from here on it pays (runtime/planner.py knows it too)
+constexpr std::size_t unit = 16;  // neighbours
+constexpr std::size_t many = 32;  // from here on it pays (runtime/planner.py knows it too)
 static_assert(most_edge_bits + 2 <= 24);
 constexpr std::size_t block_units = 8;  // whose places are made at once: 16 KB of a slab
 constexpr std::size_t slab_words = 8;   // of columns
@@ -127,9 +126,10 @@ inline void make_places(const std::byte* const* rows, std::size_t offset, std::b
     constexpr __mmask64 used = 0x3c3c3c3c3c3c3c3c;
     // Byte r of quadword b: of neighbour 5 - r the byte b (the other half: b + 8).
     alignas(64) static constexpr std::uint8_t bytes[64] = {
-        0, 0, 48, 32, 16, 0, 0, 0, 0, 0, 49, 33, 17, 1, 0, 0, 0, 0, 50, 34, 18, 2,
-        0, 0, 0, 0, 51, 35, 19, 3, 0, 0, 0, 0, 52, 36, 20, 4, 0, 0, 0, 0, 53, 37,
-        21, 5, 0, 0, 0, 0, 54, 38, 22, 6, 0, 0, 0, 0, 55, 39, 23, 7, 0, 0};
+        0, 0, 48, 32, 16, 0, 0, 0, 0, 0, 49, 33, 17, 1, 0, 0,  //
+        0, 0, 50, 34, 18, 2, 0, 0, 0, 0, 51, 35, 19, 3, 0, 0,  //
+        0, 0, 52, 36, 20, 4, 0, 0, 0, 0, 53, 37, 21, 5, 0, 0,  //
+        0, 0, 54, 38, 22, 6, 0, 0, 0, 0, 55, 39, 23, 7, 0, 0};
     const __m512i order = _mm512_load_si512(bytes);
     const __m512i units = _mm512_set1_epi64(static_cast<long long>(0x8040201008040201));
     const __m512i r0 = four_rows<whole>(rows, offset), r1 = four_rows<whole>(rows + 4, offset);
@@ -217,7 +217,7 @@ inline void add_many(const std::byte* const* rows, const std::uint32_t* q, std::
         for (std::size_t w = 0; w < num_words; w += slab_words) {
             const std::size_t words = num_words - w < slab_words ? num_words - w : slab_words;
             const std::byte* const* from = rows + n * unit;
-            for (std::size_t e = 0; e < some * unit; ++e) ask(from, e, 8 * w);
+            for (std::size_t e = 0; e < some * unit; ++e) prefetch(from, e, 8 * w);
             const auto make = [&](auto whole, std::size_t v) {
                 for (std::size_t m = 0; m < some; ++m) {
                     make_places<decltype(whole)::value>(from + m * unit, 8 * (w + v),
@@ -228,8 +228,7 @@ inline void add_many(const std::byte* const* rows, const std::uint32_t* q, std::
             if (words % 2) make(std::false_type{}, words - 1);
             for (std::size_t v = 0; v < words; ++v) {
                 look_up_sums(tables, places + 256 * v, some, slab_words * 256,
-                             n == 0 ? &minus_total : nullptr, first && n == 0,
-                             u + 64 * (w + v));
+                             n == 0 ? &minus_total : nullptr, first && n == 0, u + 64 * (w + v));
             }
         }
     }

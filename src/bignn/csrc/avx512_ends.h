@@ -47,8 +47,8 @@ inline __m512 sign_row(const float* sums, float row_scale, const float* scale, c
 
 // Halves onto halves, the order that plain.h defines, down to four.
 inline __m128 fold(__m512 partial) {
-    const __m256 by8 = _mm256_add_ps(_mm512_castps512_ps256(partial),
-                                     _mm512_extractf32x8_ps(partial, 1));
+    const __m256 by8 =
+        _mm256_add_ps(_mm512_castps512_ps256(partial), _mm512_extractf32x8_ps(partial, 1));
     return _mm_add_ps(_mm256_castps256_ps128(by8), _mm256_extractf128_ps(by8, 1));
 }
 
@@ -64,8 +64,8 @@ inline void sign_tile(const float* sums, std::size_t sums_stride, std::size_t nu
     const __m128 r0 = row(0), r1 = row(1), r2 = row(2), r3 = row(3);
     const __m128 by2_01 = _mm_add_ps(_mm_movelh_ps(r0, r1), _mm_movehl_ps(r1, r0));
     const __m128 by2_23 = _mm_add_ps(_mm_movelh_ps(r2, r3), _mm_movehl_ps(r3, r2));
-    const __m128 sum = _mm_add_ps(_mm_shuffle_ps(by2_01, by2_23, 0x88),
-                                  _mm_shuffle_ps(by2_01, by2_23, 0xdd));
+    const __m128 sum =
+        _mm_add_ps(_mm_shuffle_ps(by2_01, by2_23, 0x88), _mm_shuffle_ps(by2_01, by2_23, 0xdd));
     __m128 result = _mm_div_ps(sum, _mm_set1_ps(static_cast<float>(num_outputs)));
     const auto valid = static_cast<__mmask8>(first_lanes(num_rows));
     // Of two operands, the minimum is the second where the first is not a number.
@@ -124,8 +124,7 @@ inline void class_tile(float* sums, std::size_t sums_stride, std::size_t num_row
     const __m512 h0 = row(0), h1 = row(1), h2 = row(2), h3 = row(3);
     const __m128 most = largest_of_each(h0, h1, h2, h3);
     const auto first = [&](__m512 values, __m128 top) {
-        return __builtin_ctz(
-            _mm512_cmp_ps_mask(values, _mm512_broadcastss_ps(top), _CMP_EQ_OQ));
+        return __builtin_ctz(_mm512_cmp_ps_mask(values, _mm512_broadcastss_ps(top), _CMP_EQ_OQ));
     };
     classes[0] = first(h0, most);
     classes[1] = first(h1, _mm_permute_ps(most, 0x55));

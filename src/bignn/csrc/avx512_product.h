@@ -79,13 +79,12 @@ inline std::size_t multiply_scratch_bytes(std::size_t num_inputs, std::size_t nu
 
 // The largest |u| of a tile.
 inline std::uint32_t largest_of(const std::int32_t* u, std::size_t num_rows,
-                                             std::size_t num_inputs) {
+                                std::size_t num_inputs) {
     __m512i largest = _mm512_setzero_si512();
     for (std::size_t r = 0; r < num_rows; ++r) {
         for (std::size_t k = 0; k < num_inputs; k += 16) {
             largest = _mm512_max_epu32(
-                largest,
-                _mm512_abs_epi32(_mm512_loadu_si512(u + r * u_stride(num_inputs) + k)));
+                largest, _mm512_abs_epi32(_mm512_loadu_si512(u + r * u_stride(num_inputs) + k)));
         }
     }
     return _mm512_reduce_max_epu32(largest);
@@ -118,9 +117,9 @@ inline void make_tables(const std::int32_t* u, const Groups& shape, std::size_t 
     };
     // Bytes 0 and 1 of two groups' dwords: all bytes 0 in the low half, all bytes 1 in the high.
     alignas(64) static constexpr std::uint8_t low_bytes[64] = {
-        0,  4,  8,  12, 16, 20, 24, 28, 32, 36, 40,  44,  48,  52,  56,  60,
+        0,  4,  8,  12, 16, 20, 24, 28, 32, 36,  40,  44,  48,  52,  56,  60,
         64, 68, 72, 76, 80, 84, 88, 92, 96, 100, 104, 108, 112, 116, 120, 124,
-        1,  5,  9,  13, 17, 21, 25, 29, 33, 37, 41,  45,  49,  53,  57,  61,
+        1,  5,  9,  13, 17, 21, 25, 29, 33, 37,  41,  45,  49,  53,  57,  61,
         65, 69, 73, 77, 81, 85, 89, 93, 97, 101, 105, 109, 113, 117, 121, 125};
     const __m512i pick01 = _mm512_load_si512(low_bytes);
     const __m512i pick23 = _mm512_add_epi8(pick01, _mm512_set1_epi8(2));
@@ -257,8 +256,7 @@ inline void multiply(std::int32_t* u, std::size_t num_rows, std::size_t num_inpu
     for (std::size_t k = num_rows * stride; k < tile_rows * stride; ++k) u[k] = 0;
     const std::uint64_t largest = largest_of(u, num_rows, num_inputs);
     const std::uint64_t range = 2 * inputs_per_group * largest;  // of a group's sums
-    Products products{num_inputs * largest < std::uint64_t{1} << 31, 0, nullptr, sums,
-                      sums_stride};
+    Products products{num_inputs * largest < std::uint64_t{1} << 31, 0, nullptr, sums, sums_stride};
     const auto run = [&](auto planes) {
         multiply_planes<decltype(planes)::value>(u, num_inputs, num_outputs, product, scratch,
                                                  products);

@@ -11,7 +11,7 @@ static_assert(most_edge_bits <= 20);
 constexpr std::size_t flush16 = 64;
 
 template <int bits>
-inline __m512i together(__m256i s0, __m256i s1, __m256i s2) {
+inline __m512i combine_digits(__m256i s0, __m256i s1, __m256i s2) {
     const __m512i high = _mm512_add_epi64(_mm512_slli_epi64(_mm512_cvtepi32_epi64(s2), bits),
                                           _mm512_cvtepi32_epi64(s1));
     return _mm512_add_epi64(_mm512_slli_epi64(high, bits), _mm512_cvtepi32_epi64(s0));
@@ -24,23 +24,22 @@ struct NarrowSums {
     std::int32_t total;
 
     template <int bits>
-    inline void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
+    void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
         const __m512i high = _mm512_add_epi32(_mm512_slli_epi32(s2, bits), s1);
         const __m512i sum = _mm512_add_epi32(_mm512_slli_epi32(high, bits), s0);
-        const __m512i centered = _mm512_mullo_epi32(_mm512_loadu_si512(center + c),
-                                                    _mm512_set1_epi32(total));
+        const __m512i centered =
+            _mm512_mullo_epi32(_mm512_loadu_si512(center + c), _mm512_set1_epi32(total));
         const __m512i twice = _mm512_add_epi32(centered, _mm512_slli_epi32(sum, 1));
         _mm512_storeu_ps(sums + c, _mm512_cvtepi32_ps(twice));
     }
 };
 
-inline void store_wide(const std::int32_t* center, std::int64_t total, __m512i sum,
-                                    float* sums) {
+inline void store_wide(const std::int32_t* center, std::int64_t total, __m512i sum, float* sums) {
     const __m512i centers =
         _mm512_cvtepi32_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(center)));
     const __m512i centered = _mm512_mullo_epi64(centers, _mm512_set1_epi64(total));
-    _mm256_storeu_ps(sums, _mm512_cvtepi64_ps(
-                               _mm512_add_epi64(centered, _mm512_slli_epi64(sum, 1))));
+    _mm256_storeu_ps(sums,
+                     _mm512_cvtepi64_ps(_mm512_add_epi64(centered, _mm512_slli_epi64(sum, 1))));
 }
 
 // To floats in general:
@@ -50,16 +49,16 @@ struct WideSums {
     std::int64_t total;
 
     template <int bits>
-    inline void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
+    void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
         store_wide(center + c, total,
-                   together<bits>(_mm512_castsi512_si256(s0), _mm512_castsi512_si256(s1),
-                                  _mm512_castsi512_si256(s2)),
+                   combine_digits<bits>(_mm512_castsi512_si256(s0), _mm512_castsi512_si256(s1),
+                                        _mm512_castsi512_si256(s2)),
                    sums + c);
-        store_wide(center + c + 8, total,
-                   together<bits>(_mm512_extracti64x4_epi64(s0, 1),
-                                  _mm512_extracti64x4_epi64(s1, 1),
-                                  _mm512_extracti64x4_epi64(s2, 1)),
-                   sums + c + 8);
+        store_wide(
+            center + c + 8, total,
+            combine_digits<bits>(_mm512_extracti64x4_epi64(s0, 1), _mm512_extracti64x4_epi64(s1, 1),
+                                 _mm512_extracti64x4_epi64(s2, 1)),
+            sums + c + 8);
     }
 };
 
@@ -68,25 +67,25 @@ struct MoreSums {
     std::int64_t* acc;
 
     template <int bits>
-    inline void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
-        const __m512i low =
-            together<bits>(_mm512_castsi512_si256(s0), _mm512_castsi512_si256(s1),
-                           _mm512_castsi512_si256(s2));
-        const __m512i high = together<bits>(_mm512_extracti64x4_epi64(s0, 1),
-                                            _mm512_extracti64x4_epi64(s1, 1),
-                                            _mm512_extracti64x4_epi64(s2, 1));
+    void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
+        const __m512i low = combine_digits<bits>(
+            _mm512_castsi512_si256(s0), _mm512_castsi512_si256(s1), _mm512_castsi512_si256(s2));
+        const __m512i high =
+            combine_digits<bits>(_mm512_extracti64x4_epi64(s0, 1), _mm512_extracti64x4_epi64(s1, 1),
+                                 _mm512_extracti64x4_epi64(s2, 1));
         _mm512_storeu_si512(acc + c, _mm512_add_epi64(_mm512_loadu_si512(acc + c), low));
         _mm512_storeu_si512(acc + c + 8, _mm512_add_epi64(_mm512_loadu_si512(acc + c + 8), high));
     }
 };
 
-// Asks for a line of a neighbour that comes later.
-inline void ask(const std::byte* const* rows, std::size_t e, std::size_t at) {
+// A line of the neighbour that comes `ahead` places later.
+inline void prefetch(const std::byte* const* rows, std::size_t e, std::size_t at) {
     _mm_prefetch(reinterpret_cast<const char*>(rows[e + ahead] + at), _MM_HINT_T0);
 }
 
-inline void ask4(const std::byte* const* rows, std::size_t e, std::size_t at) {
-    ask(rows, e, at), ask(rows, e + 1, at), ask(rows, e + 2, at), ask(rows, e + 3, at);
+inline void prefetch4(const std::byte* const* rows, std::size_t e, std::size_t at) {
+    prefetch(rows, e, at), prefetch(rows, e + 1, at);
+    prefetch(rows, e + 2, at), prefetch(rows, e + 3, at);
 }
 
 inline __m512i digit(const std::uint32_t* digits) {
@@ -99,25 +98,25 @@ template <bool far, class Sums>
 inline void gather8(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
                     std::size_t offset, std::size_t stride, const Sums& sums) {
     alignas(64) std::uint32_t digits[chunk];
-    const __m512i by_digit = _mm512_broadcast_i32x4(
-        _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    const __m512i by_digit =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
     for (std::size_t e = 0; e < count; e += 16) {
         _mm512_store_si512(digits + e, _mm512_shuffle_epi8(_mm512_loadu_si512(q + e), by_digit));
     }
     const __m512i zero = _mm512_setzero_si512();
     if (stride == 16) {
         const __m512i transpose = _mm512_add_epi8(
-            _mm512_broadcast_i32x4(_mm_setr_epi8(0, 16, 32, 48, 1, 17, 33, 49, 2, 18, 34, 50, 3,
-                                                 19, 35, 51)),
-            _mm512_set_epi32(0x0c0c0c0c, 0x0c0c0c0c, 0x0c0c0c0c, 0x0c0c0c0c, 0x08080808,
-                             0x08080808, 0x08080808, 0x08080808, 0x04040404, 0x04040404,
-                             0x04040404, 0x04040404, 0, 0, 0, 0));
+            _mm512_broadcast_i32x4(
+                _mm_setr_epi8(0, 16, 32, 48, 1, 17, 33, 49, 2, 18, 34, 50, 3, 19, 35, 51)),
+            _mm512_set_epi32(0x0c0c0c0c, 0x0c0c0c0c, 0x0c0c0c0c, 0x0c0c0c0c, 0x08080808, 0x08080808,
+                             0x08080808, 0x08080808, 0x04040404, 0x04040404, 0x04040404, 0x04040404,
+                             0, 0, 0, 0));
         __m512i s0 = zero, s1 = zero, s2 = zero;
         for (std::size_t e = 0; e < count; e += 4) {
             const auto load = [&](std::size_t n) {
                 return reinterpret_cast<const __m128i*>(rows[e + n] + offset);
             };
-            if (far) ask4(rows, e, offset);
+            if (far) prefetch4(rows, e, offset);
             __m512i four = _mm512_castsi128_si512(_mm_loadu_si128(load(0)));
             four = _mm512_inserti32x4(four, _mm_loadu_si128(load(1)), 1);
             four = _mm512_inserti32x4(four, _mm_loadu_si128(load(2)), 2);
@@ -135,7 +134,7 @@ inline void gather8(const std::byte* const* rows, const std::uint32_t* q, std::s
         __m512i a0 = zero, a1 = zero, a2 = zero, b0 = zero, b1 = zero, b2 = zero;
         __m512i c0 = zero, c1 = zero, c2 = zero, d0 = zero, d1 = zero, d2 = zero;
         for (std::size_t e = 0; e < count; e += 4) {
-            if (far) ask4(rows, e, line);
+            if (far) prefetch4(rows, e, line);
             const __m512i r0 = _mm512_loadu_si512(rows[e] + line);
             const __m512i r1 = _mm512_loadu_si512(rows[e + 1] + line);
             const __m512i r2 = _mm512_loadu_si512(rows[e + 2] + line);
@@ -204,7 +203,7 @@ inline void gather16(const std::byte* const* rows, const std::uint32_t* q, std::
         const std::size_t line = offset + at;
         __m512i a0 = zero, a1 = zero, b0 = zero, b1 = zero;
         for (std::size_t e = 0; e < count; e += 2) {
-            ask(rows, e, line), ask(rows, e + 1, line);
+            prefetch(rows, e, line), prefetch(rows, e + 1, line);
             const __m512i r0 = _mm512_loadu_si512(rows[e] + line);
             const __m512i r1 = _mm512_loadu_si512(rows[e + 1] + line);
             const __m512i a = _mm512_unpacklo_epi16(r0, r1);
@@ -222,12 +221,11 @@ inline void gather16(const std::byte* const* rows, const std::uint32_t* q, std::
 }
 
 inline void add_records(const Records& records, const std::byte* const* rows,
-                                     const std::uint32_t* q, std::size_t count,
-                                     std::int64_t* acc) {
+                        const std::uint32_t* q, std::size_t count, std::int64_t* acc) {
     const MoreSums more{acc};
-    if (records.width == 1) {
+    if (records.bytes_per_column == 1) {
         gather8(records, rows, q, count, more);
-    } else if (records.width == 2) {
+    } else if (records.bytes_per_column == 2) {
         for (std::size_t e = 0; e < count; e += flush16) {
             gather16(rows + e, q + e, count - e < flush16 ? count - e : flush16, records.offset,
                      records.stride, more);
@@ -237,19 +235,17 @@ inline void add_records(const Records& records, const std::byte* const* rows,
     }
 }
 
-inline void finish_records(const Records& records, std::size_t num_outputs,
-                                        std::uint32_t total, const std::int64_t* acc,
-                                        float* sums) {
+inline void finish_records(const Records& records, std::size_t num_outputs, std::uint32_t total,
+                           const std::int64_t* acc, float* sums) {
     for (std::size_t c = 0; c < num_outputs; c += 8) {
         store_wide(records.center + c, total, _mm512_loadu_si512(acc + c), sums + c);
     }
 }
 
 inline void sum_records(const Records& records, std::size_t num_outputs,
-                                     const std::byte* const* rows, const std::uint32_t* q,
-                                     std::size_t count, std::uint32_t total, std::int64_t* acc,
-                                     float* sums) {
-    if (records.width == 1) {
+                        const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
+                        std::uint32_t total, std::int64_t* acc, float* sums) {
+    if (records.bytes_per_column == 1) {
         const auto bound = (static_cast<std::uint64_t>(records.max_center) + 256) * total;
         if (bound < std::uint64_t{1} << 31) {
             gather8(records, rows, q, count,
@@ -257,11 +253,11 @@ inline void sum_records(const Records& records, std::size_t num_outputs,
         } else {
             gather8(records, rows, q, count, WideSums{records.center, sums, total});
         }
-    } else if (records.width == 2 && count <= flush16) {
+    } else if (records.bytes_per_column == 2 && count <= flush16) {
         gather16(rows, q, count, records.offset, records.stride,
                  WideSums{records.center, sums, total});
     } else {
-        for (std::size_t p = 0; p < records.stride / records.width; ++p) acc[p] = 0;
+        for (std::size_t p = 0; p < records.stride / records.bytes_per_column; ++p) acc[p] = 0;
         add_records(records, rows, q, count, acc);
         finish_records(records, num_outputs, total, acc, sums);
     }

@@ -33,8 +33,8 @@ inline float largest(const float* x, std::size_t count) {
     return _mm512_reduce_max_ps(most);
 }
 
-inline void point(const std::int32_t* ids, std::size_t count, const std::byte* data,
-                  std::size_t stride, const std::byte** rows) {
+inline void set_row_pointers(const std::int32_t* ids, std::size_t count, const std::byte* data,
+                             std::size_t stride, const std::byte** rows) {
     const __m512i start = _mm512_set1_epi64(reinterpret_cast<long long>(data));
     const __m512i step = _mm512_set1_epi64(static_cast<long long>(stride));
     for (std::size_t e = 0; e < count; e += 16) {
@@ -47,13 +47,13 @@ inline void point(const std::int32_t* ids, std::size_t count, const std::byte* d
     }
 }
 
-inline void point(const std::int64_t* ids, std::size_t count, const std::byte* data,
-                  std::size_t stride, const std::byte** rows) {
-    plain::point(ids, count, data, stride, rows);
+inline void set_row_pointers(const std::int64_t* ids, std::size_t count, const std::byte* data,
+                             std::size_t stride, const std::byte** rows) {
+    plain::set_row_pointers(ids, count, data, stride, rows);
 }
 
 inline std::uint32_t quantize(const float* x, std::size_t count, float two_to_e,
-                                           std::uint32_t limit, std::uint32_t* q) {
+                              std::uint32_t limit, std::uint32_t* q) {
     __m512i total = _mm512_setzero_si512();
     for (std::size_t e = 0; e < count; e += 16) {
         const __m512 scaled = _mm512_mul_ps(_mm512_maskz_loadu_ps(first_lanes(count - e), x + e),
@@ -104,11 +104,9 @@ inline void weigh_tile(const float* x, const std::int64_t* offsets, const float*
     const __mmask8 any = _mm_cmp_ps_mask(most, _mm_set1_ps(smallest_weight), _CMP_GE_OQ);
     // e = bits - 1 - floor(log2(most)), and 2^e from its exponent field.
     const __m128i field = _mm_srli_epi32(_mm_castps_si128(most), 23);
-    const __m128i e =
-        _mm_maskz_sub_epi32(any, _mm_set1_epi32(bits - 1 + 127), field);
+    const __m128i e = _mm_maskz_sub_epi32(any, _mm_set1_epi32(bits - 1 + 127), field);
     const __m128i bias = _mm_set1_epi32(127);
-    const __m128 up = _mm_castsi128_ps(
-        _mm_maskz_slli_epi32(any, _mm_add_epi32(bias, e), 23));
+    const __m128 up = _mm_castsi128_ps(_mm_maskz_slli_epi32(any, _mm_add_epi32(bias, e), 23));
     const __m128 down = _mm_castsi128_ps(_mm_slli_epi32(_mm_sub_epi32(bias, e), 23));
     _mm_storeu_ps(row_scale, _mm_mul_ps(_mm_loadu_ps(target_factor), down));
     const auto weights = [&](__m512 values, __m128 power) {

@@ -94,9 +94,14 @@ class StoreOwn {
    public:
     StoreOwn(const Own& own, const float* factors, const float* row_scale, const float* scale,
              std::size_t num_columns, std::size_t num_bits, float* sums, std::size_t stride)
-        : own_(own), factors_(factors), row_scale_(row_scale), scale_(scale), sums_(sums),
-          num_columns_(num_columns), stride_(stride), bits_(_mm512_set1_epi32(
-              static_cast<int>(num_bits))) {}
+        : own_(own),
+          factors_(factors),
+          row_scale_(row_scale),
+          scale_(scale),
+          sums_(sums),
+          num_columns_(num_columns),
+          stride_(stride),
+          bits_(_mm512_set1_epi32(static_cast<int>(num_bits))) {}
 
     void begin(std::size_t panel) {
         column_ = panel * panel_width;
@@ -108,8 +113,8 @@ class StoreOwn {
     void take(std::size_t row, __m512i differing) {
         const __m512 dots =
             _mm512_cvtepi32_ps(_mm512_sub_epi32(bits_, _mm512_slli_epi32(differing, 1)));
-        const __m512 own = _mm512_mul_ps(_mm512_mul_ps(dots, _mm512_set1_ps(factors_[row])),
-                                         own_scales_);
+        const __m512 own =
+            _mm512_mul_ps(_mm512_mul_ps(dots, _mm512_set1_ps(factors_[row])), own_scales_);
         // Rows of sums are padded: whole registers may be read and written.
         float* sums = sums_ + row * stride_ + column_;
         const __m512 others = _mm512_mul_ps(
@@ -138,7 +143,7 @@ inline void add_own_rows(const word* rows, std::size_t num_rows, std::size_t num
 
 // Records of one or two bytes per column. `high_` collects the bits of v - lowest that a record
 // has no room for.
-template <std::size_t width>
+template <std::size_t bytes_per_column>
 class StoreRecords {
    public:
     StoreRecords(const Panels& panels, std::byte* records) : panels_(panels), records_(records) {}
@@ -151,10 +156,10 @@ class StoreRecords {
 
     void take(std::size_t row, __m512i differing) {
         const __m512i v = _mm512_sub_epi32(base_, differing);
-        const __m512i lowest = _mm512_set1_epi32(width == 1 ? 128 : 32768);
+        const __m512i lowest = _mm512_set1_epi32(bytes_per_column == 1 ? 128 : 32768);
         high_ = _mm512_mask_or_epi32(high_, valid_, high_, _mm512_add_epi32(v, lowest));
-        std::byte* to = records_ + row * panels_.stride + position_ * width;
-        if (width == 1) {
+        std::byte* to = records_ + row * panels_.stride + position_ * bytes_per_column;
+        if (bytes_per_column == 1) {
             _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(v));
         } else {
             _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(v));
@@ -162,7 +167,7 @@ class StoreRecords {
     }
 
     bool fits() const {
-        const __m512i room = _mm512_set1_epi32(width == 1 ? ~0xff : ~0xffff);
+        const __m512i room = _mm512_set1_epi32(bytes_per_column == 1 ? ~0xff : ~0xffff);
         return _mm512_test_epi32_mask(high_, room) == 0;
     }
 
@@ -175,19 +180,19 @@ class StoreRecords {
     __m512i high_ = _mm512_setzero_si512();
 };
 
-template <std::size_t width>
+template <std::size_t bytes_per_column>
 inline bool make_records_of(const word* rows, std::size_t num_rows, const Panels& panels,
                             std::byte* records) {
-    StoreRecords<width> store(panels, records);
-    count_rows(rows, num_rows, panels.halves, panels.stride / width / panel_width,
+    StoreRecords<bytes_per_column> store(panels, records);
+    count_rows(rows, num_rows, panels.halves, panels.stride / bytes_per_column / panel_width,
                words_per_row(panels.num_bits), store);
     return store.fits();
 }
 
 inline bool make_records(const word* rows, std::size_t num_rows, const Panels& panels,
-                                      std::byte* records) {
-    if (panels.width == 1) return make_records_of<1>(rows, num_rows, panels, records);
-    if (panels.width == 2) return make_records_of<2>(rows, num_rows, panels, records);
+                         std::byte* records) {
+    if (panels.bytes_per_column == 1) return make_records_of<1>(rows, num_rows, panels, records);
+    if (panels.bytes_per_column == 2) return make_records_of<2>(rows, num_rows, panels, records);
     return plain::make_records(rows, num_rows, panels, records);
 }
 
@@ -195,9 +200,9 @@ inline bool make_records(const word* rows, std::size_t num_rows, const Panels& p
 
 // 64 columns at a time in bytes; 127 inputs cannot overflow one, so longer rows pass through
 // 16 bits every 127 inputs.
-inline bool sparse_record(const std::int32_t* inputs, std::size_t count,
-                                       const SignTable& table, std::byte* record) {
-    if (table.width != 1 || table.stride % 64 != 0 || count >= 32767) {
+inline bool sparse_record(const std::int32_t* inputs, std::size_t count, const SignTable& table,
+                          std::byte* record) {
+    if (table.bytes_per_column != 1 || table.stride % 64 != 0 || count >= 32767) {
         return plain::sparse_record(inputs, count, table, record);
     }
     bool fits = true;

@@ -1,6 +1,8 @@
 // The CPU is probed once, the first time anybody asks.
 #include "dispatch.h"
 
+#include <stdexcept>
+
 namespace bignn {
 namespace {
 
@@ -51,6 +53,18 @@ const Kernels& best_kernels() {
         if (set.supported) best = set.kernels;
     }
     return *best;
+}
+
+const Kernels& kernels_named(const std::string& name) {
+    for (const InstructionSet& set : instruction_sets()) {
+        if (name != set.kernels->name) continue;
+        if (!set.supported) {
+            throw std::invalid_argument("this CPU cannot run '" + name + "' kernels: it lacks " +
+                                        set.missing);
+        }
+        return *set.kernels;
+    }
+    throw std::invalid_argument("there are no '" + name + "' kernels");
 }
 
 }  // namespace bignn

@@ -1,4 +1,4 @@
-// Which instruction sets this CPU has, and which one is in use.
+// Which instruction sets this CPU has.
 #pragma once
 
 #include <string>
@@ -19,5 +19,8 @@ const std::vector<InstructionSet>& instruction_sets();
 
 // The fastest supported one.
 const Kernels& best_kernels();
+
+// The one of this name; throws if there is none, or this CPU lacks it.
+const Kernels& kernels_named(const std::string& name);
 
 }  // namespace bignn

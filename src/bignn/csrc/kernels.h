@@ -1,8 +1,8 @@
 // What every instruction set provides, and the table through which it is called.
 //
 // A kernel works on a range of rows into buffers its caller owns, so that threads, blocks of a
-// file and machines can share one job. Adding an instruction set means one file that fills a
-// Kernels table, one line in dispatch.cpp, and nothing else.
+// file and machines can share one job. Adding an instruction set means one file that
+// includes table.h, its flags in instruction_sets.cmake, and lines in dispatch.cpp.
 //
 // The layer. For node i with neighbours j (itself among them), F and B in +-1:
 //
@@ -70,21 +70,22 @@ struct Records {
     std::size_t step;    // bytes from one record to the next
     std::size_t offset;  // where the part that is gathered begins (a head's; 0 without heads)
     std::size_t stride;  // bytes of that part
-    std::size_t width;   // bytes per column
+    std::size_t bytes_per_column;
     const std::int32_t* center;  // per column
     std::int32_t max_center;     // of |center|
-    bool far;                    // too many for the nearer caches: worth asking for in advance
+    bool far;                    // too many for the nearer caches: worth prefetching
 };
 
-constexpr std::size_t record_stride(std::size_t num_columns, std::size_t width) {
-    if (width == 1 && num_columns <= 16) return 16;
-    return (num_columns * width + 63) / 64 * 64;
+constexpr std::size_t record_stride(std::size_t num_columns, std::size_t bytes_per_column) {
+    if (bytes_per_column == 1 && num_columns <= 16) return 16;
+    return (num_columns * bytes_per_column + 63) / 64 * 64;
 }
 
 // Which column the record's given position holds (it may be past the last: padding).
-constexpr std::size_t record_column(std::size_t position, std::size_t stride, std::size_t width) {
-    if (width == 4 || stride == 16) return position;
-    const std::size_t per_line = 64 / width, per_lane = 16 / width;
+constexpr std::size_t record_column(std::size_t position, std::size_t stride,
+                                    std::size_t bytes_per_column) {
+    if (bytes_per_column == 4 || stride == 16) return position;
+    const std::size_t per_line = 64 / bytes_per_column, per_lane = 16 / bytes_per_column;
     const std::size_t line = position / per_line, in_line = position % per_line;
     const std::size_t lane = in_line / per_lane, quad = in_line % per_lane / 4;
     return line * per_line + quad * 16 + lane * 4 + in_line % 4;
@@ -99,9 +100,9 @@ using half = std::uint32_t;
 struct Panels {
     const half* halves;
     std::size_t num_bits;
-    const std::int32_t* base;    // per position: v = base - popcount(row ^ column)
-    const std::uint16_t* valid;  // per panel: which of its positions hold a column
-    std::size_t stride, width;  // of the records they make
+    const std::int32_t* base;              // per position: v = base - popcount(row ^ column)
+    const std::uint16_t* valid;            // per panel: which of its positions hold a column
+    std::size_t stride, bytes_per_column;  // of the records they make
 };
 
 // The signs of B as bytes, a row of `stride` per input, in record order, for inputs that deviate
@@ -113,17 +114,17 @@ struct SparseRows {
 
 struct SignTable {
     const std::int8_t* signs;
-    std::size_t stride, width;  // of the records it makes
+    std::size_t stride, bytes_per_column;  // of the records it makes
 };
 
 // Row i takes from ids[offsets[i] ... offsets[i + 1]).
 struct Neighbours {
     const std::int64_t* offsets;
-    const std::int32_t* ids;       // one of these two is null
+    const std::int32_t* ids;  // one of these two is null
     const std::int64_t* long_ids;
-    const float* weights;          // null: all 1
-    const float* source_factor;    // t_j
-    const float* target_factor;    // s_i
+    const float* weights;        // null: all 1
+    const float* source_factor;  // t_j
+    const float* target_factor;  // s_i
     std::size_t num_rows;
 };
 
@@ -160,9 +161,9 @@ struct Layer {
     Way way;
     int edge_bits;
     std::size_t num_inputs, num_outputs;
-    Records records;           // Way::records: transform (or sparse bits), then gather
-    const word* words;         // Way::bits: gather, then transform; and what Own needs
-    const std::byte* product;  // Way::bits: B as make_product lays it out
+    Records records;              // Way::records: transform (or sparse bits), then gather
+    const word* words;            // Way::bits: gather, then transform; and what Own needs
+    const std::byte* product;     // Way::bits: B as make_product lays it out
     const std::int32_t* own_ids;  // which source row i is; null: source i
     Own own;
     Attention attention;
@@ -170,13 +171,14 @@ struct Layer {
     const float* end_scale;  // after own parts or heads are put together; null without them
     const float* shift;
     // Where the rows go; null where they do not.
-    float* values;               // h [rows, outputs]
-    std::int64_t* classes;       // argmax of h
-    word* out_words;             // sign of h, packed
-    float* out_beta;             // mean |h_i|
-    float* out_factor;           // t_i = (norm of i) * mean |h_i|, for the next layer
-    const float* out_norm;       // null: 1
-    const Panels* next;          // the next layer's records, made while the bits are in cache
+    float* values;            // h [rows, outputs]
+    std::size_t first_value;  // the row that `values` begins with
+    std::int64_t* classes;    // argmax of h
+    word* out_words;          // sign of h, packed
+    float* out_beta;          // mean |h_i|
+    float* out_factor;        // t_i = (norm of i) * mean |h_i|, for the next layer
+    const float* out_norm;    // null: 1
+    const Panels* next;       // the next layer's records, made while the bits are in cache
     std::byte* next_records;
 };
 
@@ -189,8 +191,8 @@ using PackRows = void (*)(const float* x, std::size_t num_rows, std::size_t num_
 using XnorRows = void (*)(const word* a, const half* panels, std::size_t begin, std::size_t end,
                           std::size_t num_columns, std::size_t num_bits, std::int32_t* out);
 
-// Records of rows [begin, end); false when a value does not fit the width (records are then
-// unusable, and the caller takes the next width).
+// Records of rows [begin, end); false when a value does not fit its bytes (records are then
+// unusable, and the caller takes twice as many).
 using RecordsOfBits = bool (*)(const word* rows, const Panels& panels, std::size_t begin,
                                std::size_t end, std::byte* records);
 using RecordsOfSparse = bool (*)(const SparseRows& rows, const SignTable& table, std::size_t begin,

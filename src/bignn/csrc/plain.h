@@ -24,8 +24,8 @@ inline float largest(const float* x, std::size_t count) {
 
 // Where the neighbours' data is.
 template <typename Id>
-inline void point(const Id* ids, std::size_t count, const std::byte* data, std::size_t stride,
-                  const std::byte** rows) {
+inline void set_row_pointers(const Id* ids, std::size_t count, const std::byte* data,
+                             std::size_t stride, const std::byte** rows) {
     for (std::size_t e = 0; e < count; ++e) {
         rows[e] = data + static_cast<std::size_t>(ids[e]) * stride;
     }
@@ -61,7 +61,7 @@ struct RowWeights {
 
 // q[e] = min(rint(x[e] two_to_e), limit), padded with 0 to a multiple of 16; returns the total.
 inline std::uint32_t quantize(const float* x, std::size_t count, float two_to_e,
-                                           std::uint32_t limit, std::uint32_t* q) {
+                              std::uint32_t limit, std::uint32_t* q) {
     std::uint32_t total = 0;
     for (std::size_t e = 0; e < count; ++e) {
         const auto rounded = static_cast<std::uint32_t>(__builtin_lrintf(x[e] * two_to_e));
@@ -86,105 +86,7 @@ inline void weigh_tile(const float* x, const std::int64_t* offsets, const float*
     }
 }
 
-// --- Attention ---------------------------------------------------------------------------------
-
-// exp(t) for t <= 0, in these operations and this order. t = n log 2 + r; n has 7 bits and high_log2
-// 10, so their product is exact.
-constexpr float log2_of_e = 1.442695f;
-constexpr float high_log2 = 0.693359375f;
-constexpr float low_log2 = -0.00021219444f;
-constexpr float exp2_c = 0.5f, exp3_c = 0.16666576f, exp4_c = 0.041666552f, exp5_c = 0.008363247f,
-                exp6_c = 0.0013926268f;
-
-inline float exp_of_negative(float t) {
-    if (!(t >= lowest_score)) return 0;
-    const auto n = static_cast<int>(__builtin_lrintf(t * log2_of_e));
-    const auto times = static_cast<float>(n);
-    const float r = (t - times * high_log2) - times * low_log2;
-    float p = exp6_c * r + exp5_c;
-    p = p * r + exp4_c;
-    p = p * r + exp3_c;
-    p = p * r + exp2_c;
-    p = (p * (r * r) + r) + 1.0f;
-    return p * power_of_two(n);
-}
-
-inline float leaky(float x, float slope) { return x >= 0 ? x : x * slope; }
-
-inline float largest_score_of(const float* source, std::size_t count) {
-    float most = -largest_score;
-    for (std::size_t e = 0; e < count; ++e) most = source[e] > most ? source[e] : most;
-    return most;
-}
-
-// x[e] = p_e t_e, the largest of them, and what the p_e add up to; of a part of a row whose entries
-// have scores `source` and factors t.
-struct Attended {
-    float most;
-    std::uint32_t shares;
-};
-
-inline Attended attend(const float* source, const float* factor, std::size_t count, float target,
-                       float top, float slope, float* x) {
-    Attended all{0, 0};
-    for (std::size_t e = 0; e < count; ++e) {
-        const float p = exp_of_negative(leaky(target + source[e], slope) - top);
-        all.shares += static_cast<std::uint32_t>(
-            __builtin_lrintf(p * static_cast<float>(1 << share_bits)));
-        x[e] = bounded(p * factor[e]);
-        all.most = x[e] > all.most ? x[e] : all.most;
-    }
-    return all;
-}
-
-// What a row's weights are divided by.
-inline float share_of(std::uint64_t shares) {
-    return shares ? 1.0f / (static_cast<float>(shares) * (1.0f / (1 << share_bits))) : 0.0f;
-}
-
-// As weigh_tile, of one head: tile_rows rows that follow each other, of at most `few` entries each.
-inline void attend_few(const float* source, const float* factor, const std::int64_t* offsets,
-                       const float* targets, float slope, int bits, std::uint32_t* q,
-                       std::uint32_t* totals, float* row_scale) {
-    for (std::size_t r = 0; r < tile_rows; ++r) {
-        const auto count = static_cast<std::size_t>(offsets[r + 1] - offsets[r]);
-        float x[few];
-        const float top = leaky(targets[r] + largest_score_of(source, count), slope);
-        const Attended all = attend(source, factor, count, targets[r], top, slope, x);
-        const RowWeights weights(all.most, count, share_of(all.shares), bits);
-        for (std::size_t e = 0; e < few; ++e) q[r * few + e] = 0;
-        totals[r] = quantize(x, count, weights.two_to_e, weights.limit, q + r * few);
-        row_scale[r] = weights.scale;
-        source += count;
-        factor += count;
-    }
-}
-
-inline float bounded_score(float score) {
-    score = score < largest_score ? score : largest_score;
-    return score > -largest_score ? score : -largest_score;
-}
-
-inline void score_rows(const Scores& scores, std::size_t begin, std::size_t end) {
-    const std::size_t num_words = words_per_row(scores.num_bits);
-    for (std::size_t i = begin; i < end; ++i) {
-        const word* row = scores.words + i * num_words;
-        for (std::size_t n = 0; n < scores.count; ++n) {
-            const std::int32_t* values = scores.values + n * num_words * word_bits;
-            std::uint32_t sum = 0;
-            for (std::size_t w = 0; w < num_words; ++w) {
-                for (std::size_t bit = 0; bit < word_bits; ++bit) {
-                    const auto value = static_cast<std::uint32_t>(values[w * word_bits + bit]);
-                    const auto sign = static_cast<std::uint32_t>(row[w] >> bit & 1) - 1;
-                    sum += (value ^ sign) - sign;  // value or -value
-                }
-            }
-            scores.out[n * scores.num_rows + i] =
-                bounded_score(static_cast<float>(static_cast<std::int32_t>(sum)) *
-                              scores.sigma[n] * scores.factor[i]);
-        }
-    }
-}
+#include "plain_attention.h"
 
 // --- Records -----------------------------------------------------------------------------------
 
@@ -200,12 +102,11 @@ inline void add_values(const std::byte* const* rows, const std::uint32_t* q, std
 }
 
 inline void add_records(const Records& records, const std::byte* const* rows,
-                                     const std::uint32_t* q, std::size_t count,
-                                     std::int64_t* acc) {
-    const std::size_t num_positions = records.stride / records.width;
-    if (records.width == 1) {
+                        const std::uint32_t* q, std::size_t count, std::int64_t* acc) {
+    const std::size_t num_positions = records.stride / records.bytes_per_column;
+    if (records.bytes_per_column == 1) {
         add_values<std::int8_t>(rows, q, count, records.offset, num_positions, acc);
-    } else if (records.width == 2) {
+    } else if (records.bytes_per_column == 2) {
         add_values<std::int16_t>(rows, q, count, records.offset, num_positions, acc);
     } else {
         add_values<std::int32_t>(rows, q, count, records.offset, num_positions, acc);
@@ -213,24 +114,22 @@ inline void add_records(const Records& records, const std::byte* const* rows,
 }
 
 // sums[c] = the integer sum, rounded once.
-inline void finish_records(const Records& records, std::size_t num_outputs,
-                                        std::uint32_t total, const std::int64_t* acc,
-                                        float* sums) {
-    const std::size_t num_positions = records.stride / records.width;
+inline void finish_records(const Records& records, std::size_t num_outputs, std::uint32_t total,
+                           const std::int64_t* acc, float* sums) {
+    const std::size_t num_positions = records.stride / records.bytes_per_column;
     for (std::size_t p = 0; p < num_positions; ++p) {
-        const std::size_t c = record_column(p, records.stride, records.width);
+        const std::size_t c = record_column(p, records.stride, records.bytes_per_column);
         if (c >= num_outputs) continue;
-        sums[c] = static_cast<float>(static_cast<std::int64_t>(records.center[c]) * total +
-                                     2 * acc[p]);
+        sums[c] =
+            static_cast<float>(static_cast<std::int64_t>(records.center[c]) * total + 2 * acc[p]);
     }
 }
 
 // A row whose neighbours fit one chunk.
 inline void sum_records(const Records& records, std::size_t num_outputs,
-                                     const std::byte* const* rows, const std::uint32_t* q,
-                                     std::size_t count, std::uint32_t total, std::int64_t* acc,
-                                     float* sums) {
-    const std::size_t num_positions = records.stride / records.width;
+                        const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
+                        std::uint32_t total, std::int64_t* acc, float* sums) {
+    const std::size_t num_positions = records.stride / records.bytes_per_column;
     for (std::size_t p = 0; p < num_positions; ++p) acc[p] = 0;
     add_records(records, rows, q, count, acc);
     finish_records(records, num_outputs, total, acc, sums);
@@ -276,10 +175,9 @@ inline std::size_t multiply_scratch_bytes(std::size_t, std::size_t num_outputs) 
 constexpr std::size_t u_stride(std::size_t num_inputs) { return (num_inputs + 15) / 16 * 16; }
 
 // sums[r][c] = u[r] . B_c, rounded once, for up to tile_rows rows.
-inline void multiply(std::int32_t* u, std::size_t num_rows,
-                                  std::size_t num_inputs, std::size_t num_outputs,
-                                  const std::byte* product, std::byte* scratch, float* sums,
-                                  std::size_t sums_stride) {
+inline void multiply(std::int32_t* u, std::size_t num_rows, std::size_t num_inputs,
+                     std::size_t num_outputs, const std::byte* product, std::byte* scratch,
+                     float* sums, std::size_t sums_stride) {
     const auto* signs = reinterpret_cast<const std::int8_t*>(product);
     auto* acc = reinterpret_cast<std::int64_t*>(scratch);
     for (std::size_t r = 0; r < num_rows; ++r) {
@@ -296,19 +194,6 @@ inline void multiply(std::int32_t* u, std::size_t num_rows,
     }
 }
 
-// A head's sums to their place beside the others', or onto them.
-inline void put_head(const float* from, float row_scale, std::size_t channels, float* sums) {
-    for (std::size_t c = 0; c < channels; ++c) sums[c] = from[c] * row_scale;
-}
-
-inline void add_head(const float* from, float row_scale, const float* scale, bool first,
-                     std::size_t channels, float* sums) {
-    for (std::size_t c = 0; c < channels; ++c) {
-        const float part = from[c] * row_scale * scale[c];
-        sums[c] = first ? part : sums[c] + part;
-    }
-}
-
 inline float output(float sum, float row_scale, float scale, float shift) {
     return sum * row_scale * scale + shift;
 }
@@ -316,8 +201,8 @@ inline float output(float sum, float row_scale, float scale, float shift) {
 // h, its signs as bits, and the sum of |h|. Floats do not add up the same in every order, so the
 // order is part of the definition: sixteen partial sums, column c in number c % 16, then halves
 // onto halves.
-inline float sign_row(const float* sums, float row_scale, const float* scale,
-                                   const float* shift, std::size_t num_outputs, word* words) {
+inline float sign_row(const float* sums, float row_scale, const float* scale, const float* shift,
+                      std::size_t num_outputs, word* words) {
     float partial[16] = {};
     for (std::size_t k = 0; k < num_outputs; k += word_bits) {
         const std::size_t count = num_outputs - k < word_bits ? num_outputs - k : word_bits;
@@ -335,8 +220,8 @@ inline float sign_row(const float* sums, float row_scale, const float* scale,
     return partial[0];
 }
 
-inline void value_row(const float* sums, float row_scale, const float* scale,
-                                   const float* shift, std::size_t num_outputs, float* values) {
+inline void value_row(const float* sums, float row_scale, const float* scale, const float* shift,
+                      std::size_t num_outputs, float* values) {
     for (std::size_t c = 0; c < num_outputs; ++c) {
         values[c] = output(sums[c], row_scale, scale[c], shift[c]);
     }
@@ -360,8 +245,8 @@ inline void sign_tile(const float* sums, std::size_t sums_stride, std::size_t nu
                       const float* row_scale, const float* scale, const float* shift,
                       std::size_t num_outputs, word* words, const float* norm, float* factor) {
     for (std::size_t r = 0; r < num_rows; ++r) {
-        const float beta = sign_row(sums + r * sums_stride, row_scale[r], scale, shift,
-                                    num_outputs, words + r * words_per_row(num_outputs)) /
+        const float beta = sign_row(sums + r * sums_stride, row_scale[r], scale, shift, num_outputs,
+                                    words + r * words_per_row(num_outputs)) /
                            static_cast<float>(num_outputs);
         factor[r] = bounded(norm ? norm[r] * bounded(beta) : beta);
     }
@@ -384,10 +269,10 @@ inline bool store_value(std::int64_t v, std::byte* record, std::size_t position)
     return static_cast<Value>(v) == v;
 }
 
-inline bool store_record(std::int64_t v, std::size_t width, std::byte* record,
-                                      std::size_t position) {
-    if (width == 1) return store_value<std::int8_t>(v, record, position);
-    if (width == 2) return store_value<std::int16_t>(v, record, position);
+inline bool store_record(std::int64_t v, std::size_t bytes_per_column, std::byte* record,
+                         std::size_t position) {
+    if (bytes_per_column == 1) return store_value<std::int8_t>(v, record, position);
+    if (bytes_per_column == 2) return store_value<std::int16_t>(v, record, position);
     return store_value<std::int32_t>(v, record, position);
 }
 
@@ -429,10 +314,9 @@ inline void add_own_rows(const word* rows, std::size_t num_rows, std::size_t num
     for (std::size_t r = 0; r < num_rows; ++r) {
         for (std::size_t j = 0; j < num_outputs; j += panel_width) {
             std::int32_t dots[panel_width];
-            const std::size_t count =
-                num_outputs - j < panel_width ? num_outputs - j : panel_width;
-            xnor_rows(rows + r * num_words, own.panels + j * 2 * num_words, 0, 1, count,
-                      num_inputs, dots);
+            const std::size_t count = num_outputs - j < panel_width ? num_outputs - j : panel_width;
+            xnor_rows(rows + r * num_words, own.panels + j * 2 * num_words, 0, 1, count, num_inputs,
+                      dots);
             for (std::size_t lane = 0; lane < count; ++lane) {
                 float* sum = sums + r * sums_stride + j + lane;
                 *sum = *sum * row_scale[r] * scale[j + lane] +
@@ -446,7 +330,7 @@ inline void add_own_rows(const word* rows, std::size_t num_rows, std::size_t num
 inline bool make_records(const word* rows, std::size_t num_rows, const Panels& panels,
                          std::byte* records) {
     const std::size_t num_words = words_per_row(panels.num_bits);
-    const std::size_t num_panels = panels.stride / panels.width / panel_width;
+    const std::size_t num_panels = panels.stride / panels.bytes_per_column / panel_width;
     bool fits = true;
     for (std::size_t i = 0; i < num_rows; ++i) {
         for (std::size_t p = 0; p < num_panels; ++p) {
@@ -455,8 +339,9 @@ inline bool make_records(const word* rows, std::size_t num_rows, const Panels& p
                             num_words, differing);
             for (std::size_t lane = 0; lane < panel_width; ++lane) {
                 const std::size_t position = p * panel_width + lane;
-                const bool fit = store_record(panels.base[position] - differing[lane],
-                                              panels.width, records + i * panels.stride, position);
+                const bool fit =
+                    store_record(panels.base[position] - differing[lane], panels.bytes_per_column,
+                                 records + i * panels.stride, position);
                 if (panels.valid[p] >> lane & 1) fits = fits && fit;
             }
         }
@@ -464,16 +349,16 @@ inline bool make_records(const word* rows, std::size_t num_rows, const Panels& p
     return fits;
 }
 
-inline bool sparse_record(const std::int32_t* inputs, std::size_t count,
-                                       const SignTable& table, std::byte* record) {
-    const std::size_t num_positions = table.stride / table.width;
+inline bool sparse_record(const std::int32_t* inputs, std::size_t count, const SignTable& table,
+                          std::byte* record) {
+    const std::size_t num_positions = table.stride / table.bytes_per_column;
     bool fits = true;
     for (std::size_t p = 0; p < num_positions; ++p) {
         std::int64_t v = 0;
         for (std::size_t e = 0; e < count; ++e) {
             v += table.signs[static_cast<std::size_t>(inputs[e]) * num_positions + p];
         }
-        fits = store_record(v, table.width, record, p) && fits;
+        fits = store_record(v, table.bytes_per_column, record, p) && fits;
     }
     return fits;
 }

@@ -1,7 +1,6 @@
 // Plain C++: runs on any CPU, and is what the vector files are compared with.
 #include "kernels.h"
 
-
 namespace bignn {
 namespace {
 
@@ -28,12 +27,10 @@ void pack_rows(const float* x, std::size_t num_rows, std::size_t num_bits, word*
     }
 }
 
+#include "table.h"
+
 }  // namespace
 
-const Kernels portable_kernels = {"portable",    pack_rows,         xnor_rows,
-                                  records_of_bits, records_of_sparse, score_rows, layer_rows,
-                                  scratch_bytes, product_bytes,     make_product,
-                                  draw_masks,    masked_rows,       masked_gradient,
-                                  keep_masked};
+constinit const Kernels portable_kernels = kernels_called("portable");
 
 }  // namespace bignn

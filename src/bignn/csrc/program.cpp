@@ -1,6 +1,7 @@
 #include "program.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
@@ -54,8 +55,7 @@ bool Program::prepare(const Step& step) {
         const bool fit =
             source.kind == Source::Kind::bits
                 ? kernels_.records_of_bits(source.words, source.panels, begin, end, source.records)
-                : kernels_.records_of_sparse(source.rows, source.table, begin, end,
-                                             source.records);
+                : kernels_.records_of_sparse(source.rows, source.table, begin, end, source.records);
         if (!fit) fits = false;
     };
     run_in_pieces(source.num_rows, grain_for(source.num_rows), rows);
@@ -97,7 +97,8 @@ int Program::run(std::size_t num_steps, float* values, std::int64_t* classes, do
 
 void Program::run_rows(std::size_t begin, std::size_t end, float* values) {
     Layer layer = steps_.back().layer;
-    layer.values = values - begin * layer.num_outputs;
+    layer.values = values;
+    layer.first_value = begin;
     layer.out_factor = nullptr;
     run_layer(layer, begin, end);
 }

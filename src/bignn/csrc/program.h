@@ -1,7 +1,6 @@
 // A packed model bound to a graph: every layer's operands and buffers, run by one call.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <vector>
 
@@ -34,9 +33,9 @@ class Program {
     std::vector<Step>& steps() { return steps_; }
 
     // Runs the first num_steps steps, and makes what a further one takes from; seconds[i] is step
-    // i's time. The last step's rows go to the caller's buffer, values or classes (the other is null).
-    // Returns the number of the step whose records overflowed their width (then nothing after it
-    // ran), or -1.
+    // i's time. The last step's rows go to the caller's buffer, values or classes (the other is
+    // null). Returns the number of the step whose records overflowed their bytes (then nothing
+    // after it ran), or -1.
     int run(std::size_t num_steps, float* values, std::int64_t* classes, double* seconds);
 
     // Rows [begin, end) of the last step, whose sources the steps before it have made, into a

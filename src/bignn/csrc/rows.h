@@ -1,7 +1,7 @@
 // A layer row by row, written once in terms of the pieces in plain.h or their vector forms. Text
 // of each instruction set's file, like plain.h.
 
-// The scratch of one thread, laid out in the caller's bytes.
+// The scratch of one thread, laid out in the caller's bytes (null: only its size is wanted).
 struct Scratch {
     const std::byte** rows;  // [batch + slack]
     float* x;                // [batch + slack]
@@ -20,7 +20,7 @@ struct Scratch {
     Scratch(const Layer& layer, std::byte* bytes) {
         std::size_t used = 0;
         const auto take = [&](std::size_t count) {
-            std::byte* start = bytes + used;
+            std::byte* start = bytes ? bytes + used : nullptr;
             used += (count + 63) / 64 * 64;
             return start;
         };
@@ -36,8 +36,7 @@ struct Scratch {
         rows = reinterpret_cast<const std::byte**>(take(8 * (batch + slack)));
         x = reinterpret_cast<float*>(take(4 * (batch + slack)));
         scores = reinterpret_cast<float*>(take(4 * layer.attention.heads * (batch + slack)));
-        factors =
-            reinterpret_cast<float*>(take(layer.attention.heads ? 4 * (batch + slack) : 0));
+        factors = reinterpret_cast<float*>(take(layer.attention.heads ? 4 * (batch + slack) : 0));
         q = reinterpret_cast<std::uint32_t*>(take(4 * (chunk + slack)));
         acc = reinterpret_cast<std::int64_t*>(take(8 * ((columns + 63) / 64 * 64)));
         u = reinterpret_cast<std::int32_t*>(
@@ -59,13 +58,15 @@ inline std::size_t scratch_bytes(const Layer& layer) { return Scratch(layer, nul
 template <typename Id>
 class Batch {
    public:
-    // For rows before `end`.
-    Batch(const Layer& layer, const Id* ids, std::size_t end, Scratch& scratch)
+    // For rows [begin, end).
+    Batch(const Layer& layer, const Id* ids, std::size_t begin, std::size_t end, Scratch& scratch)
         : from_(layer.neighbours),
           ids_(ids),
           scratch_(scratch),
           end_(static_cast<std::size_t>(layer.neighbours.offsets[end])),
-          attention_(layer.attention) {
+          attention_(layer.attention),
+          first_(static_cast<std::size_t>(layer.neighbours.offsets[begin])),
+          last_(first_) {
         const bool by_records = layer.way == Way::records;
         data_ = by_records ? layer.records.data : reinterpret_cast<const std::byte*>(layer.words);
         stride_ = by_records ? layer.records.step : 8 * words_per_row(layer.num_inputs);
@@ -86,7 +87,7 @@ class Batch {
             weigh(ids_ + begin, nullptr, count, attention_.source + head * attention_.num_sources,
                   scratch_.scores + head * (batch + slack));
         }
-        point(ids_ + begin, count, data_, stride_, scratch_.rows);
+        set_row_pointers(ids_ + begin, count, data_, stride_, scratch_.rows);
         for (std::size_t e = count; e < count + slack; ++e) scratch_.rows[e] = data_;
         first_ = begin;
         last_ = begin + count;
@@ -109,8 +110,13 @@ class Batch {
     const std::byte* data_;
     std::size_t stride_;
     const Attention& attention_;
-    std::size_t first_ = 1, last_ = 0;
+    std::size_t first_, last_;  // the entries that are available
 };
+
+inline std::size_t num_neighbours(const Layer& layer, std::size_t i) {
+    const std::int64_t* offsets = layer.neighbours.offsets + i;
+    return static_cast<std::size_t>(offsets[1] - offsets[0]);
+}
 
 // One row: calls add(places, count, total, whether it is the first) for each chunk of it, with the
 // integer weights in scratch.q; returns what the sums are to be multiplied by.
@@ -140,42 +146,54 @@ inline float gather_row(const Layer& layer, std::size_t i, Batch<Id>& entries, S
     return weights.scale;
 }
 
-// sums of one row, gathered from records.
-template <typename Id>
-inline float gather_records(const Layer& layer, std::size_t i, Batch<Id>& entries,
-                            Scratch& scratch, float* sums) {
-    const std::int64_t* offsets = layer.neighbours.offsets;
-    const Records& records = layer.records;
-    const std::size_t width = layer.num_outputs;
-    if (static_cast<std::size_t>(offsets[i + 1] - offsets[i]) <= chunk) {
-        return gather_row(layer, i, entries, scratch,
-                          [&](const std::byte* const* rows, std::size_t count,
-                              std::uint32_t total, bool) {
-                              sum_records(records, width, rows, scratch.q, count, total,
-                                          scratch.acc, sums);
-                          });
+// The sums of one row from records; gather(add) is gather_row or attend_row.
+template <class Gather>
+inline float sum_row(const Records& records, std::size_t num_columns, std::size_t num_neighbours,
+                     Scratch& scratch, float* sums, Gather gather) {
+    if (num_neighbours <= chunk) {
+        return gather(
+            [&](const std::byte* const* rows, std::size_t count, std::uint32_t total, bool) {
+                sum_records(records, num_columns, rows, scratch.q, count, total, scratch.acc, sums);
+            });
     }
-    for (std::size_t p = 0; p < records.stride / records.width; ++p) scratch.acc[p] = 0;
+    for (std::size_t p = 0; p < records.stride / records.bytes_per_column; ++p) scratch.acc[p] = 0;
     std::uint32_t all = 0;
-    const float scale = gather_row(
-        layer, i, entries, scratch,
-        [&](const std::byte* const* rows, std::size_t count, std::uint32_t total, bool) {
+    const float scale =
+        gather([&](const std::byte* const* rows, std::size_t count, std::uint32_t total, bool) {
             add_records(records, rows, scratch.q, count, scratch.acc);
             all += total;
         });
-    finish_records(records, width, all, scratch.acc, sums);
+    finish_records(records, num_columns, all, scratch.acc, sums);
     return scale;
 }
 
-// u = sum_j q_j F_j of one row.
+// u = sum_j q_j F_j of one row; gather as in sum_row.
+template <class Gather>
+inline float sum_bits(std::size_t num_inputs, Scratch& scratch, std::int32_t* u, Gather gather) {
+    return gather(
+        [&](const std::byte* const* rows, std::size_t count, std::uint32_t total, bool first) {
+            add_bits(rows, scratch.q, count, total, first, num_inputs, u);
+        });
+}
+
+// Of tile_rows rows of few neighbours each, whose weights are in scratch.q: sums, or u by bits.
 template <typename Id>
-inline float gather_bits(const Layer& layer, std::size_t i, Batch<Id>& entries, Scratch& scratch,
-                         std::int32_t* u) {
-    return gather_row(layer, i, entries, scratch,
-                      [&](const std::byte* const* rows, std::size_t count, std::uint32_t total,
-                          bool first) {
-                          add_bits(rows, scratch.q, count, total, first, layer.num_inputs, u);
-                      });
+inline void sum_few(const Layer& layer, const Records& records, std::size_t num_columns,
+                    const std::int64_t* offsets, const std::uint32_t* totals,
+                    const Batch<Id>& entries, Scratch& scratch, float* sums,
+                    std::size_t sums_stride) {
+    for (std::size_t r = 0; r < tile_rows; ++r) {
+        const auto at = static_cast<std::size_t>(offsets[r]);
+        const auto count = static_cast<std::size_t>(offsets[r + 1]) - at;
+        const std::uint32_t* q = scratch.q + r * few;
+        if (layer.way == Way::records) {
+            sum_records(records, num_columns, entries.rows(at), q, count, totals[r], scratch.acc,
+                        sums + r * sums_stride);
+        } else {
+            add_bits(entries.rows(at), q, count, totals[r], true, layer.num_inputs,
+                     scratch.u + r * u_stride(layer.num_inputs));
+        }
+    }
 }
 
 // Which source a row is.
@@ -208,24 +226,24 @@ inline void add_own_parts(const Layer& layer, std::size_t first, std::size_t num
 // Rows first .. first + num_rows, whose sums are in scratch: to where they go.
 inline bool finish_tile(const Layer& layer, std::size_t first, std::size_t num_rows,
                         const float* row_scale, const float* scale, Scratch& scratch) {
-    const std::size_t width = layer.num_outputs;
+    const std::size_t num_outputs = layer.num_outputs;
     if (layer.values) {
         for (std::size_t r = 0; r < num_rows; ++r) {
             value_row(scratch.sums + r * scratch.sums_stride, row_scale[r], scale, layer.shift,
-                      width, layer.values + (first + r) * width);
+                      num_outputs, layer.values + (first + r - layer.first_value) * num_outputs);
         }
     }
     if (layer.classes) {
         class_tile(scratch.sums, scratch.sums_stride, num_rows, row_scale, scale, layer.shift,
-                   width, layer.classes + first);
+                   num_outputs, layer.classes + first);
     }
     if (!layer.out_factor) return true;
     word* words =
-        layer.out_words ? layer.out_words + first * words_per_row(width) : scratch.words;
+        layer.out_words ? layer.out_words + first * words_per_row(num_outputs) : scratch.words;
     const float* norm = layer.out_norm ? layer.out_norm + first : nullptr;
     float* factor = layer.out_factor + first;
-    sign_tile(scratch.sums, scratch.sums_stride, num_rows, row_scale, scale, layer.shift, width,
-              words, layer.out_beta ? nullptr : norm, factor);
+    sign_tile(scratch.sums, scratch.sums_stride, num_rows, row_scale, scale, layer.shift,
+              num_outputs, words, layer.out_beta ? nullptr : norm, factor);
     if (layer.out_beta) {
         for (std::size_t r = 0; r < num_rows; ++r) {
             layer.out_beta[first + r] = factor[r];
@@ -236,168 +254,31 @@ inline bool finish_tile(const Layer& layer, std::size_t first, std::size_t num_r
                                        layer.next_records + first * layer.next->stride);
 }
 
-// --- Attention ---------------------------------------------------------------------------------
-
-// One head of row i: as gather_row, with weights from scores.
-template <typename Id, class Add>
-inline float attend_row(const Layer& layer, std::size_t head, std::size_t i, Batch<Id>& entries,
-                        Scratch& scratch, Add add) {
-    const Neighbours& from = layer.neighbours;
-    const Attention& attention = layer.attention;
-    const float target = attention.target[head * attention.num_sources + own_id(layer, i)];
-    const auto begin = static_cast<std::size_t>(from.offsets[i]);
-    const auto end = static_cast<std::size_t>(from.offsets[i + 1]);
-    const auto count = [&](std::size_t at) { return end - at < chunk ? end - at : chunk; };
-    float largest_source = -largest_score;
-    for (std::size_t at = begin; at < end; at += chunk) {
-        entries.cover(at, at + count(at));
-        const float some = largest_score_of(entries.scores(head, at), count(at));
-        largest_source = some > largest_source ? some : largest_source;
-    }
-    // leaky rises, also as it is rounded: the largest source has the largest score.
-    const float top = leaky(target + largest_source, attention.slope);
-    const auto attend_chunk = [&](std::size_t at) {
-        entries.cover(at, at + count(at));
-        return attend(entries.scores(head, at), entries.factors(at), count(at), target, top,
-                      attention.slope, scratch.x);
-    };
-    float most = 0;
-    std::uint64_t shares = 0;
-    for (std::size_t at = begin; at < end; at += chunk) {
-        const auto some = attend_chunk(at);
-        most = some.most > most ? some.most : most;
-        shares += some.shares;
-    }
-    const RowWeights weights(most, end - begin, share_of(shares), layer.edge_bits);
-    const bool in_one = end - begin <= chunk;
-    std::size_t at = begin;
-    do {  // at least once: a row without neighbours is 0
-        const std::size_t some = at < end ? count(at) : 0;
-        std::uint32_t total = 0;
-        if (some) {
-            if (!in_one) attend_chunk(at);
-            total = quantize(scratch.x, some, weights.two_to_e, weights.limit, scratch.q);
-        }
-        add(entries.rows(at), some, total, at == begin);
-        at += chunk;
-    } while (at < end);
-    return weights.scale;
-}
-
-// One head of a row: its sums, or u by bits.
-template <typename Id>
-inline float attend_one(const Layer& layer, const Records& part, std::size_t head, std::size_t i,
-                        Batch<Id>& entries, Scratch& scratch, float* sums, std::int32_t* u) {
-    const std::int64_t* offsets = layer.neighbours.offsets + i;
-    const std::size_t channels = layer.attention.channels;
-    if (layer.way == Way::bits) {
-        return attend_row(layer, head, i, entries, scratch,
-                          [&](const std::byte* const* rows, std::size_t count,
-                              std::uint32_t total, bool first) {
-                              add_bits(rows, scratch.q, count, total, first, layer.num_inputs, u);
-                          });
-    }
-    if (static_cast<std::size_t>(offsets[1] - offsets[0]) <= chunk) {
-        return attend_row(layer, head, i, entries, scratch,
-                          [&](const std::byte* const* rows, std::size_t count,
-                              std::uint32_t total, bool) {
-                              sum_records(part, channels, rows, scratch.q, count, total,
-                                          scratch.acc, sums);
-                          });
-    }
-    for (std::size_t p = 0; p < part.stride / part.width; ++p) scratch.acc[p] = 0;
-    std::uint32_t all = 0;
-    const float scale = attend_row(
-        layer, head, i, entries, scratch,
-        [&](const std::byte* const* rows, std::size_t count, std::uint32_t total, bool) {
-            add_records(part, rows, scratch.q, count, scratch.acc);
-            all += total;
-        });
-    finish_records(part, channels, all, scratch.acc, sums);
-    return scale;
-}
-
-// All heads of a tile's rows, put together in scratch.sums.
-template <typename Id>
-inline void attend_tile(const Layer& layer, std::size_t first, std::size_t num_rows, bool is_few,
-                        Batch<Id>& entries, Scratch& scratch) {
-    const Attention& attention = layer.attention;
-    const std::size_t channels = attention.channels, u_step = u_stride(layer.num_inputs);
-    const std::int64_t* offsets = layer.neighbours.offsets + first;
-    const auto begin = static_cast<std::size_t>(offsets[0]);
-    if (is_few) entries.cover(begin, static_cast<std::size_t>(offsets[tile_rows]));
-    for (std::size_t head = 0; head < attention.heads; ++head) {
-        float row_scale[tile_rows];
-        Records part = layer.records;
-        part.offset = head * part.stride;
-        part.center += head * scratch.head_stride;
-        const float* target = attention.target + head * attention.num_sources;
-        std::uint32_t totals[tile_rows];
-        if (is_few) {
-            float targets[tile_rows];
-            for (std::size_t r = 0; r < tile_rows; ++r) targets[r] = target[own_id(layer, first + r)];
-            attend_few(entries.scores(head, begin), entries.factors(begin), offsets, targets,
-                       attention.slope, layer.edge_bits, scratch.q, totals, row_scale);
-        }
-        for (std::size_t r = 0; r < num_rows; ++r) {
-            float* sums = scratch.head + r * scratch.head_stride;
-            std::int32_t* u = scratch.u + r * u_step;
-            if (!is_few) {
-                row_scale[r] =
-                    attend_one(layer, part, head, first + r, entries, scratch, sums, u);
-                continue;
-            }
-            const auto at = static_cast<std::size_t>(offsets[r]);
-            const auto count = static_cast<std::size_t>(offsets[r + 1]) - at;
-            const std::uint32_t* q = scratch.q + r * few;
-            if (layer.way == Way::bits) {
-                add_bits(entries.rows(at), q, count, totals[r], true, layer.num_inputs, u);
-            } else {
-                sum_records(part, channels, entries.rows(at), q, count, totals[r], scratch.acc,
-                            sums);
-            }
-        }
-        if (layer.way == Way::bits) {
-            multiply(scratch.u, num_rows, layer.num_inputs, channels,
-                     layer.product + head * attention.product_stride, scratch.multiply,
-                     scratch.head, scratch.head_stride);
-        }
-        for (std::size_t r = 0; r < num_rows; ++r) {
-            const float* from = scratch.head + r * scratch.head_stride;
-            float* sums = scratch.sums + r * scratch.sums_stride;
-            if (attention.averages) {
-                add_head(from, row_scale[r], layer.scale + head * channels, head == 0, channels,
-                         sums);
-            } else {
-                put_head(from, row_scale[r], channels, sums + head * channels);
-            }
-        }
-    }
-}
+#include "attention_rows.h"
 
 // The sums of tile_rows rows of few neighbours each.
 template <typename Id>
-inline void gather_few(const Layer& layer, std::size_t first, Batch<Id>& entries,
-                       Scratch& scratch, float* row_scale) {
+inline void gather_few(const Layer& layer, std::size_t first, Batch<Id>& entries, Scratch& scratch,
+                       float* row_scale) {
     const Neighbours& from = layer.neighbours;
     const std::int64_t* offsets = from.offsets + first;
     const auto begin = static_cast<std::size_t>(offsets[0]);
     entries.cover(begin, static_cast<std::size_t>(offsets[tile_rows]));
     std::uint32_t totals[tile_rows];
-    weigh_tile(entries.x(begin), offsets, from.target_factor + first, layer.edge_bits,
-               scratch.q, totals, row_scale);
-    for (std::size_t r = 0; r < tile_rows; ++r) {
-        const auto at = static_cast<std::size_t>(offsets[r]);
-        const auto count = static_cast<std::size_t>(offsets[r + 1]) - at;
-        const std::uint32_t* q = scratch.q + r * few;
-        if (layer.way == Way::records) {
-            sum_records(layer.records, layer.num_outputs, entries.rows(at), q, count, totals[r],
-                        scratch.acc, scratch.sums + r * scratch.sums_stride);
-        } else {
-            add_bits(entries.rows(at), q, count, totals[r], true, layer.num_inputs,
-                     scratch.u + r * u_stride(layer.num_inputs));
-        }
-    }
+    weigh_tile(entries.x(begin), offsets, from.target_factor + first, layer.edge_bits, scratch.q,
+               totals, row_scale);
+    sum_few(layer, layer.records, layer.num_outputs, offsets, totals, entries, scratch,
+            scratch.sums, scratch.sums_stride);
+}
+
+// The sums of one row, or u by bits.
+template <typename Id>
+inline float gather_one(const Layer& layer, std::size_t i, Batch<Id>& entries, Scratch& scratch,
+                        float* sums, std::int32_t* u) {
+    const auto gather = [&](auto add) { return gather_row(layer, i, entries, scratch, add); };
+    if (layer.way == Way::bits) return sum_bits(layer.num_inputs, scratch, u, gather);
+    return sum_row(layer.records, layer.num_outputs, num_neighbours(layer, i), scratch, sums,
+                   gather);
 }
 
 inline bool has_few(const std::int64_t* offsets) {
@@ -409,19 +290,17 @@ inline bool has_few(const std::int64_t* offsets) {
 }
 
 template <typename Id>
-inline bool layer_rows_with(const Layer& layer, const Id* ids, std::size_t begin,
-                                         std::size_t end, std::byte* bytes) {
+inline bool layer_rows_with(const Layer& layer, const Id* ids, std::size_t begin, std::size_t end,
+                            std::byte* bytes) {
     Scratch scratch(layer, bytes);
-    Batch<Id> entries(layer, ids, end, scratch);
-    const bool by_records = layer.way == Way::records;
+    Batch<Id> entries(layer, ids, begin, end, scratch);
     // Sums that were put together from parts have their scales in them.
     constexpr float ones[tile_rows] = {1, 1, 1, 1};
     bool fits = true;
     for (std::size_t first = begin; first < end; first += tile_rows) {
         const std::size_t num_rows = end - first < tile_rows ? end - first : tile_rows;
         float row_scale[tile_rows];
-        const bool is_few =
-            num_rows == tile_rows && has_few(layer.neighbours.offsets + first);
+        const bool is_few = num_rows == tile_rows && has_few(layer.neighbours.offsets + first);
         if (layer.attention.heads) {
             attend_tile(layer, first, num_rows, is_few, entries, scratch);
             fits = finish_tile(layer, first, num_rows, ones, layer.end_scale, scratch) && fits;
@@ -431,15 +310,12 @@ inline bool layer_rows_with(const Layer& layer, const Id* ids, std::size_t begin
             gather_few(layer, first, entries, scratch, row_scale);
         } else {
             for (std::size_t r = 0; r < num_rows; ++r) {
-                row_scale[r] =
-                    by_records
-                        ? gather_records(layer, first + r, entries, scratch,
-                                         scratch.sums + r * scratch.sums_stride)
-                        : gather_bits(layer, first + r, entries, scratch,
-                                      scratch.u + r * u_stride(layer.num_inputs));
+                row_scale[r] = gather_one(layer, first + r, entries, scratch,
+                                          scratch.sums + r * scratch.sums_stride,
+                                          scratch.u + r * u_stride(layer.num_inputs));
             }
         }
-        if (!by_records) {
+        if (layer.way == Way::bits) {
             multiply(scratch.u, num_rows, layer.num_inputs, layer.num_outputs, layer.product,
                      scratch.multiply, scratch.sums, scratch.sums_stride);
         }
@@ -453,22 +329,20 @@ inline bool layer_rows_with(const Layer& layer, const Id* ids, std::size_t begin
     return fits;
 }
 
-inline bool layer_rows(const Layer& layer, std::size_t begin, std::size_t end,
-                                    std::byte* scratch) {
+inline bool layer_rows(const Layer& layer, std::size_t begin, std::size_t end, std::byte* scratch) {
     const Neighbours& from = layer.neighbours;
     return from.ids ? layer_rows_with(layer, from.ids, begin, end, scratch)
                     : layer_rows_with(layer, from.long_ids, begin, end, scratch);
 }
 
 inline bool records_of_bits(const word* rows, const Panels& panels, std::size_t begin,
-                                         std::size_t end, std::byte* records) {
+                            std::size_t end, std::byte* records) {
     return make_records(rows + begin * words_per_row(panels.num_bits), end - begin, panels,
                         records + begin * panels.stride);
 }
 
-inline bool records_of_sparse(const SparseRows& rows, const SignTable& table,
-                                           std::size_t begin, std::size_t end,
-                                           std::byte* records) {
+inline bool records_of_sparse(const SparseRows& rows, const SignTable& table, std::size_t begin,
+                              std::size_t end, std::byte* records) {
     bool fits = true;
     for (std::size_t i = begin; i < end; ++i) {
         const std::int64_t start = rows.offsets[i];

@@ -252,13 +252,13 @@ void sort_edges(std::span<const std::int64_t> rows, std::span<const std::int64_t
     }
 }
 
-#define BIGNN_SAMPLING_FOR(Id)                                                                   \
-    template Neighbourhood sample_neighbours<Id>(                                                \
-        const Adjacency<Id>&, std::span<const std::int64_t>, std::span<const std::int64_t>,      \
-        bool, std::uint64_t);                                                                    \
-    template void random_walks<Id>(const Adjacency<Id>&, std::span<const std::int64_t>,          \
-                                   std::size_t, std::uint64_t, std::int64_t*);                   \
-    template Edges edges_between<Id>(const Adjacency<Id>&, std::span<const std::int64_t>,        \
+#define BIGNN_SAMPLING_FOR(Id)                                                                    \
+    template Neighbourhood sample_neighbours<Id>(                                                 \
+        const Adjacency<Id>&, std::span<const std::int64_t>, std::span<const std::int64_t>, bool, \
+        std::uint64_t);                                                                           \
+    template void random_walks<Id>(const Adjacency<Id>&, std::span<const std::int64_t>,           \
+                                   std::size_t, std::uint64_t, std::int64_t*);                    \
+    template Edges edges_between<Id>(const Adjacency<Id>&, std::span<const std::int64_t>,         \
                                      std::span<const std::int64_t>);
 BIGNN_SAMPLING_FOR(std::int32_t)
 BIGNN_SAMPLING_FOR(std::int64_t)

@@ -1,4 +1,5 @@
-// Random pieces of a graph. kernels/sampling.py says the same in NumPy, to the last element.
+// Random pieces of a graph. kernels/sampling_reference.py says the same in NumPy, to the last
+// element.
 //
 // Every random number is a hash of (seed, node or walk, draw), so that no result depends on how
 // work is divided among threads.

@@ -3,7 +3,6 @@
 // Results are as large as they turn out to be, so unlike other kernels' they are made here.
 #include "sampling_module.h"
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
@@ -11,6 +10,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "arrays.h"
 #include "sampling.h"
 
 namespace nb = nanobind;
@@ -18,8 +18,6 @@ namespace nb = nanobind;
 namespace bignn {
 namespace {
 
-template <typename T>
-using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Ints = Vector<const std::int64_t>;
 using Result = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>>;
 
@@ -61,11 +59,10 @@ nb::tuple neighbours(Ints offsets, Vector<const Id> ids, std::optional<Ints> num
         check_nodes(span_of(seeds), graph.num_nodes);
         found = sample_neighbours(graph, span_of(seeds), span_of(fanouts), replace, seed);
     }
-    return nb::make_tuple(handed_over(std::move(found.nodes)),
-                          handed_over(std::move(found.edges.sources)),
-                          handed_over(std::move(found.edges.targets)),
-                          handed_over(std::move(found.edges.numbers)), found.nodes_per_hop,
-                          found.edges_per_hop);
+    return nb::make_tuple(
+        handed_over(std::move(found.nodes)), handed_over(std::move(found.edges.sources)),
+        handed_over(std::move(found.edges.targets)), handed_over(std::move(found.edges.numbers)),
+        found.nodes_per_hop, found.edges_per_hop);
 }
 
 // The first column of `walks` holds the roots.
@@ -118,9 +115,9 @@ void bind_for(nb::module_& m) {
           nb::arg("seed"));
     m.def("random_walks", &walk<Id>, nb::arg("offsets").noconvert(), nb::arg("ids").noconvert(),
           nb::arg("seed"), nb::arg("walks").noconvert());
-    m.def("edges_between", &between<Id>, nb::arg("offsets").noconvert(),
-          nb::arg("ids").noconvert(), nb::arg("numbers").noconvert().none(),
-          nb::arg("rows").noconvert(), nb::arg("columns").noconvert());
+    m.def("edges_between", &between<Id>, nb::arg("offsets").noconvert(), nb::arg("ids").noconvert(),
+          nb::arg("numbers").noconvert().none(), nb::arg("rows").noconvert(),
+          nb::arg("columns").noconvert());
 }
 
 }  // namespace

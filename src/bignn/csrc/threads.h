@@ -3,7 +3,7 @@
 // Idle workers sleep: a barrier at which they spin costs milliseconds as soon as something else
 // wants the core. After a job they look out for the next for some microseconds only, since the
 // layers of a small model follow each other that fast. Nobody waits for a worker that has not
-// woken: the caller takes work itself until none is left, and waits only for pieces being worked on.
+// woken: the caller takes work itself until none is left, and waits only for pieces under way.
 #pragma once
 
 #include <cstddef>

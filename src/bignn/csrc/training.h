@@ -11,8 +11,8 @@
 // A bit of the result is 1 with probability keep / 2^keep_bits, independently of the others: the
 // digits of the probability, from the lowest that is not 0, or a random bit in (digit 1) or and it
 // in (digit 0).
-inline void draw_masks(std::uint64_t seed, std::uint32_t keep, const word* among,
-                       std::size_t begin, std::size_t end, word* masks) {
+inline void draw_masks(std::uint64_t seed, std::uint32_t keep, const word* among, std::size_t begin,
+                       std::size_t end, word* masks) {
     int lowest = 0;  // keep_bits when everything is kept
     while (!(keep >> lowest & 1)) ++lowest;
     // A digit at a time over a stretch of words: loops that the compiler can vectorise.
@@ -48,9 +48,9 @@ inline void masked_counts(const word* row, const word* mask, const half* panel,
 }
 #endif
 
-inline void masked_rows(const word* rows, const word* masks, const half* panels,
-                        std::size_t begin, std::size_t end, std::size_t num_columns,
-                        std::size_t num_bits, float* out) {
+inline void masked_rows(const word* rows, const word* masks, const half* panels, std::size_t begin,
+                        std::size_t end, std::size_t num_columns, std::size_t num_bits,
+                        float* out) {
     const std::size_t num_words = words_per_row(num_bits);
     for (std::size_t i = begin; i < end; ++i) {
         const word* mask = masks + i * num_words;
@@ -103,7 +103,7 @@ struct Sums {
 inline void make_tables(const float* g, std::size_t num_rows, std::size_t num_columns,
                         std::size_t first_column, float* tables) {
     const std::size_t some = num_columns - first_column;
-    const std::size_t width = some < columns_at_once ? some : columns_at_once;
+    const std::size_t taken = some < columns_at_once ? some : columns_at_once;
     for (std::size_t group = 0; group < block_rows / 4; ++group) {
         float* table = tables + group * 16 * columns_at_once;
         for (std::size_t c = 0; c < columns_at_once; ++c) table[c] = 0;
@@ -111,7 +111,7 @@ inline void make_tables(const float* g, std::size_t num_rows, std::size_t num_co
             float row[columns_at_once] = {};
             if (4 * group + m < num_rows) {
                 const float* from = g + (4 * group + m) * num_columns + first_column;
-                for (std::size_t c = 0; c < width; ++c) row[c] = from[c];
+                for (std::size_t c = 0; c < taken; ++c) row[c] = from[c];
             }
             const std::size_t half_of_it = std::size_t{1} << m;
             for (std::size_t i = 0; i < half_of_it; ++i) {

@@ -49,7 +49,7 @@ def pack_rows(x: NDArray[Any], *, backend: str | None = None) -> Words:
         return reference.pack_rows(x)
     if x.dtype != np.float32:  # a cast first could round a tiny negative number to zero
         x = np.where(x >= 0, np.float32(1), np.float32(-1))
-    return native.pack_rows(np.ascontiguousarray(x), checked_backend(backend))
+    return native.pack_rows(native.readable(x), checked_backend(backend))
 
 
 def xnor_matmul(
@@ -77,9 +77,7 @@ def xnor_matmul(
         raise wrong("num_bits", "below 2**31", num_bits)
     if checked_backend(backend) == "reference":
         return reference.xnor_matmul(a, b, num_bits)
-    return native.xnor_matmul(
-        np.ascontiguousarray(a), np.ascontiguousarray(b), num_bits, checked_backend(backend)
-    )
+    return native.xnor_matmul(native.readable(a), b, num_bits, checked_backend(backend))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,8 +114,8 @@ def xnor_matmul_into(
     if out.dtype != np.int32 or out.shape != (len(a), columns.num_columns):
         got = f"{out.dtype} {list(out.shape)}"
         raise wrong("out", f"int32 [{len(a)}, {columns.num_columns}]", got)
-    if not (a.flags.c_contiguous and out.flags.c_contiguous):
-        raise wrong("a, out", "contiguous", "arrays with gaps", "use np.ascontiguousarray")
+    if not all(array.flags.c_contiguous and array.flags.aligned for array in (a, out)):
+        raise wrong("a, out", "contiguous", "arrays with gaps or not aligned", "use copies")
     if columns.backend == "reference":
         out[begin:end] = reference.xnor_matmul(a[begin:end], columns.data, columns.num_bits)
     else:

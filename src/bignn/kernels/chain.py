@@ -63,7 +63,7 @@ class Chain:
         #: Of the layers that keep something: values, or bits and their β. The next run overwrites.
         self.kept: dict[tuple[int, Keep], Any] = {}
         self._program: Any = None
-        self._widths: dict[int, int] = {}
+        self._bytes_per_column: dict[int, int] = {}
 
     def run_kept(self) -> None:
         """Makes what layers keep; of the output ``"kept"`` there is nothing else."""
@@ -103,9 +103,9 @@ class Chain:
                 self._program.run_rows(begin, end, values)
                 yield begin, values
 
-    def record_bytes(self, number: int) -> int | None:
+    def bytes_per_column(self, number: int) -> int | None:
         """Bytes per column of a layer's records in the last run; None for way G."""
-        return self._widths.get(number)
+        return self._bytes_per_column.get(number)
 
     def _run_steps(self, count: int, out: NDArray[Any] | None) -> None:
         while True:
@@ -114,9 +114,9 @@ class Chain:
             overflowed, self.seconds = self._program.run(count, out)
             if overflowed < 0:
                 return
-            # A product did not fit the records' width: take the next, and remember it.
+            # A product did not fit its bytes: take twice as many, and remember it.
             self._program = None
-            self.layers[overflowed].weights.widen(self._widths[overflowed])
+            self.layers[overflowed].weights.widen(self._bytes_per_column[overflowed])
 
     def _run_hidden(self, count: int) -> tuple[Words, Floats]:
         """The sources of layer number ``count``, by the reference."""
@@ -168,7 +168,7 @@ class Chain:
                 step |= self._product_step(weights)
             else:
                 step |= self._records_step(layer, first)
-                self._widths[number] = step["width"]
+                self._bytes_per_column[number] = step["bytes_per_column"]
             following = self.layers[number + 1] if number + 1 < len(self.layers) else None
             step |= self._sink_step(number, layer, following)
             factor = step.get("out_factor", factor)
@@ -216,10 +216,10 @@ class Chain:
 
     def _records_step(self, layer: Layer, first: bool) -> dict[str, Any]:
         weights = layer.weights
-        width = weights.width
-        stride, order = _record_layout(weights, width)
+        bytes_per_column = weights.bytes_per_column
+        stride, order = _record_layout(weights, bytes_per_column)
         step: dict[str, Any] = {
-            "width": width,
+            "bytes_per_column": bytes_per_column,
             "records": native.aligned(layer.edges.num_sources * stride, np.uint8),
         }
         if first and layer.way == "S":
@@ -229,7 +229,7 @@ class Chain:
                 "feature_offsets": features.offsets,
                 "feature_inputs": features.inputs,
                 "signs": weights.prepared(
-                    ("signs", width, features.base.tobytes()),
+                    ("signs", bytes_per_column, features.base.tobytes()),
                     lambda: _sign_table(weights, features.base, order),
                 ),
             }
@@ -239,9 +239,9 @@ class Chain:
         else:
             base = _middle(weights, self.features if first else None)
             center = (weights.num_inputs - 2 * base).astype(np.int32)
-            step |= weights.prepared(("panels", width), lambda: _panels(weights.words, order)) | {
-                "base": _in_order(base, order)
-            }
+            step |= weights.prepared(
+                ("panels", bytes_per_column), lambda: _panels(weights.words, order)
+            ) | {"base": _in_order(base, order)}
             if first:
                 words = dense_words(self.features)
                 step |= {"source_rows": len(words), "feature_words": words}
@@ -276,10 +276,10 @@ def _attention_step(weights: Weights, scored: Attention, num_sources: int) -> di
     }
 
 
-def _record_layout(weights: Weights, width: int) -> tuple[int, NDArray[np.int64]]:
+def _record_layout(weights: Weights, bytes_per_column: int) -> tuple[int, NDArray[np.int64]]:
     """Bytes per record, and which column each position holds (past the last: none)."""
     channels = weights.num_columns // weights.heads
-    stride, order = native.record_layout(channels, width)
+    stride, order = native.record_layout(channels, bytes_per_column)
     starts = channels * np.arange(weights.heads)[:, None]
     places = np.where(order < channels, starts + order, weights.num_columns)
     return stride * weights.heads, places.ravel()

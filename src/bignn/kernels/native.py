@@ -58,7 +58,7 @@ def pack_rows(x: NDArray[np.float32], isa: str) -> Words:
 
 
 def xnor_matmul(a: Words, b: Words, num_bits: int, isa: str) -> NDArray[np.int32]:
-    """See :func:`bignn.kernels.xnor_matmul`; a and b are contiguous."""
+    """See :func:`bignn.kernels.xnor_matmul`; a is contiguous."""
     out = np.empty((a.shape[0], b.shape[0]), dtype=np.int32)
     xnor_into(a, panels(b, np.arange(b.shape[0])), num_bits, out, 0, a.shape[0], isa)
     return out
@@ -85,8 +85,13 @@ def panels(b: Words, order: NDArray[np.int64]) -> NDArray[np.uint32]:
     shape = (-(-len(order) // width) * width, 2 * b.shape[1])
     out = aligned(shape[0] * shape[1], np.uint32).reshape(shape)
     out[:] = 0
-    _native.make_panels(np.ascontiguousarray(b), np.ascontiguousarray(order), out)
+    _native.make_panels(readable(b), readable(order), out)
     return out
+
+
+def readable(array: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
+    """The array as native code can read it, without gaps and aligned; a copy if it is not so."""
+    return np.require(array, dtype, ("C", "A"))
 
 
 def aligned(size: int, dtype: Any) -> NDArray[Any]:
@@ -97,10 +102,10 @@ def aligned(size: int, dtype: Any) -> NDArray[Any]:
     return raw[start : start + size * kind.itemsize].view(kind)
 
 
-def record_layout(num_columns: int, width: int) -> tuple[int, NDArray[np.int64]]:
+def record_layout(num_columns: int, bytes_per_column: int) -> tuple[int, NDArray[np.int64]]:
     """Bytes per record, and which column each of its positions holds (past the last: none)."""
     assert _native is not None
-    stride, order = _native.record_layout(num_columns, width)
+    stride, order = _native.record_layout(num_columns, bytes_per_column)
     return stride, np.array(order, dtype=np.int64)
 
 
@@ -108,7 +113,7 @@ def product(b: Words, num_inputs: int, isa: str) -> NDArray[np.uint8]:
     """B in the form that an instruction set multiplies gathered bits with."""
     assert _native is not None
     out = aligned(_native.product_bytes(num_inputs, len(b), isa), np.uint8)
-    _native.make_product(np.ascontiguousarray(b), num_inputs, out, isa)
+    _native.make_product(readable(b), num_inputs, out, isa)
     return out
 
 

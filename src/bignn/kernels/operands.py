@@ -166,14 +166,14 @@ class Weights:
         return self._prepared[key]
 
     @property
-    def width(self) -> int:
-        """Bytes per column of their records: 1 until a value did not fit."""
-        return int(self._prepared.get("width", 1))
+    def bytes_per_column(self) -> int:
+        """Of their records: 1 until a value did not fit."""
+        return int(self._prepared.get("bytes_per_column", 1))
 
     def widen(self, overflowed: int) -> None:
-        """Takes a larger width than the one that overflowed, unless another thread has already."""
+        """Takes twice the bytes that overflowed, unless another thread has already."""
         with _widening:
-            self._prepared["width"] = max(self.width, 2 * overflowed)
+            self._prepared["bytes_per_column"] = max(self.bytes_per_column, 2 * overflowed)
 
 
 @dataclass(frozen=True, eq=False)

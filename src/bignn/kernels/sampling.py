@@ -42,7 +42,7 @@ class Neighbours:
 
     def __post_init__(self) -> None:
         offsets = _vector("offsets", self.offsets)
-        ids = np.ascontiguousarray(self.ids)
+        ids = native.readable(np.asarray(self.ids))
         if ids.dtype != np.int32:
             ids = _vector("ids", ids)
         if ids.ndim != 1:
@@ -276,7 +276,7 @@ def _vector(name: str, values: ArrayLike) -> Ints:
         return np.empty(0, dtype=np.int64)  # a list without items counts as floats
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise wrong(name, "a vector of integers", f"{array.dtype} of shape {list(array.shape)}")
-    return np.ascontiguousarray(array, dtype=np.int64)
+    return native.readable(array, np.int64)
 
 
 def _check_range(name: str, ids: NDArray[Any], num_nodes: int) -> None:

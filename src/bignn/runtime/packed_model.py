@@ -221,7 +221,7 @@ class PackedModel:
                 chain.run_kept() if self.network.rest else chain.run()
             for number, layer in enumerate(chosen.layers):
                 layer.measured = chain.seconds[number]
-                layer.record_bytes = chain.record_bytes(number)
+                layer.record_bytes = chain.bytes_per_column(number)
             self._give_back(graph, key, chain)
         return chosen
 

@@ -1,0 +1,106 @@
+// Layers whose weights come from attention, row by row. Text of rows.h.
+
+// One head of row i: as gather_row, with weights from scores.
+template <typename Id, class Add>
+inline float attend_row(const Layer& layer, std::size_t head, std::size_t i, Batch<Id>& entries,
+                        Scratch& scratch, Add add) {
+    const Neighbours& from = layer.neighbours;
+    const Attention& attention = layer.attention;
+    const float target = attention.target[head * attention.num_sources + own_id(layer, i)];
+    const auto begin = static_cast<std::size_t>(from.offsets[i]);
+    const auto end = static_cast<std::size_t>(from.offsets[i + 1]);
+    const auto count = [&](std::size_t at) { return end - at < chunk ? end - at : chunk; };
+    float largest_source = -largest_score;
+    for (std::size_t at = begin; at < end; at += chunk) {
+        entries.cover(at, at + count(at));
+        const float some = largest_score_of(entries.scores(head, at), count(at));
+        largest_source = some > largest_source ? some : largest_source;
+    }
+    // leaky rises, also as it is rounded: the largest source has the largest score.
+    const float top = leaky(target + largest_source, attention.slope);
+    const auto attend_chunk = [&](std::size_t at) {
+        entries.cover(at, at + count(at));
+        return attend(entries.scores(head, at), entries.factors(at), count(at), target, top,
+                      attention.slope, scratch.x);
+    };
+    float most = 0;
+    std::uint64_t shares = 0;
+    for (std::size_t at = begin; at < end; at += chunk) {
+        const auto some = attend_chunk(at);
+        most = some.most > most ? some.most : most;
+        shares += some.shares;
+    }
+    const RowWeights weights(most, end - begin, share_of(shares), layer.edge_bits);
+    const bool in_one = end - begin <= chunk;
+    std::size_t at = begin;
+    do {  // at least once: a row without neighbours is 0
+        const std::size_t some = at < end ? count(at) : 0;
+        std::uint32_t total = 0;
+        if (some) {
+            if (!in_one) attend_chunk(at);
+            total = quantize(scratch.x, some, weights.two_to_e, weights.limit, scratch.q);
+        }
+        add(entries.rows(at), some, total, at == begin);
+        at += chunk;
+    } while (at < end);
+    return weights.scale;
+}
+
+// One head of a row: its sums, or u by bits.
+template <typename Id>
+inline float attend_one(const Layer& layer, const Records& part, std::size_t head, std::size_t i,
+                        Batch<Id>& entries, Scratch& scratch, float* sums, std::int32_t* u) {
+    const auto gather = [&](auto add) { return attend_row(layer, head, i, entries, scratch, add); };
+    if (layer.way == Way::bits) return sum_bits(layer.num_inputs, scratch, u, gather);
+    return sum_row(part, layer.attention.channels, num_neighbours(layer, i), scratch, sums, gather);
+}
+
+// All heads of a tile's rows, put together in scratch.sums.
+template <typename Id>
+inline void attend_tile(const Layer& layer, std::size_t first, std::size_t num_rows, bool is_few,
+                        Batch<Id>& entries, Scratch& scratch) {
+    const Attention& attention = layer.attention;
+    const std::size_t channels = attention.channels;
+    const std::int64_t* offsets = layer.neighbours.offsets + first;
+    const auto begin = static_cast<std::size_t>(offsets[0]);
+    if (is_few) entries.cover(begin, static_cast<std::size_t>(offsets[tile_rows]));
+    for (std::size_t head = 0; head < attention.heads; ++head) {
+        float row_scale[tile_rows];
+        Records part = layer.records;
+        part.offset = head * part.stride;
+        part.center += head * scratch.head_stride;
+        const float* target = attention.target + head * attention.num_sources;
+        if (is_few) {
+            float targets[tile_rows];
+            for (std::size_t r = 0; r < tile_rows; ++r) {
+                targets[r] = target[own_id(layer, first + r)];
+            }
+            std::uint32_t totals[tile_rows];
+            attend_few(entries.scores(head, begin), entries.factors(begin), offsets, targets,
+                       attention.slope, layer.edge_bits, scratch.q, totals, row_scale);
+            sum_few(layer, part, channels, offsets, totals, entries, scratch, scratch.head,
+                    scratch.head_stride);
+        } else {
+            for (std::size_t r = 0; r < num_rows; ++r) {
+                row_scale[r] = attend_one(layer, part, head, first + r, entries, scratch,
+                                          scratch.head + r * scratch.head_stride,
+                                          scratch.u + r * u_stride(layer.num_inputs));
+            }
+        }
+        if (layer.way == Way::bits) {
+            multiply(scratch.u, num_rows, layer.num_inputs, channels,
+                     layer.product + head * attention.product_stride, scratch.multiply,
+                     scratch.head, scratch.head_stride);
+        }
+        for (std::size_t r = 0; r < num_rows; ++r) {
+            const float* from = scratch.head + r * scratch.head_stride;
+            float* sums = scratch.sums + r * scratch.sums_stride;
+            if (attention.averages) {
+                add_head(from, row_scale[r], layer.scale + head * channels, head == 0, channels,
+                         sums);
+            } else {
+                put_head(from, row_scale[r], channels, sums + head * channels);
+            }
+        }
+    }
+}
