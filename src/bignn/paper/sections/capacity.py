@@ -9,15 +9,19 @@ from typing import Any
 from bignn.experiments.seeds import told
 from bignn.pages.document import Part, Section, Table
 from bignn.pages.words import name_of
+from bignn.paper.published import CAPACITY
 from bignn.paper.results import Results
 from bignn.paper.width import figure as figure_of
+from bignn.paper.words import NOT_MEASURED
 
 
 def entropy(results: Results) -> Section:
     """The paper's table of entropies, and the hypothesis on the graphs at hand."""
     cells = []
     for found in results.capacity:
-        published = found["paper"] or {}
+        # By name: the files of earlier versions do not have all of it.
+        theirs = CAPACITY.get(found["dataset"], {}).get(found["model"])
+        published = {} if theirs is None else theirs._asdict()
         cells.append(
             (
                 f"{name_of(found['dataset'])}, {name_of(found['model'])}"
@@ -30,9 +34,24 @@ def entropy(results: Results) -> Section:
                 _beside(found["bi_peak_width"] * found["bi_heads"], published.get("bi_peak_width")),
                 _holds(found),
                 "yes" if found["needed"] else "no",
-                f"{found['size_ratio']:.1f}x",
+                _beside(f"{found['size_ratio']:.1f}x", _about(published.get("times_smaller"))),
             )
         )
+    measured = {(found["dataset"], found["model"]) for found in results.capacity}
+    cells += [
+        (
+            f"{name_of(dataset)}, {name_of(model)}",
+            f"{theirs.bins}",
+            f"[{theirs.min_width}]",
+            f"{NOT_MEASURED} [{theirs.entropy_bits}]",
+            f"[{theirs.lower_bound}]",
+            *("", "", "", ""),
+            f"[{_about(theirs.times_smaller)}]",
+        )
+        for dataset, models in CAPACITY.items()
+        for model, theirs in models.items()
+        if (dataset, model) not in measured
+    ]
     columns = (
         *("graph and model", "M", "least float width", "entropy, bits", "bound"),
         *("least binary width", "best binary width", "enough", "needed"),
@@ -71,6 +90,10 @@ def _entropy(found: dict[str, Any]) -> str:
         return ours
     other = told(at_papers["bits"], at_papers["std"])
     return f"{ours}; {other} at {found['paper']['min_width']}"
+
+
+def _about(times: int | None) -> str | None:
+    return None if times is None else f"~{times}x"
 
 
 def _beside(ours: object, printed: object) -> str:
