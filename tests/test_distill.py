@@ -43,6 +43,17 @@ def model_for(graph: Graph, seed: int = 0) -> bignn.nn.GCN:
     return bignn.nn.GCN(graph.num_features, 8, 2, graph.num_classes)
 
 
+def test_the_loss_with_a_weight_per_node_is_a_weighted_sum() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits, taught = (torch.randn(4, 3, generator=generator, dtype=torch.float64) for _ in range(2))
+    temperature, weight = 3.0, torch.tensor([0.5, 0.0, 2.0, 1.0], dtype=torch.float64)
+    p, q = ((z / temperature).softmax(dim=-1) for z in (taught, logits))
+    of_nodes = temperature**2 * (p * (p / q).log()).sum(dim=-1)
+    found = distillation_loss(logits, p, temperature, weight)
+    assert torch.allclose(found, (weight * of_nodes).sum(), rtol=1e-12, atol=0)
+    assert torch.allclose(distillation_loss(logits, p, temperature), of_nodes.mean(), rtol=1e-12)
+
+
 class Constant(nn.Module):
     """The same logits whatever it is asked."""
 

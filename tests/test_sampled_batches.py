@@ -369,6 +369,16 @@ def test_the_last_layers_rate_is_all_of_its_matrices() -> None:
         assert sum(len(g["params"]) for g in groups) == len(list(model.parameters()))
 
 
+def test_only_matrices_decay() -> None:
+    for options in ({"conv": "sage"}, {"conv": "gat"}, {"conv": "gcn", "norm": "batch"}):
+        model = GNN(5, 4, 2, 3, **options)  # type: ignore[arg-type]
+        groups = adam(model, Settings(weight_decay=0.25)).param_groups
+        assert {g["weight_decay"] for g in groups} == {0.0, 0.25}
+        decays = {id(p): g["weight_decay"] for g in groups for p in g["params"]}
+        for name, parameter in model.named_parameters():
+            assert (decays[id(parameter)] == 0.25) == (parameter.ndim >= 2), name
+
+
 def test_bad_samplings_are_told_in_one_line(graph: Graph) -> None:
     model = model_of(graph)
     whole = full_batch(graph, CPU)

@@ -164,6 +164,14 @@ def test_every_model_trains_in_every_mode(conv: Any, mode: BinarizeMode) -> None
         assert torch.allclose(model(x, (matrix, matrix)), out, atol=1e-5)
 
 
+def test_binary_attention_starts_even() -> None:
+    for binarize in ("both", "weights", "features", "none"):
+        conv = GATConv(6, 4, heads=2, binarize=binarize)
+        starts_even = binarize in ("both", "weights")
+        for vector in (conv.att_src, conv.att_dst):
+            assert (not vector.any()) == starts_even
+
+
 def test_compiled_attention_is_the_same() -> None:
     model = GAT(6, 4, 2, 3, heads=2, normalize_rows=False).eval()
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
