@@ -22,6 +22,7 @@ FLOORS = {
     "files": 0,
     "bits": 0,
     "_native": 0,
+    "config": 1,
     "kernels": 1,
     "graph": 1,
     "pages": 1,
@@ -51,8 +52,8 @@ FLOORS = {
     "__main__": 12,
 }
 WITHOUT_TORCH = [
-    *["errors", "files", "bits", "kernels", "graph", "threads", "runtime"],
-    *["cost", "deploy", "doctor", "cli"],
+    *["errors", "files", "bits", "config", "kernels", "graph", "threads", "runtime"],
+    *["cost", "deploy", "recipes", "doctor", "cli"],
 ]
 #: Within a floor, errors < files < ... : the few sideways imports that are meant.
 SIDEWAYS = {("files", "errors"), ("bits", "errors")}

@@ -143,7 +143,7 @@ def test_defaults_that_keys_leave_out_are_what_they_were() -> None:
             **{"temperature": 1.0, "inductive": False, "sampling": None},
         },
         "Recipe": {
-            **{"hidden": 64, "layers": 2, "conv": "gcn", "heads": 1, "out_heads": 1},
+            **{"hidden": 64, "layers": 2, "conv": "gcn", "heads": 1, "out_heads": 1, "hops": 2},
             **{"jump": "none", "binarize_head": False, "dropout": 0.4, "input_dropout": None},
             **{"attention_dropout": 0.0, "drop": "all", "balance": False, "scale_gradient": True},
             **{"norm": "none", "activation": "relu", "normalize_rows": True, "ste": "input"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from bignn.cli.command import Report, checked_plot, command
+from bignn.cli.command import Report, add_threads, checked_plot, command, set_threads
 
 
 def add_bench(commands: Any) -> None:
@@ -21,7 +21,7 @@ def add_bench(commands: Any) -> None:
     add("--model", default="gcn", help="gcn, sage or gat, on graphs (default: gcn)")
     add("--scale", type=float, default=1.0, help="of the shapes' nodes and edges (default: 1)")
     add("--only", metavar="NAMES", help="some graphs, as cora,arxiv (default: all of the suites)")
-    add("--threads", type=int, metavar="N", help="(default: OMP_NUM_THREADS, or all cores)")
+    add_threads(add)
     add("--no-memory", action="store_true", help="do not measure peak memory")
     add("--plot", metavar="FILE", help="draw the speedups (.png, .svg or .pdf)")
 
@@ -29,9 +29,8 @@ def add_bench(commands: Any) -> None:
 def _bench(options: argparse.Namespace) -> Report:
     checked_plot(options.plot)
     from bignn.bench import suites as bench
-    from bignn.threads import get_num_threads, set_num_threads
 
-    set_num_threads(get_num_threads() if options.threads is None else options.threads)
+    set_threads(options.threads)
     report = bench.run(
         options.suites,
         model=options.model,
