@@ -17,7 +17,8 @@ from conftest import make_arrays
 import bignn
 from bignn.errors import InputError
 from bignn.experiments.ledger import Ledger
-from bignn.experiments.runs import Run, do_runs
+from bignn.experiments.run import Run
+from bignn.experiments.runs import do_runs
 from bignn.graph import Graph
 from bignn.paper.results import Results
 from bignn.recipes import RECIPES, Recipe, Settings, recipe, teacher_recipe
@@ -163,7 +164,8 @@ def test_students_in_several_processes_share_a_teacher(tmp_path: Path) -> None:
 _SCRIPT = """
 import sys
 from pathlib import Path
-from bignn.experiments.runs import Run, do_runs
+from bignn.experiments.run import Run
+from bignn.experiments.runs import do_runs
 runs = Run("cora", "bi-gcn", changes=(("epochs", 30),)).with_seeds(range(6))
 do_runs(runs, Path(sys.argv[1]))
 """

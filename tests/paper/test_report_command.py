@@ -10,7 +10,7 @@ import pytest
 
 from bignn.cli import main
 from bignn.experiments.ledger import Ledger
-from bignn.experiments.runs import RUNS, Run
+from bignn.experiments.run import RUNS, Run
 
 #: No real run has it, so that it must come from the ledger.
 ACCURACY = 61.7

@@ -28,10 +28,10 @@ def add_bench(commands: Any) -> None:
 
 def _bench(options: argparse.Namespace) -> Report:
     checked_plot(options.plot)
-    from bignn.bench import suites as bench
+    from bignn.bench import suite_report, suites
 
     set_threads(options.threads)
-    report = bench.run(
+    report = suites.run(
         options.suites,
         model=options.model,
         scale=options.scale,
@@ -39,5 +39,5 @@ def _bench(options: argparse.Namespace) -> Report:
         memory=not options.no_memory,
     )
     if options.plot is not None:
-        bench.plot(report, options.plot)
-    return report, bench.describe
+        suite_report.plot(report, options.plot)
+    return report, suite_report.describe

@@ -51,7 +51,7 @@ def add_capacity(commands: Any) -> None:
 
 def _capacity(options: argparse.Namespace) -> Report:
     from bignn.experiments.jobs import checked_jobs
-    from bignn.paper import width
+    from bignn.paper import width, width_report
     from bignn.paper.rows import WIDTHS
 
     checked_jobs(options.jobs)
@@ -73,5 +73,5 @@ def _capacity(options: argparse.Namespace) -> Report:
     if options.plot is not None:
         from bignn.pages import figures
 
-        figures.save(width.figure(report), options.plot)
-    return report, width.describe
+        figures.save(width_report.figure(report), options.plot)
+    return report, width_report.describe

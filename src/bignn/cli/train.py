@@ -17,6 +17,8 @@ from bignn.cli.recipe_flags import (
     changes_of,
 )
 from bignn.errors import InputError, wrong
+from bignn.experiments.averages import mean_and_std
+from bignn.pages.words import told
 from bignn.recipes import RECIPES, recipe, teacher_recipe
 
 
@@ -63,7 +65,7 @@ def _trained(options: argparse.Namespace) -> Report:
     from bignn.experiments.jobs import checked_jobs
 
     checked_jobs(options.jobs)
-    from bignn.experiments.seeds import mean_and_std, train_seeds
+    from bignn.experiments.seeds import train_seeds
 
     if options.threads is not None:
         set_threads(options.threads)
@@ -119,7 +121,7 @@ def _teachers(
 ) -> tuple[float | None, Any]:
     """The mean test accuracy of the teachers, if it is known, and the teachers."""
     from bignn.checkpoint import load_model
-    from bignn.experiments.seeds import Teachers, mean_and_std, train_teachers
+    from bignn.experiments.seeds import Teachers, train_teachers
 
     if options.teacher is not None:
         if options.teachers != 1:
@@ -140,8 +142,6 @@ def _teachers(
 
 
 def _describe_train(report: dict[str, Any]) -> str:
-    from bignn.experiments.seeds import told
-
     test = "no test split"
     if report["test_acc_mean"] is not None:
         test = f"test accuracy {told(report['test_acc_mean'], report['test_acc_std'])} %"
