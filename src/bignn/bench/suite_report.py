@@ -70,6 +70,7 @@ def _fastest(row: Row) -> str:
 
 def network_line(row: Row) -> str:
     """A row below :data:`HEADER`."""
+
     def number(key: str, form: str) -> str:
         return "-" if row[key] is None else format(row[key], form)
 
