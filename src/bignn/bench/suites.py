@@ -50,7 +50,7 @@ def run(
 
     Args:
         suites: some of :data:`SUITES`; none for all.
-        model: what is run on graphs, one of :data:`MODELS`.
+        model: what is run on graphs, one of :data:`bignn.bench.problems.MODELS`.
         scale: of the suite ``shapes``: nodes and edges times this.
         only: names of shapes or datasets; None for all.
         memory: also measure peak memory, each contender in a process of its own.
