@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 import bignn
 from bignn import Graph, InputError, PackedModel
-from bignn.binarize import BinarizeMode
+from bignn.config import BinarizeMode, ConvName, NormMode
 from bignn.graph import from_arrays
 from bignn.nn import GCN, GNN
-from bignn.nn.gnn import ConvName, NormMode
 
 MODES: tuple[BinarizeMode, ...] = ("none", "features", "weights", "both")
 

@@ -9,7 +9,7 @@ import pytest
 
 import bignn
 from bignn import train
-from bignn.experiments.runs import Run
+from bignn.experiments.run import Run
 from bignn.paper.published import ACCURACY
 from bignn.paper.results import Results
 from bignn.paper.rows import MANY_LABELS, family_rows, twin_rows

@@ -384,7 +384,7 @@ def test_bad_samplings_are_told_in_one_line(graph: Graph) -> None:
     whole = full_batch(graph, CPU)
     with pytest.raises(InputError, match=r"'fan_outs' must be a number per layer \(2\), got \[5\]"):
         SampledBatches(Sampling("neighbor", 8, fan_outs=(5,)), model, whole)
-    with pytest.raises(InputError, match="'batch_size' must be at least 1, got 0"):
+    with pytest.raises(InputError, match="'batch_size' must be a whole number, at least 1, got 0"):
         recipe("sage", graph=graph, batch_size=0)
     with pytest.raises(InputError, match="'sampler' must be"):
         recipe("gcn", sampler="cluster")

@@ -13,7 +13,7 @@ from conftest import make_arrays
 import bignn
 from bignn import checkpoint
 from bignn.batches import Batch, full_batch, reachable
-from bignn.binarize import BinarizeMode
+from bignn.config import BinarizeMode
 from bignn.errors import FileError, InputError
 from bignn.graph import Graph, from_arrays
 from bignn.nn import GCN

@@ -7,15 +7,13 @@ May import torch; knows nothing of graphs or layers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from bignn.errors import wrong
-
-BinarizeMode = Literal["none", "features", "weights", "both"]
-SteRule = Literal["input", "gradient"]
+from bignn.config import BinarizeMode, SteRule
+from bignn.config.options import check_choice
 
 
 @dataclass(frozen=True)
@@ -36,10 +34,8 @@ class Binarization:
     @classmethod
     def of(cls, mode: BinarizeMode, ste: SteRule = "input") -> Binarization:
         """``"none"``, ``"features"``, ``"weights"`` or ``"both"``."""
-        if mode not in get_args(BinarizeMode):
-            raise wrong("binarize", f"one of {list(get_args(BinarizeMode))}", repr(mode))
-        if ste not in get_args(SteRule):
-            raise wrong("ste", f"one of {list(get_args(SteRule))}", repr(ste))
+        check_choice("binarize", mode, BinarizeMode)
+        check_choice("ste", ste, SteRule)
         return cls(mode in ("features", "both"), mode in ("weights", "both"), ste)
 
 

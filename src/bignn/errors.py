@@ -20,7 +20,6 @@ PACKAGES = {
     "torch": "train",
     "torch_geometric": "train",
     "tqdm": "train",
-    "scipy": "train",
     "matplotlib": "plot",
     "pyarrow": "parquet",
 }

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bignn import kernels
 from bignn.errors import InputError, wrong
+from bignn.kernels.operands import edge_bits_of
 from bignn.nn import (
     GNN,
     BatchNorm,
@@ -46,7 +47,7 @@ def pack(model: torch.nn.Module) -> PackedModel:
         if model.binarization.features:
             value = writer.binarized(value)
         # The last layer's neighbours are weighed more finely (docs/design.md).
-        edge_bits = 20 if number == len(model.layers) - 1 else 17
+        edge_bits = edge_bits_of(is_last=number == len(model.layers) - 1)
         value = _convolution(writer, f"layers.{number}", conv, value, edge_bits)
         if number < len(model.norms):
             value = _between(writer, model, number, value)
@@ -103,7 +104,7 @@ def _converted(writer: _Writer, model: torch.nn.Module) -> PackedModel:
                     if module.bias is not None:
                         out = writer.add("bias", out, f"{number}", bias=_array(module.bias))
                 else:
-                    edge_bits = 20 if step is convolutions[-1] else 17
+                    edge_bits = edge_bits_of(is_last=step is convolutions[-1])
                     out = _convolution(writer, f"{number}", module, value, edge_bits)
             case _:
                 out = writer.add(step.op, values if len(values) > 1 else value)

@@ -1,10 +1,9 @@
-"""Training on samples of a graph: which ones, as data, and the batches that come of it."""
+"""Training on samples of a graph: the batches that :class:`bignn.config.Sampling` asks for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,47 +11,13 @@ from torch_geometric.data import Data
 
 from bignn import loaders
 from bignn.batches import Batch
+from bignn.config import Sampling
 from bignn.errors import InputError, wrong
 from bignn.nn import GNN, BinaryRows, SparseFeatures, SparseMatrix
 from bignn.nn.adjacency import edge_weights
 from bignn.nn.linear import Features
 
-SampleKind = Literal["neighbor", "walk", "node", "edge", "layer"]
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How an epoch's batches are drawn.
-
-    Attributes:
-        kind: ``"neighbor"`` (GraphSAGE: some neighbours of each node), ``"walk"``, ``"node"``,
-            ``"edge"`` (GraphSAINT: subgraphs by random walks, nodes or edges, with its
-            normalisation) or ``"layer"`` (FastGCN: nodes per layer, by importance).
-        batch_size: nodes whose loss is taken (``"neighbor"``, ``"layer"``); walks begun, or nodes
-            or edges drawn, per subgraph.
-        fan_outs: neighbours per hop, nearest first, -1 for all (``"neighbor"``); nodes per layer,
-            first layer first (``"layer"``).
-        walk_length: steps of a random walk.
-        coverage: how often each node is drawn, on average, to estimate GraphSAINT's normalisation.
-
-    """
-
-    kind: SampleKind
-    batch_size: int
-    fan_outs: tuple[int, ...] = ()
-    walk_length: int = 2
-    coverage: int = 50
-
-    def __post_init__(self) -> None:
-        if self.kind not in get_args(SampleKind):
-            raise wrong("sampler", f"one of {list(get_args(SampleKind))}", repr(self.kind))
-        for name in ("batch_size", "walk_length", "coverage"):
-            if getattr(self, name) < 1:
-                raise wrong(name, "at least 1", getattr(self, name))
-        for number in self.fan_outs:
-            if number < 1 and not (number == -1 and self.kind == "neighbor"):
-                expected = "1 or more each, or -1 for all neighbours"
-                raise wrong("fan_outs", expected, list(self.fan_outs))
+__all__ = ["SampledBatches", "Sampling"]
 
 
 class SampledBatches:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from bignn.bench import suite_report
 from bignn.bench import suites as bench
 from bignn.bench.contenders import Simulated, contenders_of
 from bignn.bench.problems import (
@@ -172,7 +173,7 @@ def test_what_cannot_fit_is_left_out_with_its_predicted_size(
     assert all("pyg" not in names for names in timed)
     assert row["pyg_predicted_bytes"] == needed
     assert "left out" in capsys.readouterr().err
-    assert "-" in bench.describe(report)
+    assert "-" in suite_report.describe(report)
 
 
 def test_rows_of_a_figure_are_told_apart_by_graph_model_and_threads() -> None:
@@ -182,10 +183,12 @@ def test_rows_of_a_figure_are_told_apart_by_graph_model_and_threads() -> None:
         {**nothing, "shape": "arxiv", "model": model, "threads": 2, "speedup_vs_pyg": ratio}
         for model, ratio in (("bi-gcn", 55.0), ("bi-sage", 26.0), ("bi-gat", 31.0))
     ]
-    series = {one.label: one for one in bench.speedups(rows).series}["PyG, edge_index"]
+    series = {one.label: one for one in suite_report.speedups(rows).series}["PyG, edge_index"]
     assert series.x == ("arxiv, Bi-GCN", "arxiv, Bi-GraphSAGE", "arxiv, Bi-GAT")
     assert series.y == (55.0, 26.0, 31.0)
     more = [*rows, {**rows[0], "threads": 1}]
-    assert bench.row_names(more)[0] == "arxiv, Bi-GCN, 2 threads"
-    assert bench.row_names(more)[3] == "arxiv, Bi-GCN, 1 thread"
-    assert bench.row_names([{**rows[0], "shape": "3x4x5", "model": "xnor"}]) == ("3x4x5, xnor",)
+    assert suite_report.row_names(more)[0] == "arxiv, Bi-GCN, 2 threads"
+    assert suite_report.row_names(more)[3] == "arxiv, Bi-GCN, 1 thread"
+    assert suite_report.row_names([{**rows[0], "shape": "3x4x5", "model": "xnor"}]) == (
+        "3x4x5, xnor",
+    )

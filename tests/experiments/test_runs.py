@@ -17,7 +17,8 @@ from conftest import make_arrays
 import bignn
 from bignn.errors import InputError
 from bignn.experiments.ledger import Ledger
-from bignn.experiments.runs import Run, do_runs
+from bignn.experiments.run import Run
+from bignn.experiments.runs import do_runs
 from bignn.graph import Graph
 from bignn.paper.results import Results
 from bignn.recipes import RECIPES, Recipe, Settings, recipe, teacher_recipe
@@ -143,7 +144,7 @@ def test_defaults_that_keys_leave_out_are_what_they_were() -> None:
             **{"temperature": 1.0, "inductive": False, "sampling": None},
         },
         "Recipe": {
-            **{"hidden": 64, "layers": 2, "conv": "gcn", "heads": 1, "out_heads": 1},
+            **{"hidden": 64, "layers": 2, "conv": "gcn", "heads": 1, "out_heads": 1, "hops": 2},
             **{"jump": "none", "binarize_head": False, "dropout": 0.4, "input_dropout": None},
             **{"attention_dropout": 0.0, "drop": "all", "balance": False, "scale_gradient": True},
             **{"norm": "none", "activation": "relu", "normalize_rows": True, "ste": "input"},
@@ -163,7 +164,8 @@ def test_students_in_several_processes_share_a_teacher(tmp_path: Path) -> None:
 _SCRIPT = """
 import sys
 from pathlib import Path
-from bignn.experiments.runs import Run, do_runs
+from bignn.experiments.run import Run
+from bignn.experiments.runs import do_runs
 runs = Run("cora", "bi-gcn", changes=(("epochs", 30),)).with_seeds(range(6))
 do_runs(runs, Path(sys.argv[1]))
 """

@@ -8,7 +8,8 @@ import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
 
-from bignn.binarize import BinarizeMode, binarize_features, binarize_weight
+from bignn.binarize import binarize_features, binarize_weight
+from bignn.config import BinarizeMode
 from bignn.errors import InputError
 from bignn.nn import (
     GAT,

@@ -11,7 +11,8 @@ import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
 
-from bignn.binarize import BinarizeMode, SteRule, binarize_features
+from bignn.binarize import binarize_features
+from bignn.config import BinarizeMode, SteRule
 from bignn.errors import InputError
 from bignn.graph import Graph
 from bignn.nn import (
@@ -399,11 +400,11 @@ def test_degrees_of_isolated_and_looped_nodes() -> None:
 
 def test_bad_arguments_name_themselves(data: tuple[Tensor, Tensor]) -> None:
     x, edge_index = data
-    with pytest.raises(InputError, match="'in_channels' must be at least 1"):
+    with pytest.raises(InputError, match="'in_channels' must be a whole number, at least 1"):
         Linear(0, 3)
     with pytest.raises(InputError, match=r"'dropout' must be in \[0, 1\)"):
         Linear(3, 3, dropout=1.0)
-    with pytest.raises(InputError, match="'num_layers' must be at least 1"):
+    with pytest.raises(InputError, match="'num_layers' must be a whole number, at least 1"):
         GCN(3, 3, 0)
     with pytest.raises(InputError, match="'x' must be 7 features per node"):
         GCNConv(7, 3)(x, edge_index)

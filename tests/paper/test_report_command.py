@@ -10,7 +10,7 @@ import pytest
 
 from bignn.cli import main
 from bignn.experiments.ledger import Ledger
-from bignn.experiments.runs import RUNS, Run
+from bignn.experiments.run import RUNS, Run
 
 #: No real run has it, so that it must come from the ledger.
 ACCURACY = 61.7
@@ -53,17 +53,9 @@ def test_the_default_name_and_the_line(
     assert Path("report.html").read_text().startswith("<!DOCTYPE html>")
 
 
-def test_a_missing_scipy_is_one_line(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_scipy_is_needed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy", None)
-    assert main(["report", str(folder), "-o", str(folder / "page.html")]) == 1
-    line = capsys.readouterr().err
-    assert line.startswith(
-        "bignn report: error: 'bignn report' needs scipy, which is not installed"
-    )
-    assert line.count("\n") == 1
-    assert "pip install '.[train]'" in line
+    assert main(["report", str(folder), "-o", str(folder / "page.html")]) == 0
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from conftest import make_arrays
 import bignn
 from bignn.cli import main
 from bignn.experiments.ledger import Ledger
-from bignn.experiments.runs import RUNS, Run, do_runs
+from bignn.experiments.run import RUNS, Run
+from bignn.experiments.runs import do_runs
 from bignn.graph import Graph
 from bignn.paper import reproduce
 from bignn.paper import rows as paper

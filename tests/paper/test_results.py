@@ -13,7 +13,7 @@ from scipy import stats
 
 from bignn.errors import FileError
 from bignn.experiments.ledger import Ledger
-from bignn.experiments.runs import RUNS, Run
+from bignn.experiments.run import RUNS, Run
 from bignn.paper.results import _OF_CAPACITY, Results, Summary, verdict, welch
 
 ROW = Run("cora", "gcn")

@@ -12,7 +12,7 @@ import pytest
 
 from bignn.errors import FileError
 from bignn.experiments.ledger import Ledger
-from bignn.experiments.runs import RUNS, Run
+from bignn.experiments.run import RUNS, Run
 from bignn.pages.document import Document, Figure, Section, Table
 from bignn.pages.markdown import markdown
 from bignn.paper.published import ACCURACY

@@ -13,7 +13,7 @@ import bignn
 from bignn.capacity import layer_entropies
 from bignn.cli import main
 from bignn.errors import InputError
-from bignn.paper import width
+from bignn.paper import width, width_report
 from bignn.paper.width import Curve, Study
 from bignn.recipes import recipe
 
@@ -180,7 +180,7 @@ def test_the_figure_has_neurons_bands_and_the_bound() -> None:
         **{"float_acc": [70.0, 80.0], "float_std": [1.0, 2.0]},
         **{"bi_acc": [60.0, 75.0], "bi_std": [3.0, 4.0]},
     }
-    drawn = width.figure(report)
+    drawn = width_report.figure(report)
     assert [series.x for series in drawn.series] == [(32.0, 64.0), (8.0, 16.0)]
     assert drawn.series[1].spread == (3.0, 4.0)
     assert drawn.verticals == (("bound 345", 345.0),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from bignn.cli.command import Report, checked_plot, command
+from bignn.cli.command import Report, add_threads, checked_plot, command, set_threads
 
 
 def add_bench(commands: Any) -> None:
@@ -21,18 +21,17 @@ def add_bench(commands: Any) -> None:
     add("--model", default="gcn", help="gcn, sage or gat, on graphs (default: gcn)")
     add("--scale", type=float, default=1.0, help="of the shapes' nodes and edges (default: 1)")
     add("--only", metavar="NAMES", help="some graphs, as cora,arxiv (default: all of the suites)")
-    add("--threads", type=int, metavar="N", help="(default: OMP_NUM_THREADS, or all cores)")
+    add_threads(add)
     add("--no-memory", action="store_true", help="do not measure peak memory")
     add("--plot", metavar="FILE", help="draw the speedups (.png, .svg or .pdf)")
 
 
 def _bench(options: argparse.Namespace) -> Report:
     checked_plot(options.plot)
-    from bignn.bench import suites as bench
-    from bignn.threads import get_num_threads, set_num_threads
+    from bignn.bench import suite_report, suites
 
-    set_num_threads(get_num_threads() if options.threads is None else options.threads)
-    report = bench.run(
+    set_threads(options.threads)
+    report = suites.run(
         options.suites,
         model=options.model,
         scale=options.scale,
@@ -40,5 +39,5 @@ def _bench(options: argparse.Namespace) -> Report:
         memory=not options.no_memory,
     )
     if options.plot is not None:
-        bench.plot(report, options.plot)
-    return report, bench.describe
+        suite_report.plot(report, options.plot)
+    return report, suite_report.describe

@@ -6,7 +6,18 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bignn.cli.command import Report, checked_plot, command, numbers
+from bignn.cli.command import (
+    Report,
+    add_device,
+    add_threads,
+    checked_plot,
+    command,
+    numbers,
+    set_threads,
+)
+from bignn.cli.recipe_flags import add_recipe_flags, changes_of
+
+_CHANGES = ("epochs", "patience", "lr", "weight_decay", "dropout", "layers", "norm")
 
 
 def add_capacity(commands: Any) -> None:
@@ -28,32 +39,26 @@ def add_capacity(commands: Any) -> None:
     add("--distill", action="store_true", help="the binary model learns from a float one")
     add("--as-paper", action="store_true", help="train both as the paper does on citation graphs, "
         "instead of by our recipes")  # fmt: skip
-    add("--epochs", type=int, help="at most so many epochs (default: the recipe)")
-    add("--patience", type=int, help="epochs without a better one (default: the recipe)")
-    add("--lr", type=float, help="learning rate of both models (default: the recipe)")
-    add("--weight-decay", type=float, help="L2 penalty of both (default: the recipe)")
-    add("--dropout", type=float, help="of every layer's input of both (default: the recipe)")
-    add("--layers", type=int, help="number of convolutions (default: the recipe)")
-    add("--norm", choices=["none", "batch"], help="normalisation between layers (default: recipe)")
-    add("--device", default="cpu", choices=["cpu", "cuda"], help="where to train (default: cpu)")
+    add_recipe_flags(parser.add_argument_group("both models"), _CHANGES)
+    add_device(add)
     add("--out", default="runs/capacity", metavar="DIR", help="folder of finished runs; what is "
         "there is not run again (default: runs/capacity)")  # fmt: skip
     add("--jobs", type=int, default=1, metavar="J", help="runs at the same time, by so many "
         "processes that share the threads (default: 1)")  # fmt: skip
+    add_threads(add)
     add("--plot", metavar="FILE", help="draw accuracy against width (.png, .svg or .pdf)")
-
-
-_CHANGES = ("epochs", "patience", "lr", "weight_decay", "dropout", "layers", "norm")
 
 
 def _capacity(options: argparse.Namespace) -> Report:
     from bignn.experiments.jobs import checked_jobs
-    from bignn.paper import width
+    from bignn.paper import width, width_report
     from bignn.paper.rows import WIDTHS
 
     checked_jobs(options.jobs)
     checked_plot(options.plot)
-    given = {name: getattr(options, name) for name in _CHANGES}
+    if options.threads is not None:
+        set_threads(options.threads)
+    given = changes_of(options, _CHANGES)
     study = width.Study(
         options.dataset,
         options.model,
@@ -68,5 +73,5 @@ def _capacity(options: argparse.Namespace) -> Report:
     if options.plot is not None:
         from bignn.pages import figures
 
-        figures.save(width.figure(report), options.plot)
-    return report, width.describe
+        figures.save(width_report.figure(report), options.plot)
+    return report, width_report.describe

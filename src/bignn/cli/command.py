@@ -9,6 +9,7 @@ from typing import Any
 
 from bignn.errors import wrong
 from bignn.files import prepare
+from bignn.threads import get_num_threads, set_num_threads
 
 #: What a command returns: the document, and what makes text of it.
 Report = tuple[dict[str, Any], Callable[[dict[str, Any]], str]]
@@ -30,6 +31,30 @@ def numbers(text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise argparse.ArgumentTypeError(f"expected numbers such as 25,10, got '{text}'") from None
+
+
+def add_device(add: Callable[..., Any], note: str = "") -> None:
+    """Adds ``--device``."""
+    add("--device", default="cpu", type=_device, help=f"where to train: cpu, cuda or cuda:N{note} "
+        "(default: cpu)")  # fmt: skip
+
+
+def _device(text: str) -> str:
+    kind, _, index = text.partition(":")
+    if text not in ("cpu", "cuda") and not (kind == "cuda" and index.isdecimal()):
+        raise argparse.ArgumentTypeError(f"expected cpu, cuda or cuda:N, got '{text}'")
+    return text
+
+
+def add_threads(add: Callable[..., Any], note: str = "to work with") -> None:
+    """Adds ``--threads``."""
+    add("--threads", type=int, metavar="N", help=f"threads {note} (default: OMP_NUM_THREADS, or "
+        "all cores)")  # fmt: skip
+
+
+def set_threads(threads: int | None) -> None:
+    """Sets the number of threads, torch's too if it is loaded: None is the default for both."""
+    set_num_threads(get_num_threads() if threads is None else threads)
 
 
 def checked_plot(path: str | None) -> None:

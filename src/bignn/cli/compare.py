@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bignn.cli.command import Report, command
+from bignn.cli.command import Report, add_device, add_threads, command, set_threads
+from bignn.cli.recipe_flags import add_recipe_flags
 
 
 def add_compare(commands: Any) -> None:
@@ -25,16 +26,12 @@ def add_compare(commands: Any) -> None:
     add("--seeds", type=int, default=3, metavar="N", help="train with seeds 0 to N-1 (default: 3)")
     add("--distill", action="store_true", help="binary models learn from float ones, and "
         "float students beside them")  # fmt: skip
-    add("--epochs", type=int, help="at most so many epochs (default: the recipe)")
-    add("--patience", type=int, help="epochs without a better one (default: the recipe)")
-    add("--hidden", type=int, help="hidden neurons of all models, per head with attention "
-        "(default: the recipe)")  # fmt: skip
+    add_recipe_flags(parser, ("epochs", "patience", "hidden"))
     add("--bi-hidden", type=int, metavar="N", help="those of binary models (default: as --hidden)")
-    add("--device", default="cpu", choices=["cpu", "cuda"], help="where to train; predictions are "
-        "measured on the CPU (default: cpu)")  # fmt: skip
+    add_device(add, "; predictions are measured on the CPU")
     add("--jobs", type=int, default=1, metavar="J", help="seeds trained at the same time, by so "
         "many processes that share the threads (default: 1)")  # fmt: skip
-    add("--threads", type=int, metavar="N", help="(default: OMP_NUM_THREADS, or all cores)")
+    add_threads(add)
     add("--no-memory", action="store_true", help="do not measure peak memory")
     add("--out", metavar="DIR", help="folder of checkpoints; what is there is not trained again "
         "(default: runs/compare-DATASET)")  # fmt: skip
@@ -44,9 +41,8 @@ def add_compare(commands: Any) -> None:
 def _compare(options: argparse.Namespace) -> Report:
     from bignn.experiments import compare
     from bignn.pages.report import checked_page, write_if_possible
-    from bignn.threads import get_num_threads, set_num_threads
 
-    set_num_threads(get_num_threads() if options.threads is None else options.threads)
+    set_threads(options.threads)
     what = compare.Comparison(
         options.dataset,
         tuple(options.models.split(",")),

@@ -6,7 +6,8 @@ import argparse
 from typing import Any
 
 import bignn
-from bignn.cli.command import Report, command
+from bignn.cli.command import Report, add_threads, command
+from bignn.cli.recipe_flags import add_recipe_flags, changes_of
 from bignn.cost import Sizes
 from bignn.errors import FileError, InputError, wrong
 from bignn.graph import Graph
@@ -29,12 +30,7 @@ def add_cost(commands: Any) -> None:
     add("dataset", nargs="?", help="a name that 'bignn datasets' lists, with its published sizes, "
         "or a .npz file; left out for a planned graph (--nodes ...)")  # fmt: skip
     add("--model", default="bi-gcn", help="a name as 'bignn train' takes it (default: bi-gcn)")
-    add("--hidden", type=int, help="hidden neurons per layer, per head (default: the recipe)")
-    add("--layers", type=int, help="number of convolutions (default: the recipe)")
-    add("--heads", type=int, help="attention heads of hidden layers (default: the recipe)")
-    add("--out-heads", type=int, help="attention heads of the last layer (default: the recipe)")
-    add("--binarize-head", action=argparse.BooleanOptionalAction, default=None,
-        help="binarize the last map of saint models too (default: the recipe)")  # fmt: skip
+    add_recipe_flags(parser, _CHANGES)
     add("--nodes", type=int, help="of a planned graph")
     add("--edges", type=int, help="of a planned graph, undirected")
     add("--features", type=int, help="of a planned graph, per node")
@@ -42,8 +38,7 @@ def add_cost(commands: Any) -> None:
     add("--measure", action="store_true", help="also pack such a model with random weights and run "
         "it, on the graph if it is at hand or on a random one of its size")  # fmt: skip
     add("--scale", type=float, default=1.0, help="of the random graph to measure (default: 1)")
-    add("--threads", type=int, metavar="N", help="to measure with (default: OMP_NUM_THREADS, or "
-        "all cores)")  # fmt: skip
+    add_threads(add, "to measure with")
 
 
 def _cost(options: argparse.Namespace) -> Report:
@@ -54,8 +49,7 @@ def _cost(options: argparse.Namespace) -> Report:
     graph = _graph(options)
     from bignn.experiments import costs
 
-    changes = {name: getattr(options, name) for name in _CHANGES}
-    counted, document = costs.report(options.model, graph, changes)
+    counted, document = costs.report(options.model, graph, changes_of(options, _CHANGES))
     if options.measure:
         from bignn.bench import planned
 

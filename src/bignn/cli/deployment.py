@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bignn.cli.command import Report, command
+from bignn.cli.command import Report, add_threads, command
 from bignn.errors import wrong
 
 
@@ -61,7 +61,7 @@ def add_predict(commands: Any) -> None:
     add("--output", default="classes", choices=["classes", "probabilities", "logits"])
     add("--plan", help="force ways: T, G or S, or a letter per layer (default: planned)")
     add("--explain", action="store_true", help="show the plan, its costs and times")
-    add("--threads", type=int, metavar="N", help="(default: OMP_NUM_THREADS, or all cores)")
+    add_threads(add)
     add("--save-graph", metavar="FILE", help="also write the packed graph, to predict from later")
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bignn.cli.command import Report, command
+from bignn.cli.command import Report, add_device, add_threads, command, set_threads
 
 
 def add_reproduce(commands: Any) -> None:
@@ -21,19 +21,22 @@ def add_reproduce(commands: Any) -> None:
     add("--seeds", type=int, metavar="N", help="seeds of every row (default: the experiment's)")
     add("--only", metavar="NAMES", help="some datasets and models, as cora,bi-gcn (default: all)")
     add("--jobs", type=int, default=1, metavar="J", help="runs at the same time (default: 1)")
-    add("--device", default="cpu", choices=["cpu", "cuda"], help="where to train (default: cpu)")
+    add_device(add)
+    add_threads(add)
     add("--out", default="runs/paper", metavar="DIR", help="(default: runs/paper)")
     add("--write", metavar="FILE", help="the page, with its figures beside it (default: "
         "DIR/results.md)")  # fmt: skip
     again = parser.add_mutually_exclusive_group()
-    again.add_argument("--resume", action="store_true", help="go on from the runs in --out; "
-                       "so it does anyway")  # fmt: skip
+    again.add_argument("--resume", action="store_true", help="resume from the runs in --out, as "
+                       "without this flag")  # fmt: skip
     again.add_argument("--anew", action="store_true", help="put the runs in --out aside first")
 
 
 def _reproduce(options: argparse.Namespace) -> Report:
     from bignn.paper import reproduce
 
+    if options.threads is not None:
+        set_threads(options.threads)
     names = [] if "all" in options.what else options.what
     report = reproduce.run(
         names,

@@ -8,8 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import bignn
-from bignn.cli.command import Report, command, numbers
+from bignn.cli.command import Report, add_device, add_threads, command, set_threads
+from bignn.cli.recipe_flags import (
+    OF_MODEL,
+    OF_SAMPLES,
+    OF_TRAINING,
+    add_recipe_flags,
+    changes_of,
+)
 from bignn.errors import InputError, wrong
+from bignn.experiments.averages import mean_and_std
+from bignn.pages.words import told
+from bignn.recipes import RECIPES, recipe, teacher_recipe
 
 
 def add_train(commands: Any) -> None:
@@ -17,65 +27,29 @@ def add_train(commands: Any) -> None:
     parser = command(commands, "train", _train, "Train a model on a graph, with one or more seeds.")
     add = parser.add_argument
     add("dataset", help="a name that 'bignn datasets' lists, a name in $BIGNN_DATA, a .npz file")
-    add("--model", default="bi-gcn", help="gcn, gat, sage, saint, sgc, fastgcn, bi-gcn, bi-gat, "
-        "bi-sage, bi-saint, bi-gcn-f or bi-gcn-w (default: bi-gcn)")  # fmt: skip
+    add("--model", default="bi-gcn", help=f"one of {', '.join(RECIPES)} (default: bi-gcn)")
     many = parser.add_mutually_exclusive_group()
     many.add_argument("--seeds", type=int, metavar="N", help="train with seeds 0 to N-1")
     many.add_argument("--seed", type=int, metavar="S", help="train with this seed (default: 0)")
-    add("--epochs", type=int, help="at most so many epochs (default: 1000)")
-    add("--patience", type=int, help="epochs without a better one (default: 100)")
-    add("--select-by", choices=["loss", "accuracy"],
-        help="what validation chooses the epoch by (default: loss)")  # fmt: skip
-    add("--lr", type=float, help="learning rate (default: the model's recipe)")
-    add("--weight-decay", type=float, help="L2 penalty (default: the model's recipe)")
-    add("--beta1", type=float, help="Adam's first moment (default: the model's recipe)")
-    add("--last-layer-lr", type=float, help="factor on the last layer's rate (default: the recipe)")
-    add("--hidden", type=int, help="hidden neurons per layer (default: the recipe)")
-    add("--layers", type=int, help="number of convolutions (default: 2)")
-    add("--dropout", type=float, help="dropout of every layer's input (default: the recipe)")
-    add("--input-dropout", type=float, help="dropout of the first layer's input (default: dropout)")
-    add("--drop", choices=["all", "present"], help="features to drop from (default: the recipe)")
-    add("--balance", action=argparse.BooleanOptionalAction, default=None,
-        help="as many +1 as -1 in the first layer's columns (default: the recipe)")  # fmt: skip
-    add("--heads", type=int, help="attention heads of hidden layers (default: the recipe)")
-    add("--out-heads", type=int, help="attention heads of the last layer (default: the recipe)")
-    add("--attention-dropout", type=float, help="dropout of attention (default: the recipe)")
-    add("--binarize-head", action=argparse.BooleanOptionalAction, default=None,
-        help="binarize the last map of saint models too (default: the recipe)")  # fmt: skip
-    add("--norm", choices=["none", "batch"], help="normalisation between layers (default: recipe)")
-    add("--normalize-rows", action=argparse.BooleanOptionalAction, default=None,
-        help="scale each node's features to sum 1 (default: the recipe)")  # fmt: skip
-    add("--ste", choices=["input", "gradient"], help="gradient mask of features (default: input)")
-    add("--scale-gradient", action=argparse.BooleanOptionalAction, default=None,
-        help="gradients of weights through their scales too (default: on)")  # fmt: skip
-    add("--inductive", action=argparse.BooleanOptionalAction, default=None,
-        help="train on the training nodes alone (default: the recipe)")  # fmt: skip
-    add("--sampler", choices=["none", "neighbor", "walk", "node", "edge", "layer"],
-        help="how batches are drawn (default: the recipe)")  # fmt: skip
-    add("--batch-size", type=int, help="nodes, walks or edges per batch (default: the recipe)")
-    add("--fan-outs", type=numbers, metavar="K,K", help="neighbours per hop, -1 for all, or nodes "
-        "per layer (default: the recipe)")  # fmt: skip
-    add("--walk-length", type=int, help="steps of a random walk (default: the recipe)")
+    add_recipe_flags(parser.add_argument_group("model"), OF_MODEL)
+    add_recipe_flags(parser.add_argument_group("training"), OF_TRAINING)
+    add_recipe_flags(parser.add_argument_group("samples"), OF_SAMPLES)
+    add = parser.add_argument_group("teachers").add_argument
     add("--distill", action="store_true", help="learn from the float twin, trained first or reused")
     add("--teachers", type=int, default=1, metavar="N", help="average of N teachers (default: 1)")
     add("--teacher", action="append", metavar="CHECKPOINT", help="learn from it; may be repeated")
-    add("--distill-mix", type=float, help="the teacher's share of the loss (default: 0.9)")
-    add("--temperature", type=float, help="of distillation (default: 1)")
-    add("--device", default="cpu", choices=["cpu", "cuda"], help="where to train (default: cpu)")
+    add = parser.add_argument_group("running").add_argument
+    add_device(add)
     add("--out", metavar="DIR", help="folder of checkpoints (default: runs/DATASET-MODEL)")
-    add("--resume", action="store_true", help="go on from the checkpoints in --out")
-    add("--save-every", type=float, default=10.0, metavar="SECONDS", help="(default: 10)")
+    add("--resume", action="store_true", help="resume from the checkpoints in --out")
+    add("--save-every", type=float, default=10.0, metavar="SECONDS",
+        help="time between checkpoints (default: 10)")  # fmt: skip
     add("--jobs", type=int, default=1, metavar="J", help="seeds trained at the same time, by so "
         "many processes that share the threads (default: 1)")  # fmt: skip
+    add_threads(add)
 
 
-_RECIPE_FLAGS = (
-    *("hidden", "layers", "heads", "out_heads", "dropout", "input_dropout", "attention_dropout"),
-    *("drop", "balance", "norm", "binarize_head", "inductive", "sampler", "batch_size"),
-    *("fan_outs", "walk_length"),
-    *("normalize_rows", "ste", "lr", "weight_decay", "beta1", "last_layer_lr", "epochs"),
-    *("patience", "select_by", "scale_gradient", "distill_mix", "temperature"),
-)
+_OF_RECIPE = (*OF_MODEL, *OF_TRAINING, *OF_SAMPLES)
 
 
 def _train(options: argparse.Namespace) -> Report | None:
@@ -91,12 +65,13 @@ def _trained(options: argparse.Namespace) -> Report:
     from bignn.experiments.jobs import checked_jobs
 
     checked_jobs(options.jobs)
-    from bignn.experiments.seeds import mean_and_std, train_seeds
-    from bignn.recipes import SAMPLING, recipe
+    from bignn.experiments.seeds import train_seeds
 
-    changes = {name: getattr(options, name) for name in _RECIPE_FLAGS}
+    if options.threads is not None:
+        set_threads(options.threads)
+    changes = changes_of(options, _OF_RECIPE)
     # Refuses wrong values before the graph is read; samplers are a matter of the graph.
-    recipe(options.model, **{k: v for k, v in changes.items() if k not in SAMPLING})
+    recipe(options.model, **changes_of(options, (*OF_MODEL, *OF_TRAINING)))
     if options.seeds is not None and options.seeds < 1:
         raise wrong("seeds", "at least 1", options.seeds)
     if options.seed is not None and not 0 <= options.seed < 2**63:
@@ -146,8 +121,7 @@ def _teachers(
 ) -> tuple[float | None, Any]:
     """The mean test accuracy of the teachers, if it is known, and the teachers."""
     from bignn.checkpoint import load_model
-    from bignn.experiments.seeds import Teachers, mean_and_std, train_teachers
-    from bignn.recipes import teacher_recipe
+    from bignn.experiments.seeds import Teachers, train_teachers
 
     if options.teacher is not None:
         if options.teachers != 1:
@@ -168,8 +142,6 @@ def _teachers(
 
 
 def _describe_train(report: dict[str, Any]) -> str:
-    from bignn.experiments.seeds import told
-
     test = "no test split"
     if report["test_acc_mean"] is not None:
         test = f"test accuracy {told(report['test_acc_mean'], report['test_acc_std'])} %"

@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from bignn.config import Structure, Widths
 from bignn.cost.sizes import Sizes
 from bignn.errors import wrong
-
-_CONVS = ("gcn", "mean-gcn", "sage", "gat", "sgc")
-_MODES = ("none", "features", "weights", "both")
-_JUMPS = ("none", "cat")
 
 
 @dataclass(frozen=True)
@@ -42,35 +39,8 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Architecture:
+class Architecture(Structure, Widths):
     """The arguments of :class:`bignn.nn.GNN` that costs depend on, by the same names."""
-
-    in_channels: int
-    hidden_channels: int
-    num_layers: int
-    out_channels: int
-    conv: str = "gcn"
-    heads: int = 1
-    out_heads: int = 1
-    hops: int = 2
-    jump: str = "none"
-    binarize_head: bool = False
-    binarize: str = "none"
-
-    def __post_init__(self) -> None:
-        for name in (
-            *("in_channels", "hidden_channels", "num_layers", "out_channels"),
-            *("heads", "out_heads", "hops"),
-        ):
-            size = getattr(self, name)
-            if not isinstance(size, int) or size < 1:
-                raise wrong(name, "a whole number, at least 1", repr(size))
-        for name, known in (("conv", _CONVS), ("binarize", _MODES), ("jump", _JUMPS)):
-            if getattr(self, name) not in known:
-                raise wrong(name, f"one of {list(known)}", repr(getattr(self, name)))
-        if self.conv != "gat" and (self.heads, self.out_heads) != (1, 1):
-            most = max(self.heads, self.out_heads)
-            raise wrong("heads", f"1 without attention (conv '{self.conv}')", most)
 
     @classmethod
     def of(cls, model: Any, sizes: Sizes) -> Architecture:

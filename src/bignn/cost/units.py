@@ -20,7 +20,7 @@ from bignn.cost.counting import estimate
 from bignn.cost.sizes import Sizes
 from bignn.errors import wrong
 from bignn.kernels import checked_backend
-from bignn.kernels.operands import DenseBits, Features, SparseBits
+from bignn.kernels.operands import DenseBits, Features, SparseBits, edge_bits_of
 from bignn.runtime import PackedGraph, PackedModel
 from bignn.runtime.features import digest
 from bignn.runtime.planner import UNITS, Plan
@@ -169,7 +169,7 @@ def _problem(shape: _Shape, rng: np.random.Generator) -> tuple[PackedModel, Pack
             {"op": "binary_linear", "in": [f"bits {number}"], "out": f"product {number}",
              "words": words, "alpha": alpha},
             {"op": "aggregate", "in": [f"product {number}"], "out": f"sum {number}",
-             "norm": "gcn", "edge_bits": 20 if number == last else 17},
+             "norm": "gcn", "edge_bits": edge_bits_of(is_last=number == last)},
         ]  # fmt: skip
         if number != last:
             out = f"bits {number + 1}"

@@ -17,10 +17,10 @@ from bignn.checkpoint import load_model
 from bignn.errors import InputError
 from bignn.experiments import compare
 from bignn.experiments.compare.words import WAYS
-from bignn.experiments.seeds import told
 from bignn.graph import load
 from bignn.packing import pack
 from bignn.pages.report import write_if_possible
+from bignn.pages.words import told
 from bignn.threads import get_num_threads, set_num_threads
 
 #: Tables "Transductive learning results" and "Memory Consumptions" of the paper: accuracy in

@@ -1,17 +1,14 @@
-"""One training run of an experiment as data, and many of them: in processes, written down, resumed.
+"""Many training runs: in processes, written down, resumed.
 
-A run is known by what decides its result: the graph, the recipe, the teacher's recipe and the seed
-(:meth:`Run.key`). Tables and figures ask for runs; one that the ledger has already, under whatever
-name, is not run again.
+Tables and figures ask for runs; one that the ledger has already, under whatever name, is not run
+again.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,88 +22,12 @@ from bignn.checkpoint import load_model
 from bignn.errors import InputError
 from bignn.experiments.jobs import in_processes
 from bignn.experiments.ledger import Ledger, Record, locked
+from bignn.experiments.run import RUNS, Key, Run, digest
 from bignn.experiments.seeds import fit_seed
 from bignn.files import prepare
 from bignn.graph import Graph, load
-from bignn.recipes import Recipe, recipe, teacher_recipe
+from bignn.recipes import Recipe
 from bignn.train import FitResult
-
-RUNS = "runs.jsonl"
-Key = tuple[str, int]
-
-
-@dataclass(frozen=True)
-class Run:
-    """A model trained on a graph with a seed.
-
-    Attributes:
-        dataset: a name or a path, as :func:`bignn.load` takes it.
-        model: a key of ``recipes.RECIPES``.
-        seed: of weights, dropout and samples.
-        distill: from float teachers, trained first; they are the same for all students of a seed.
-        teachers: how many of them, whose opinions are averaged.
-        changes: to the recipe, as ``(("hidden", 128), ...)``.
-        curve: whether the validation loss of every epoch is wanted too.
-
-    """
-
-    dataset: str
-    model: str
-    seed: int = 0
-    distill: bool = False
-    teachers: int = 1
-    changes: tuple[tuple[str, Any], ...] = ()
-    curve: bool = False
-
-    @property
-    def row(self) -> str:
-        """Its name without the seed, as ``cora/bi-gcn/distilled/hidden=128``."""
-        changes = [f"{name}={value}" for name, value in self.changes]
-        if self.distill:
-            changes.insert(0, "distilled" if self.teachers == 1 else f"distilled-{self.teachers}")
-        return "/".join([Path(self.dataset).stem, self.model, *changes])
-
-    def with_seeds(self, seeds: Iterable[int]) -> list[Run]:
-        """The same with each of the seeds."""
-        return [replace(self, seed=seed) for seed in seeds]
-
-    def recipe(self, graph: Graph) -> Recipe:
-        """How it is trained."""
-        changes = dict(self.changes)
-        return recipe(self.model, graph=graph, distill=self.distill, **changes)
-
-    def teacher_recipe(self, graph: Graph) -> Recipe | None:
-        """How its teacher is trained: as by default, at most as long as the student."""
-        if not self.distill:
-            return None
-        of_both = {k: v for k, v in self.changes if k in ("epochs", "patience")}
-        return teacher_recipe(self.model, graph, **of_both)
-
-    def key(self, graph: Graph) -> tuple[str, int]:
-        """A digest of all that decides its result but the seed, and the seed."""
-        several = {} if self.teachers == 1 or not self.distill else {"teachers": self.teachers}
-        recipes = self.recipe(graph), self.teacher_recipe(graph)
-        return _digest(graph, *recipes, **several), self.seed
-
-
-def _digest(graph: Graph, *recipes: Recipe | None, **more: int) -> str:
-    """Of a graph and what of recipes is not the default, so that an option that is added later
-    leaves older runs what they are.
-    """
-    decides = [graph.digest(), *map(_not_default, recipes), *more.items()]
-    text = json.dumps(decides, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _not_default(value: Any) -> Any:
-    if not is_dataclass(value):
-        return value
-    said = {}
-    for field in fields(value):
-        mine = getattr(value, field.name)
-        if field.default is MISSING or mine != field.default:
-            said[field.name] = _not_default(mine)
-    return said
 
 
 def do_runs(
@@ -226,7 +147,7 @@ class _Task:
 
     def _taught(self, chosen: Recipe, graph: Graph, seed: int) -> Path:
         """The checkpoint of a teacher, trained if it is not there."""
-        path = self.out / "teachers" / f"{_digest(graph, chosen)}-{seed}.safetensors"
+        path = self.out / "teachers" / f"{digest(graph, chosen)}-{seed}.safetensors"
         with locked(path.with_suffix(".lock")):  # another process may be training the same
             self._train_teacher(chosen, graph, seed, path)
         return path

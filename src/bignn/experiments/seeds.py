@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,21 +38,6 @@ class SeedResults:
     def best(self) -> int:
         """Position of the run with the lowest validation loss."""
         return min(range(len(self.results)), key=lambda index: self.results[index].val_loss)
-
-
-def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | None]:
-    """Mean and sample standard deviation (n - 1); None if anything is missing, and for the
-    deviation of one value.
-    """
-    numbers = [value for value in values if value is not None]
-    if not numbers or len(numbers) < len(values):
-        return None, None
-    return statistics.fmean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else None
-
-
-def told(mean: float, std: float | None, digits: int = 1) -> str:
-    """Mean ± standard deviation; of one seed there is none."""
-    return f"{mean:.{digits}f}" + ("" if std is None else f" ± {std:.{digits}f}")
 
 
 def fit_seed(recipe: Recipe, graph: Graph, seed: int, **options: Any) -> FitResult:

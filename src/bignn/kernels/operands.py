@@ -22,7 +22,17 @@ Floats = NDArray[np.float32]
 #: The lookup product of way G adds its bytes in 32 bits (csrc/kernels.h).
 MOST_INPUTS_OF_G = 1 << 16
 
+#: Bits of the integers that neighbours are weighed with: hidden layers', which way G's tables of
+#: three bytes hold, and last layers', whose classes would notice (docs/design.md, Exact sums).
+EDGE_BITS = 17
+LAST_EDGE_BITS = 20
+
 _widening = threading.Lock()
+
+
+def edge_bits_of(*, is_last: bool) -> int:
+    """A layer's, by where it is."""
+    return LAST_EDGE_BITS if is_last else EDGE_BITS
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +143,7 @@ class Weights:
     scale: Floats
     shift: Floats
     #: Bits of the integers that neighbours are weighed with; the native kernels take up to 20.
-    edge_bits: int = 17
+    edge_bits: int = EDGE_BITS
     own: Own | None = None
     attention: Attention | None = None
     _prepared: dict[Any, Any] = field(default_factory=dict, repr=False, init=False)

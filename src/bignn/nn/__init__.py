@@ -1,14 +1,14 @@
-"""Layers and models. May import torch, ``binarize`` and ``ops``."""
+"""Layers and models. May import torch, ``config``, ``binarize`` and ``ops``."""
 
+from bignn.config import Activation, ConvName, DropMode, JumpMode, NormMode
 from bignn.nn.adjacency import normalized_adjacency
 from bignn.nn.batch_norm import BatchNorm, exact_statistics
-from bignn.nn.binary_product import DropMode
 from bignn.nn.evaluation import evaluating
 from bignn.nn.features import BinaryRows, SparseFeatures
 from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
 from bignn.nn.gin_conv import GINConv
-from bignn.nn.gnn import GAT, GCN, GNN, MODELS, Activation, ConvName, GraphSAGE, JumpMode, NormMode
+from bignn.nn.gnn import GAT, GCN, GNN, MODELS, GraphSAGE
 from bignn.nn.input_norm import InputNorm
 from bignn.nn.jumping import JumpingHead
 from bignn.nn.linear import Linear

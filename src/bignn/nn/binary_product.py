@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from bignn import ops
+from bignn.config import DropMode
 from bignn.kernels.masked import KEEP_SCALE, keep_out_of
 from bignn.nn.dropout import dropout
 from bignn.nn.features import BinaryRows
 
 #: ``"all"``: every entry may be dropped, as in the paper. ``"present"``: only entries that differ
 #: from their column's usual sign (the words that a document has), see :func:`binary_product`.
-DropMode = Literal["all", "present"]
 
 
 def binary_product(

@@ -11,8 +11,10 @@ from torch import nn
 from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
-from bignn.binarize import Binarization, BinarizeMode, SteRule
+from bignn.binarize import Binarization
 from bignn.bits import words_per_row
+from bignn.config import BinarizeMode, SteRule
+from bignn.config.options import BELOW_ONE
 from bignn.errors import InputError, wrong
 from bignn.nn.batch_norm import BatchNorm
 from bignn.nn.conversions import (
@@ -136,8 +138,8 @@ def binarize_(
     binarization = Binarization.of(binarize, ste)
     if not isinstance(model, nn.Module):
         raise wrong("model", "a torch.nn.Module", type(model).__name__)
-    if dropout is not None and not 0 <= dropout < 1:
-        raise wrong("dropout", "in [0, 1)", dropout)
+    if dropout is not None:
+        BELOW_ONE.check("dropout", dropout)
     options = {"binarize": binarize, "ste": ste, "balance": balance and binarization.weights}
     converter = _Converter(model, binarization, options, tuple(skip))
     converter.check(first)

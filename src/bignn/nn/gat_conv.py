@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from bignn.config.options import BELOW_ONE
 from bignn.errors import wrong
 from bignn.nn.adjacency import Edges, Norm, edge_weights, normalized_adjacency
 from bignn.nn.attention import softmax_of_rows, weighted_sum
@@ -58,8 +59,7 @@ class GATConv(nn.Module):
         super().__init__()
         if heads < 1:
             raise wrong("heads", "at least 1", heads)
-        if not 0 <= attention_dropout < 1:
-            raise wrong("attention_dropout", "in [0, 1)", attention_dropout)
+        BELOW_ONE.check("attention_dropout", attention_dropout)
         self.heads = heads
         self.out_channels = out_channels
         self.concat = concat

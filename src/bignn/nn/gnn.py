@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, get_args
+from dataclasses import asdict, fields
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bignn.binarize import Binarization, BinarizeMode, SteRule
+from bignn.binarize import Binarization
+from bignn.config import ConvName, ModelArguments, ModelConfig, ModelOptions
 from bignn.errors import wrong
 from bignn.nn.adjacency import Edges, normalized_adjacency
 from bignn.nn.batch_norm import BatchNorm
-from bignn.nn.binary_product import DropMode
 from bignn.nn.evaluation import evaluating
 from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
@@ -23,11 +25,6 @@ from bignn.nn.linear import Features
 from bignn.nn.sage_conv import SAGEConv
 from bignn.nn.sg_conv import SGConv
 from bignn.nn.sparse import SparseMatrix
-
-NormMode = Literal["none", "batch"]
-ConvName = Literal["gcn", "mean-gcn", "sage", "gat", "sgc"]
-Activation = Literal["relu", "elu"]
-JumpMode = Literal["none", "cat"]
 
 Conv = GCNConv | SAGEConv | GATConv | SGConv
 _CONVS: dict[str, Callable[..., Conv]] = {
@@ -100,132 +97,41 @@ class GNN(nn.Module):
         out_channels: int | None = None,
         *,
         conv: ConvName | None = None,
-        heads: int = 1,
-        out_heads: int = 1,
-        hops: int = 2,
-        jump: JumpMode = "none",
-        binarize_head: bool = False,
-        dropout: float = 0.4,
-        input_dropout: float | None = None,
-        attention_dropout: float = 0.0,
-        drop: DropMode = "all",
-        balance: bool = False,
-        scale_gradient: bool = True,
-        norm: NormMode = "none",
-        activation: Activation = "relu",
-        normalize_rows: bool = True,
-        binarize: BinarizeMode = "none",
-        ste: SteRule = "input",
+        **options: Unpack[ModelArguments],
     ) -> None:
         super().__init__()
         conv = self.own_conv if conv is None else conv
         if type(self) is not GNN and conv != self.own_conv:
-            raise wrong(
-                "conv",
-                f"'{self.own_conv}' in a {type(self).__name__}",
-                repr(conv),
-                "take bignn.nn.GNN",
-            )
-        for name, size in (
-            ("hidden_channels", hidden_channels),
-            ("num_layers", num_layers),
-            ("heads", heads),
-            ("out_heads", out_heads),
-        ):
-            if size < 1:
-                raise wrong(name, "at least 1", size)
-        for name, value, known in (
-            ("conv", conv, get_args(ConvName)),
-            ("jump", jump, get_args(JumpMode)),
-            ("norm", norm, get_args(NormMode)),
-            ("activation", activation, get_args(Activation)),
-        ):
-            if value not in known:
-                raise wrong(name, f"one of {list(known)}", repr(value))
-        if conv != "gat" and (heads, out_heads) != (1, 1):
-            raise wrong("heads", f"1 without attention (conv '{conv}')", max(heads, out_heads))
+            own = f"'{self.own_conv}' in a {type(self).__name__}"
+            raise wrong("conv", own, repr(conv), "take bignn.nn.GNN")
         out_channels = hidden_channels if out_channels is None else out_channels
-        input_dropout = dropout if input_dropout is None else input_dropout
-        for name, p in (("dropout", dropout), ("input_dropout", input_dropout)):
-            if not 0 <= p < 1:
-                raise wrong(name, "in [0, 1)", p)
+        config = ModelConfig(
+            in_channels, hidden_channels, num_layers, out_channels, conv=conv, **options
+        )
         #: The arguments that build this model again; checkpoints carry them.
-        self.config: dict[str, Any] = {
-            "in_channels": in_channels,
-            "hidden_channels": hidden_channels,
-            "num_layers": num_layers,
-            "out_channels": out_channels,
-            "conv": conv,
-            "heads": heads,
-            "out_heads": out_heads,
-            "hops": hops,
-            "jump": jump,
-            "binarize_head": binarize_head,
-            "dropout": dropout,
-            "input_dropout": input_dropout,
-            "attention_dropout": attention_dropout,
-            "drop": drop,
-            "balance": balance,
-            "scale_gradient": scale_gradient,
-            "norm": norm,
-            "activation": activation,
-            "normalize_rows": normalize_rows,
-            "binarize": binarize,
-            "ste": ste,
-        }
-        self.binarization = Binarization.of(binarize, ste)
+        self.config: dict[str, Any] = asdict(config)
+        self.binarization = Binarization.of(config.binarize, config.ste)
         self.input_norm = InputNorm(
             in_channels,
-            normalize_rows=normalize_rows,
+            normalize_rows=config.normalize_rows,
             standardize=self.binarization.features,
             binarize=self.binarization.features,
         )
-        jumps = jump == "cat"
-        width = hidden_channels * (heads if conv == "gat" else 1)
+        jumps = config.jump == "cat"
+        width = hidden_channels * config.heads
         num_hidden = num_layers if jumps else num_layers - 1
-        self.convs = nn.ModuleList()
-        for layer in range(num_layers):
-            is_hidden = layer < num_hidden
-            options: dict[str, Any] = {
-                # Batch normalisation takes a bias out again. Its gradient would be rounding noise,
-                # which Adam makes steps of full size from.
-                "bias": norm == "none" or not is_hidden,
-                "binarize": binarize,
-                "ste": ste,
-                "dropout": input_dropout if layer == 0 else dropout,
-                "drop": drop if layer == 0 else "all",
-                "balance": balance and layer == 0,
-                "scale_gradient": scale_gradient,
-            }
-            if conv == "gat":
-                options |= {
-                    "heads": heads if is_hidden else out_heads,
-                    "concat": is_hidden,
-                    "attention_dropout": attention_dropout,
-                }
-            elif conv == "sgc":
-                options["hops"] = hops
-            elif conv != "sage":
-                options["norm"] = "mean_self" if conv == "mean-gcn" else "gcn"
-            inputs = in_channels if layer == 0 else width
-            outputs = hidden_channels if is_hidden else out_channels
-            self.convs.append(_CONVS[conv](inputs, outputs, **options))
-        self.norms = nn.ModuleList(
-            BatchNorm(width) if norm == "batch" else nn.Identity() for _ in range(num_hidden)
-        )
-        self.head = (
-            JumpingHead(
-                width,
-                num_layers,
-                out_channels,
-                binarize=binarize if binarize_head else "none",
-                ste=ste,
-                dropout=dropout,
-                scale_gradient=scale_gradient,
+        self.convs = nn.ModuleList(
+            _CONVS[conv](
+                width if layer else in_channels,
+                hidden_channels if layer < num_hidden else out_channels,
+                **_conv_options(config, is_first=layer == 0, is_hidden=layer < num_hidden),
             )
-            if jumps
-            else None
+            for layer in range(num_layers)
         )
+        self.norms = nn.ModuleList(
+            BatchNorm(width) if config.norm == "batch" else nn.Identity() for _ in range(num_hidden)
+        )
+        self.head = _head(config, width) if jumps else None
 
     @property
     def num_hops(self) -> int | None:
@@ -299,6 +205,64 @@ class GNN(nn.Module):
         with evaluating(self):
             out: Tensor = self(x, edge_index, edge_weight).argmax(dim=-1)
         return out
+
+
+def _conv_options(config: ModelConfig, *, is_first: bool, is_hidden: bool) -> dict[str, Any]:
+    """What a layer's convolution is told."""
+    options: dict[str, Any] = {
+        # Batch normalisation takes a bias out again. Its gradient would be rounding noise, which
+        # Adam makes steps of full size from.
+        "bias": config.norm == "none" or not is_hidden,
+        "binarize": config.binarize,
+        "ste": config.ste,
+        "dropout": config.input_dropout if is_first else config.dropout,
+        "drop": config.drop if is_first else "all",
+        "balance": config.balance and is_first,
+        "scale_gradient": config.scale_gradient,
+    }
+    if config.conv == "gat":
+        return options | {
+            "heads": config.heads if is_hidden else config.out_heads,
+            "concat": is_hidden,
+            "attention_dropout": config.attention_dropout,
+        }
+    if config.conv == "sgc":
+        return options | {"hops": config.hops}
+    if config.conv == "sage":
+        return options
+    return options | {"norm": "mean_self" if config.conv == "mean-gcn" else "gcn"}
+
+
+def _head(config: ModelConfig, width: int) -> JumpingHead:
+    return JumpingHead(
+        width,
+        config.num_layers,
+        config.out_channels,
+        binarize=config.binarize if config.binarize_head else "none",
+        ste=config.ste,
+        dropout=config.dropout,
+        scale_gradient=config.scale_gradient,
+    )
+
+
+def _show_options() -> None:
+    """Lets ``help`` and notebooks list the options with their defaults, as if spelled out."""
+    shown = inspect.signature(GNN.__init__)
+    named = [p for p in shown.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    options = [
+        inspect.Parameter(
+            option.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=option.default,
+            annotation=option.type,
+        )
+        for option in fields(ModelOptions)
+        if option.name != "conv"
+    ]
+    vars(GNN)["__init__"].__signature__ = shown.replace(parameters=[*named, *options])
+
+
+_show_options()
 
 
 class GCN(GNN):

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from bignn.binarize import Binarization, BinarizeMode, SteRule, binarize_features
+from bignn.binarize import Binarization, binarize_features
+from bignn.config import BinarizeMode, SteRule
 from bignn.nn.binary_product import binary_product
 from bignn.nn.features import BinaryRows
 from bignn.nn.linear import Linear

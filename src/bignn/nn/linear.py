@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TypedDict, get_args
+from typing import TypedDict
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bignn.binarize import (
-    Binarization,
-    BinarizeMode,
-    SteRule,
-    binarize_features,
-    binarize_weight,
-)
+from bignn.binarize import Binarization, binarize_features, binarize_weight
+from bignn.config import BinarizeMode, DropMode, SteRule
+from bignn.config.options import BELOW_ONE, COUNT, check_choice
 from bignn.errors import wrong
-from bignn.nn.binary_product import DropMode, binary_product
+from bignn.nn.binary_product import binary_product
 from bignn.nn.dropout import dropout
 from bignn.nn.features import BinaryRows, SparseFeatures
 
@@ -81,13 +77,10 @@ class Linear(nn.Module):
         scale_gradient: bool = True,
     ) -> None:
         super().__init__()
-        if drop not in get_args(DropMode):
-            raise wrong("drop", f"one of {list(get_args(DropMode))}", repr(drop))
-        for name, size in (("in_channels", in_channels), ("out_channels", out_channels)):
-            if size < 1:
-                raise wrong(name, "at least 1", size)
-        if not 0 <= dropout < 1:
-            raise wrong("dropout", "in [0, 1)", dropout)
+        check_choice("drop", drop, DropMode)
+        COUNT.check("in_channels", in_channels)
+        COUNT.check("out_channels", out_channels)
+        BELOW_ONE.check("dropout", dropout)
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.binarization = Binarization.of(binarize, ste)

@@ -40,3 +40,8 @@ def operations(count: float) -> str:
     """Cycle operations as the paper prints them, as ``4.67e6``."""
     mantissa, _, exponent = f"{count:.2e}".partition("e")
     return f"{mantissa}e{int(exponent)}"
+
+
+def told(mean: float, std: float | None, digits: int = 1) -> str:
+    """Mean ± standard deviation; of one seed there is none."""
+    return f"{mean:.{digits}f}" + ("" if std is None else f" ± {std:.{digits}f}")

@@ -9,7 +9,8 @@ from typing import Any
 
 from bignn.errors import InputError, wrong
 from bignn.experiments.jobs import checked_jobs
-from bignn.experiments.runs import RUNS, Run, do_runs
+from bignn.experiments.run import RUNS, Run
+from bignn.experiments.runs import do_runs
 from bignn.files import atomic_path, prepare
 from bignn.graph import load
 from bignn.pages.document import Figure

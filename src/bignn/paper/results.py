@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from bignn.errors import FileError
+from bignn.experiments.averages import mean_and_std
 from bignn.experiments.ledger import Ledger, Record
-from bignn.experiments.runs import RUNS, Run
-from bignn.experiments.seeds import mean_and_std, told
+from bignn.experiments.run import RUNS, Run
 from bignn.pages.document import Tone, Verdict
+from bignn.pages.words import told
 from bignn.paper.measured_speeds import measured_speeds
 from bignn.paper.published import RUNS_ASSUMED
+from bignn.paper.welch import p_value
 
 
 @dataclass(frozen=True)
@@ -131,14 +133,9 @@ def _documents(folder: Path, kind: str, needed: Sequence[str]) -> dict[Path, dic
 
 def welch(ours: Summary, paper: tuple[float, float], runs: int = RUNS_ASSUMED) -> float | None:
     """The p-value of Welch's test that both means are equal; None where nothing varies."""
-    from scipy import stats
-
     if ours.std is None or (ours.std == 0 and paper[1] == 0):
         return None
-    test = stats.ttest_ind_from_stats(
-        ours.mean, ours.std, len(ours.test), *paper, runs, equal_var=False
-    )
-    return float(test.pvalue)
+    return p_value((ours.mean, ours.std, len(ours.test)), (*paper, runs))
 
 
 #: Above it, a difference is put down to noise.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bignn.experiments.runs import Run
+from bignn.experiments.run import Run
 from bignn.paper.published import ACCURACY
 
 Changes = tuple[tuple[str, Any], ...]

@@ -1,20 +1,23 @@
-"""How to train which model: recipes by name, by what is known of the graph, changed as asked."""
+"""How to train which model: recipes by name, by what is known of the graph, changed as asked.
+
+Plain data without torch, but for building a model.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sized
 from dataclasses import fields, replace
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from torch import nn
-
+from bignn.config import SampleKind, Sampling, Settings
 from bignn.errors import wrong
 from bignn.graph import GraphLike, as_graph
-from bignn.nn import GNN
+from bignn.recipes.definition import Recipe
 from bignn.recipes.paper import PAPER
-from bignn.recipes.settings import Recipe, Settings
 from bignn.recipes.tables import MANY_LABELS, MANY_LABELS_STUDENTS, RECIPES, STUDENTS, TWINS
-from bignn.sampling import SampleKind, Sampling
+
+if TYPE_CHECKING:
+    from torch import nn
 
 __all__ = [
     "MANY_LABELS",
@@ -63,7 +66,7 @@ def recipe(
         graph: what it is for, a PyG ``Data`` too: graphs with many labels ask for another recipe
             than those with few.
         distill: for training with a teacher.
-        changes: any field of :class:`Recipe`, :class:`Settings` or :class:`bignn.sampling.Sampling`
+        changes: any field of :class:`Recipe`, :class:`Settings` or :class:`Sampling`
             (its kind as ``sampler``, ``"none"`` for the whole graph); None keeps the recipe's own.
 
     """
@@ -92,7 +95,7 @@ def _as_deep(settings: Settings, layers: int) -> Settings:
 
 
 #: Changes that are about samples.
-SAMPLING = ("sampler", "batch_size", "fan_outs", "walk_length", "coverage")
+SAMPLING = ("sampler", *(field.name for field in fields(Sampling) if field.name != "kind"))
 _FIRST_TRY: dict[str, Sampling] = {
     "neighbor": Sampling("neighbor", 1024, fan_outs=(10, 10)),
     "walk": Sampling("walk", 1500),
@@ -153,6 +156,8 @@ def settings_for(
     model: nn.Module, graph: Known | GraphLike | None = None, *, distill: bool = False
 ) -> Settings:
     """The settings of the recipe whose model is of this kind, or the plain defaults."""
+    from bignn.nn import GNN
+
     if isinstance(model, GNN):
         about = _known(graph)
         for known in (_base(name, about, distill) for name in RECIPES):

@@ -12,10 +12,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from bignn.binarize import BinarizeMode
-from bignn.recipes.settings import Recipe, Settings
+from bignn.config import BinarizeMode, Sampling, Settings
+from bignn.recipes.definition import Recipe
 from bignn.recipes.tables import RECIPES
-from bignn.sampling import Sampling
 
 
 def _pair(name: str, settings: Settings, **model: Any) -> dict[str, Recipe]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bignn.recipes.settings import Recipe, Settings
-from bignn.sampling import Sampling
+from bignn.config import Sampling, Settings
+from bignn.recipes.definition import Recipe
 
 #: The float model that a binary one is compared with, and learns from.
 TWINS = {

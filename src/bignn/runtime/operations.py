@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from bignn.bits import words_per_row
 from bignn.errors import FileError
+from bignn.kernels.operands import EDGE_BITS, LAST_EDGE_BITS
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -43,7 +44,7 @@ class Kind(NamedTuple):
     reads_bits: bool = False
 
 
-_EDGE_BITS = {"edge_bits": (17, 20)}
+_EDGE_BITS = {"edge_bits": (EDGE_BITS, LAST_EDGE_BITS)}
 _LARGEST = float(np.finfo(np.float32).max)
 
 OPERATIONS: dict[str, Kind] = {

@@ -13,9 +13,10 @@ from bignn.bench.compared_problem import Neighbours
 from bignn.checkpoint import load_model
 from bignn.doctor import examine
 from bignn.errors import wrong
+from bignn.experiments.averages import mean_and_std
 from bignn.experiments.compare.measured import Row, TrainedModel, compared, measure
 from bignn.experiments.jobs import checked_jobs
-from bignn.experiments.seeds import SeedResults, Teachers, mean_and_std, train_seeds
+from bignn.experiments.seeds import SeedResults, Teachers, train_seeds
 from bignn.graph import Graph, load
 from bignn.kernels.operands import DenseBits, SparseBits
 from bignn.packing import pack

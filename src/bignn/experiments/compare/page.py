@@ -19,9 +19,8 @@ from bignn.experiments.compare.words import (
     remarks,
     with_times,
 )
-from bignn.experiments.seeds import told
 from bignn.pages.document import Document, Figure, Listing, Part, Section, Series, Table
-from bignn.pages.words import name_of
+from bignn.pages.words import name_of, told
 
 
 def document_of(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bignn.experiments.compare.measured import Row
-from bignn.experiments.seeds import told
+from bignn.pages.words import told
 
 #: How a model was run, in words.
 WAYS = {

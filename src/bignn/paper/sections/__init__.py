@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bignn.errors import FileError
 from bignn.experiments.costs import cost_of
-from bignn.experiments.runs import Run
+from bignn.experiments.run import Run
 from bignn.pages.document import Document, Section
 from bignn.paper.results import Results, Summary
 from bignn.paper.rows import EXPERIMENTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from bignn.experiments.runs import Run
+from bignn.experiments.run import Run
 from bignn.graph.facts import FACTS
 from bignn.pages.document import Figure, Part, Section, Series, Table
 from bignn.pages.words import kib, mib, name_of, operations

@@ -6,12 +6,11 @@ import math
 import statistics
 from typing import Any
 
-from bignn.experiments.seeds import told
 from bignn.pages.document import Part, Section, Table
-from bignn.pages.words import name_of
+from bignn.pages.words import name_of, told
 from bignn.paper.published import CAPACITY
 from bignn.paper.results import Results
-from bignn.paper.width import figure as figure_of
+from bignn.paper.width_report import figure as figure_of
 from bignn.paper.words import NOT_MEASURED
 
 

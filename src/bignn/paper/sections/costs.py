@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from bignn import cost
 from bignn.experiments.costs import cost_of
-from bignn.experiments.runs import Run
+from bignn.experiments.run import Run
 from bignn.pages.document import Figure, Section, Series, Table
 from bignn.pages.words import kib, mib, name_of
 from bignn.paper import rows as paper

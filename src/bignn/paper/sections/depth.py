@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bignn.experiments.runs import Run
+from bignn.experiments.run import Run
 from bignn.pages.document import Figure, Part, Section, Series, Table
 from bignn.pages.words import name_of
 from bignn.paper import rows as paper

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bignn.bench.suites import row_names, speedups
+from bignn.bench.suite_report import row_names, speedups
 from bignn.pages.document import Figure, Part, Section, Series, Table
 from bignn.pages.words import ms, name_of, times
 from bignn.paper.results import Results

@@ -1,0 +1,63 @@
+"""Flags that change a recipe: one for each of its values, as :mod:`bignn.config` declares them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import fields
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
+
+from bignn.cli.command import numbers
+from bignn.config import SampleKind, Sampling, Settings
+from bignn.config.options import types_of
+from bignn.recipes import SAMPLING, Recipe
+
+
+def add_recipe_flags(parser: Any, names: Sequence[str]) -> None:
+    """Adds the flags of these values; one that is left out keeps the recipe's, and is None."""
+    for name in names:
+        _add_flag(parser, name, *_VALUES[name])
+
+
+def changes_of(options: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
+    """What was given of these flags, as :func:`bignn.recipes.recipe` takes it."""
+    return {name: getattr(options, name) for name in names}
+
+
+def _add_flag(parser: Any, name: str, type_: Any, purpose: str) -> None:
+    how: dict[str, Any] = {"default": None, "help": f"{purpose} (default: the recipe's)"}
+    if NoneType in get_args(type_):  # what None means is the default
+        (type_,) = (some for some in get_args(type_) if some is not NoneType)
+    if type_ is bool:
+        how["action"] = argparse.BooleanOptionalAction
+    elif get_origin(type_) is Literal:
+        how["choices"] = get_args(type_)
+    elif get_origin(type_) is tuple:
+        how |= {"type": numbers, "metavar": "K,K"}
+    else:
+        how |= {"type": type_, "metavar": "N" if type_ is int else "X"}
+    parser.add_argument(f"--{name.replace('_', '-')}", **how)
+
+
+def _values() -> dict[str, tuple[Any, str]]:
+    """The type and the purpose of every value of a recipe that has a flag."""
+    return {
+        declared.name: (types_of(kind)[declared.name], declared.metadata["purpose"])
+        for kind in (Recipe, Settings, Sampling)
+        for declared in fields(kind)
+        if "purpose" in declared.metadata
+    } | {"sampler": (Literal["none", SampleKind], "how batches are drawn")}
+
+
+_VALUES = _values()
+
+
+def _of(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if field.name in _VALUES)
+
+
+#: The values of models, of training and of samples.
+OF_MODEL = ("hidden", "layers", *(name for name in _of(Recipe) if name not in ("hidden", "layers")))
+OF_TRAINING = _of(Settings)
+OF_SAMPLES = SAMPLING

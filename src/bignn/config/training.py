@@ -1,0 +1,92 @@
+"""What training is told: how long and how fast, and how batches are drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bignn.config.options import (
+    BELOW_ONE,
+    COUNT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    about,
+    check,
+    check_choice,
+    option,
+)
+from bignn.errors import wrong
+
+SampleKind = Literal["neighbor", "walk", "node", "edge", "layer"]
+SelectBy = Literal["loss", "accuracy"]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How an epoch's batches are drawn.
+
+    Attributes:
+        kind: ``"neighbor"`` (GraphSAGE: some neighbours of each node), ``"walk"``, ``"node"``,
+            ``"edge"`` (GraphSAINT: subgraphs by random walks, nodes or edges, with its
+            normalisation) or ``"layer"`` (FastGCN: nodes per layer, by importance).
+        batch_size: nodes whose loss is taken (``"neighbor"``, ``"layer"``); walks begun, or nodes
+            or edges drawn, per subgraph.
+        fan_outs: neighbours per hop, nearest first, -1 for all (``"neighbor"``); nodes per layer,
+            first layer first (``"layer"``).
+        walk_length: steps of a random walk.
+        coverage: how often each node is drawn, on average, to estimate GraphSAINT's normalisation.
+
+    """
+
+    kind: SampleKind
+    batch_size: int = field(metadata=about("nodes, walks or edges per batch", COUNT))
+    fan_outs: tuple[int, ...] = option((), "neighbours per hop, -1 for all, or nodes per layer")
+    walk_length: int = option(2, "steps of a random walk", COUNT)
+    coverage: int = option(50, "how often GraphSAINT draws a node to estimate its weight", COUNT)
+
+    def __post_init__(self) -> None:
+        check_choice("sampler", self.kind, SampleKind)
+        check(self)
+        for number in self.fan_outs:
+            if number < 1 and not (number == -1 and self.kind == "neighbor"):
+                expected = "1 or more each, or -1 for all neighbours"
+                raise wrong("fan_outs", expected, list(self.fan_outs))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How long and how fast to train.
+
+    Attributes:
+        lr: Adam's learning rate.
+        weight_decay: Adam's coupled L2 penalty on weight matrices and attention vectors; biases
+            are not decayed.
+        beta1: Adam's memory of past gradients.
+        last_layer_lr: factor on the learning rate of the last layer's weight matrices.
+        epochs: the maximum number of them.
+        patience: stop after so many epochs without a better one.
+        select_by: what makes an epoch better, and its weights the ones kept: the lower validation
+            ``"loss"``, or the higher validation ``"accuracy"`` (the first of equals).
+        distill_mix: with a teacher, its share of the loss (the labels have the rest).
+        temperature: with a teacher, what both sides' logits are divided by.
+        inductive: training sees the training nodes and the edges among them only; evaluation is on
+            the whole graph.
+        sampling: how batches are drawn; None for the whole graph in one.
+
+    """
+
+    lr: float = option(0.001, "learning rate", POSITIVE)
+    weight_decay: float = option(0.0, "L2 penalty", NOT_NEGATIVE)
+    beta1: float = option(0.9, "Adam's first moment", BELOW_ONE)
+    last_layer_lr: float = option(1.0, "factor on the last layer's learning rate", POSITIVE)
+    epochs: int = option(1000, "maximum number of epochs", COUNT)
+    patience: int = option(100, "stop after this many epochs without improvement", COUNT)
+    select_by: SelectBy = option("loss", "what validation chooses the epoch by")
+    distill_mix: float = option(0.9, "the teacher's share of the loss", SHARE)
+    temperature: float = option(1.0, "temperature of distillation", POSITIVE)
+    inductive: bool = option(False, "train on the training nodes alone")
+    sampling: Sampling | None = None
+
+    def __post_init__(self) -> None:
+        check(self)
