@@ -27,6 +27,7 @@ PROMISED = (
     *("suite", "shape", "model", "threads", "plan", "packed_ms", "best_float_ms", "pyg_ms"),
     *("simulated_ms", "speedup_vs_pyg", "speedup_vs_best_float", "peak_mib_float"),
     *("peak_mib_packed", "agreement", "flipped_bits"),
+    *("graph_mib_float", "graph_mib_packed", "memory_ratio_with_graph"),
 )
 
 
@@ -96,6 +97,30 @@ def test_a_shape_has_the_published_sizes() -> None:
     assert np.array_equal(forward, backward)
     degree = np.diff(problem.offsets)
     assert degree.max() > 20 * np.median(degree)
+
+
+def test_edges_are_counted_in_the_form_that_each_runs_on(problem: Problem) -> None:
+    entries, nodes = len(problem.ids), problem.num_nodes
+    given = len(problem.as_given[1])
+    for key, kind in contenders_of(problem.conv).items():
+        contender = kind(problem)
+        if key == "packed":
+            contender.load()
+            kept = given if problem.conv == "sage" else entries
+            # int64 offsets, int32 ids, a float per node.
+            assert contender.structure_bytes() == 8 * (nodes + 1) + 4 * kept + 4 * nodes
+        elif key == "torch_sparse" and problem.conv != "gat":
+            kept = given if problem.conv == "sage" else entries
+            # CSR: int32 offsets and ids, float32 values.
+            assert contender.structure_bytes() == 4 * (nodes + 1) + 8 * kept
+        elif key == "pyg":
+            assert contender.structure_bytes() >= 16 * (entries - nodes)  # int64 pairs
+
+
+def test_memory_ratios_are_of_sums() -> None:
+    row: dict[str, Any] = {"peak_mib_packed": 10.0, "peak_mib_float": 300.0}
+    row |= {"graph_mib_packed": 90.0, "graph_mib_float": 100.0}
+    assert bench.memory_ratios(row) == {"memory_ratio": 30.0, "memory_ratio_with_graph": 4.0}
 
 
 def test_bench_fills_every_promised_column(

@@ -99,7 +99,7 @@ def _row(suite: str, shape: str, model: str) -> Row:
         *("peak_mib_float", "peak_mib_simulated", "peak_mib_packed", "memory_ratio"),
         *("agreement", "flipped_bits", "hidden_bits", "layer_ms", "record_bytes", "gmacs"),
         *("fastest_ms", "fastest_speedup_vs_best_float", "fastest_speedup_vs_pyg"),
-        "machine_was_busy",
+        *("machine_was_busy", "graph_mib_float", "graph_mib_packed", "memory_ratio_with_graph"),
     )
     row: Row = {"suite": suite, "shape": shape, "model": model, "threads": get_num_threads()}
     return row | dict.fromkeys(names)
@@ -163,10 +163,17 @@ def _network(suite: str, name: str, model: ModelName, scale: float, memory: bool
                     name, key, conv=model, scale=scale, threads=get_num_threads()
                 )
         if row["peak_mib_float"] and row["peak_mib_packed"]:
-            row["memory_ratio"] = row["peak_mib_float"] / row["peak_mib_packed"]
+            row |= memory_ratios(row)
     say(f"done in {time.perf_counter() - start:.0f} s")
     print(f"{HEADER}\n{network_line(row)}", file=sys.stderr, flush=True)
     return row
+
+
+def memory_ratios(row: Row) -> Row:
+    """How much less memory ours takes: features, weights, activations; and with the edges."""
+    ours, floats = row["peak_mib_packed"], row["peak_mib_float"]
+    with_graph = (floats + row["graph_mib_float"]) / (ours + row["graph_mib_packed"])
+    return {"memory_ratio": floats / ours, "memory_ratio_with_graph": with_graph}
 
 
 def _measured(
@@ -187,16 +194,16 @@ def _measured(
     row["pyg_predicted_bytes"] = others["pyg"].bytes_needed(problem)
     timed = time_beside({"packed": ours}, others, problem, say=say, after_group=compare_classes)
     plan = problem.packed.explain(ours.graph)
-    return (
-        row
-        | _speeds(timed.seconds)
-        | {
-            "machine_was_busy": timed.machine_was_busy,
-            "plan": plan.ways,
-            "layer_ms": [1e3 * (layer.measured or 0.0) for layer in plan.layers],
-            "record_bytes": [layer.record_bytes for layer in plan.layers],
-        }
-    )
+    row |= _speeds(timed.seconds)
+    row["graph_mib_packed"] = ours.structure_bytes() / 2**20
+    if "best_float" in row:
+        row["graph_mib_float"] = contenders[row["best_float"]](problem).structure_bytes() / 2**20
+    return row | {
+        "machine_was_busy": timed.machine_was_busy,
+        "plan": plan.ways,
+        "layer_ms": [1e3 * (layer.measured or 0.0) for layer in plan.layers],
+        "record_bytes": [layer.record_bytes for layer in plan.layers],
+    }
 
 
 def _seconds_of_packing(problem: Problem) -> float:

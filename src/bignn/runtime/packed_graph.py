@@ -77,6 +77,12 @@ class PackedGraph:
         return len(self.ids)
 
     @property
+    def edge_bytes(self) -> int:
+        """Of the neighbours and what they are weighed with."""
+        arrays = (self.offsets, self.ids, self.weights, self.norm)
+        return sum(array.nbytes for array in arrays if array is not None)
+
+    @property
     def feature_bytes(self) -> int:
         """Bytes that the features take, β included."""
         if isinstance(self.features, DenseBits):

@@ -35,11 +35,26 @@ class Contender(ABC):
     def run(self) -> Any:
         """The classes of all nodes."""
 
+    def structure_bytes(self) -> int:
+        """Of the graph's edges in the form that this runs on: its tensors before ``load``."""
+        return sum(map(_tensor_bytes, vars(self).values()))
+
     @classmethod
     def bytes_needed(cls, problem: Problem) -> int:
         """A lower bound of features and activations, weights aside, to refuse what cannot fit."""
         widest = max(problem.sizes[1:])
         return 4 * problem.num_nodes * (problem.sizes[0] + 2 * widest)
+
+
+def _tensor_bytes(value: object) -> int:
+    """Of a tensor, dense or CSR, or of those that an object of this package holds."""
+    if isinstance(value, Tensor):
+        parts = [value]
+        if value.layout == torch.sparse_csr:
+            parts = [value.crow_indices(), value.col_indices(), value.values()]
+        return sum(part.nbytes for part in parts)
+    held = () if isinstance(value, Problem) else getattr(value, "__dict__", {}).values()
+    return sum(_tensor_bytes(part) for part in held if isinstance(part, Tensor))
 
 
 class Packed(Contender):
@@ -48,6 +63,10 @@ class Packed(Contender):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         self.neighbours = problem.packed_neighbours  # some problems make them when asked
+
+    def structure_bytes(self) -> int:
+        """Of the packed graph that was loaded; features are not counted."""
+        return self.graph.edge_bytes
 
     def load(self) -> None:
         """See the base class."""
