@@ -89,6 +89,19 @@ def test_imports_go_down_only(path: Path) -> None:
         assert allowed, f"{mine} (floor {FLOORS[mine]}) imports {other} (floor {FLOORS[other]})"
 
 
+@pytest.mark.parametrize("path", rooms(), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_the_surface_is_for_users(path: Path) -> None:
+    """Below the command line nobody reaches for the public names, which are above all floors."""
+    taken = {
+        node.attr
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "bignn"
+    }
+    assert room_of(path) == "cli" or taken <= {"__version__"}, taken
+
+
 def test_no_relative_imports() -> None:
     for path in rooms():
         for node in ast.walk(ast.parse(path.read_text())):
