@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bignn import kernels
 from bignn.errors import FileError, InputError, wrong
-from bignn.kernels import native
 from bignn.kernels.chain import Chain, Output
-from bignn.kernels.operands import DenseBits, Edges, Features, Layer, SparseBits
+from bignn.kernels.operands import Edges, SparseBits
 from bignn.kernels.reference import first_largest
 from bignn.runtime import executor, tensors
+from bignn.runtime.bound import BoundLayers
 from bignn.runtime.executor import Bits, Value
 from bignn.runtime.features import digest
 from bignn.runtime.neighbourhood import Surroundings, take_features
 from bignn.runtime.network import understand
 from bignn.runtime.packed_graph import PackedGraph
-from bignn.runtime.planner import Plan, plan_layers
+from bignn.runtime.planner import Plan
 
 VERSION = 1
 
 Kind = Literal["classes", "probabilities", "logits"]
-
-# Chains kept per graph and kind of call: their buffers are as large as the activations.
-_MOST_IDLE = 4
-
 
 #: How the names of arrays of weights and of their scales end.
 _WEIGHTS = (".weight", ".words", ".alpha", ".att_src", ".att_dst")
@@ -82,12 +76,7 @@ class PackedModel:
         self.num_features = num_features
         self.about = dict(about or {})
         self.input_digest = digest(self.network.input)
-        # Bound chains and their buffers, kept from call to call: allocating them anew costs as
-        # much as a small graph's prediction. A chain is taken out while it runs.
-        self._idle: WeakKeyDictionary[PackedGraph, dict[Any, list[Chain]]] = WeakKeyDictionary()
-        # Likewise what was planned for a graph, by what was asked for.
-        self._planned: WeakKeyDictionary[PackedGraph, dict[Any, str]] = WeakKeyDictionary()
-        self._lock = threading.Lock()
+        self._bound = BoundLayers(self.network)
 
     @property
     def num_classes(self) -> int:
@@ -185,8 +174,8 @@ class PackedModel:
             values = self._run(graph, "logits", plan, backend)
             blocks = ((at, values[at : at + block]) for at in range(0, len(values), block))
         else:
-            chain = self._whole_chain(graph, "blocks", plan, backend)
-            blocks = chain.run_in_blocks(block)
+            chosen = kernels.checked_backend(backend)
+            blocks = self._bound.chain(graph, "blocks", plan, chosen).run_in_blocks(block)
         for begin, some in blocks:
             classes = first_largest(some) if output == "classes" else some
             yield slice(begin, begin + len(some)), self._finish(classes, output)
@@ -212,17 +201,15 @@ class PackedModel:
                 "only a model with binary features and weights has ways to choose from and explain"
             )
         backend = kernels.checked_backend(backend)
-        chosen = self._plan(self._whole(graph), graph.features, plan, backend)
+        chosen = self._bound.plan(graph, plan, backend)
         if measure:
-            output: Output = "kept" if self.network.rest else "classes"
-            key: tuple[Output, str, str] = (output, chosen.ways, backend)
-            chain = self._take(graph, key)
-            for _ in range(2):  # the first touches fresh memory
-                chain.run_kept() if self.network.rest else chain.run()
-            for number, layer in enumerate(chosen.layers):
-                layer.measured = chain.seconds[number]
-                layer.record_bytes = chain.bytes_per_column(number)
-            self._give_back(graph, key, chain)
+            output = self._chain_output("classes")
+            with self._bound.lent(graph, output, chosen.ways, backend) as chain:
+                for _ in range(2):  # the first touches fresh memory
+                    chain.run_kept() if self.network.rest else chain.run()
+                for number, layer in enumerate(chosen.layers):
+                    layer.measured = chain.seconds[number]
+                    layer.record_bytes = chain.bytes_per_column(number)
         return chosen
 
     @classmethod
@@ -281,25 +268,12 @@ class PackedModel:
         if not self.network.layers:
             self._check_no_plan(plan)
             return self._run_rest(graph, None, None, output, backend)
-        kind: Output = "classes" if output == "classes" else "values"
-        if self.network.rest:
-            kind = "kept"
-        asked_for = repr(plan), backend
-        with self._lock:
-            ways = self._planned.setdefault(graph, {}).get(asked_for)
-        if ways is None:
-            ways = self._plan(self._whole(graph), graph.features, plan, backend).ways
-            with self._lock:
-                self._planned[graph][asked_for] = ways
-        key: tuple[Output, str, str] = (kind, ways, backend)
-        chain = self._take(graph, key)
-        if self.network.rest:
+        ways = self._bound.ways(graph, plan, backend)
+        with self._bound.lent(graph, self._chain_output(output), ways, backend) as chain:
+            if not self.network.rest:
+                return chain.run()
             chain.run_kept()
-            values = self._run_rest(graph, chain, None, output, backend)
-        else:
-            values = chain.run()
-        self._give_back(graph, key, chain)
-        return values
+            return self._run_rest(graph, chain, None, output, backend)
 
     def _run_some(
         self,
@@ -314,23 +288,18 @@ class PackedModel:
         if not self.network.layers:
             self._check_no_plan(plan)
             return self._run_rest(graph, None, around, output, backend)
-        assert isinstance(graph.features, DenseBits | SparseBits)
-        assert graph.beta is not None
-        rows = [around.first, *around.layers]
-        edges = [
-            around.edges(layer.norm, rows[number], rows[number + 1])
-            for number, layer in enumerate(self.network.layers)
-        ]
-        kind: Output = "classes" if output == "classes" else "values"
-        if self.network.rest:
-            kind = "kept"
-        features = take_features(graph.features, around.first)
-        beta = graph.beta[around.first]
-        chain = self._chain(edges, features, beta, kind, plan, backend)
+        made = self._chain_output(output)
+        chain = self._bound.chain_around(graph, around, made, plan, backend)
         if not self.network.rest:
             return chain.run()
         chain.run_kept()
         return self._run_rest(graph, chain, around, output, backend)
+
+    def _chain_output(self, output: Kind) -> Output:
+        """What packed layers make for it; where others follow, what those need."""
+        if self.network.rest:
+            return "kept"
+        return "classes" if output == "classes" else "values"
 
     def _run_rest(
         self,
@@ -369,63 +338,6 @@ class PackedModel:
             values = np.exp(values - values.max(axis=1, keepdims=True))
             values /= values.sum(axis=1, keepdims=True)
         return values
-
-    def _whole(self, graph: PackedGraph) -> list[Edges]:
-        """Every packed layer's edges."""
-        return [graph.edges(layer.norm) for layer in self.network.layers]
-
-    def _plan(self, edges: Sequence[Edges], features: Any, plan: str | None, backend: str) -> Plan:
-        return plan_layers(
-            [layer.weights for layer in self.network.layers],
-            edges,
-            features,
-            has_lookup=backend == "avx512",
-            forced=plan,
-            threads=native.num_threads(),
-        )
-
-    def _whole_chain(
-        self, graph: PackedGraph, output: Output, plan: str | None, backend: str | None
-    ) -> Chain:
-        assert isinstance(graph.features, DenseBits | SparseBits)
-        assert graph.beta is not None
-        edges = self._whole(graph)
-        return self._chain(edges, graph.features, graph.beta, output, plan, backend)
-
-    def _chain(
-        self,
-        edges: Sequence[Edges],
-        features: Features,
-        beta: NDArray[np.float32],
-        output: Output,
-        plan: str | None,
-        backend: str | None,
-    ) -> Chain:
-        backend = kernels.checked_backend(backend)
-        ways = self._plan(edges, features, plan, backend)
-        norms = [block.source_norm for block in edges]
-        layers = [
-            Layer(layer.weights, block, planned.way, norm, layer.keep)
-            for layer, block, planned, norm in zip(
-                self.network.layers, edges, ways.layers, [*norms[1:], None], strict=True
-            )
-        ]
-        factor = beta if norms[0] is None else norms[0] * beta
-        return Chain(layers, features, factor, output, backend)
-
-    def _take(self, graph: PackedGraph, key: tuple[Output, str, str]) -> Chain:
-        with self._lock:
-            idle = self._idle.setdefault(graph, {}).get(key)
-            if idle:
-                return idle.pop()
-        output, ways, backend = key
-        return self._whole_chain(graph, output, ways, backend)
-
-    def _give_back(self, graph: PackedGraph, key: tuple[Output, str, str], chain: Chain) -> None:
-        with self._lock:
-            idle = self._idle.setdefault(graph, {}).setdefault(key, [])
-            if len(idle) < _MOST_IDLE:
-                idle.append(chain)
 
 
 def _input_value(graph: PackedGraph, nodes: NDArray[np.int64] | None) -> Value:
