@@ -7,8 +7,9 @@ without gradients.
 
 from bignn.bench.contenders.base import Contender, Packed
 from bignn.bench.contenders.gat import PyGGat, SimulatedGat, TorchGat
-from bignn.bench.contenders.gcn import PyGEdgeIndex, PyGSparse, Simulated, TorchSparse
+from bignn.bench.contenders.gcn import PyGEdgeIndex, PyGSparse, SimulatedGcn, TorchSparse
 from bignn.bench.contenders.sage import PyGSage, PyGSageSparse, SimulatedSage, TorchSage
+from bignn.bench.contenders.simulated import Simulated
 from bignn.bench.problems import MODELS
 from bignn.errors import wrong
 
@@ -20,7 +21,7 @@ _CONTENDERS: dict[str, dict[str, type[Contender]]] = {
         "pyg": PyGEdgeIndex,
         "pyg_sparse": PyGSparse,
         "torch_sparse": TorchSparse,
-        "simulated": Simulated,
+        "simulated": SimulatedGcn,
     },
     "sage": {
         "packed": Packed,

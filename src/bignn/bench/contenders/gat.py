@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -15,10 +17,9 @@ from bignn.bench.contenders.base import (
     light_features,
     multiply,
     product,
-    sign_,
     through,
 )
-from bignn.bench.contenders.gcn import Simulated
+from bignn.bench.contenders.simulated import Simulated
 from bignn.bench.problems import Problem
 from bignn.nn import GATConv
 from bignn.nn.sparse import csr_tensor
@@ -134,33 +135,26 @@ class SimulatedGat(Simulated):
     """The binary GAT in floats."""
 
     def __init__(self, problem: Problem) -> None:
-        Contender.__init__(self, problem)
+        super().__init__(problem)
         self.attention = _Attention(problem)
-
-    @torch.no_grad()
-    def _take_weights(self) -> None:
         self.vectors: list[Tensor] = []
         self.concat: list[bool] = []
-        for conv in self.problem.model.layers:
-            assert isinstance(conv, GATConv)
-            self._take(conv.lin, conv.bias)
-            self.vectors.append(torch.cat([conv.att_src, conv.att_dst]).detach().clone())
-            self.concat.append(conv.concat)
 
-    @torch.no_grad()
-    def layers(self, count: int) -> Tensor:
+    def take_weights(self, conv: Any) -> None:
         """See the base class."""
-        h, beta = self.x, self.beta
-        for layer in range(count):
-            if layer > 0:
-                h, beta = sign_(h)
-            z = torch.mm(h, self.signs[layer]).mul_(beta).mul_(self.alphas[layer])
-            heads = self.vectors[layer].shape[1]
-            outs = []
-            for head, part in enumerate(z.chunk(heads, dim=1)):
-                source, target = (part @ vector[head] for vector in self.vectors[layer])
-                own = part.contiguous()
-                outs.append(self.attention.sums(own, source, target, torch.empty_like(own)))
-            out = torch.cat(outs, dim=1) if self.concat[layer] else torch.stack(outs).mean(dim=0)
-            h = out.add_(self.biases[layer])
-        return h
+        assert isinstance(conv, GATConv)
+        self.take(conv.lin, conv.bias)
+        self.vectors.append(torch.cat([conv.att_src, conv.att_dst]).detach().clone())
+        self.concat.append(conv.concat)
+
+    def layer(self, number: int, signs: Tensor, beta: Tensor) -> Tensor:
+        """See the base class."""
+        z = self.transformed(number, signs, beta)
+        heads = self.vectors[number].shape[1]
+        outs = []
+        for head, part in enumerate(z.chunk(heads, dim=1)):
+            source, target = (part @ vector[head] for vector in self.vectors[number])
+            own = part.contiguous()
+            outs.append(self.attention.sums(own, source, target, torch.empty_like(own)))
+        out = torch.cat(outs, dim=1) if self.concat[number] else torch.stack(outs).mean(dim=0)
+        return out.add_(self.biases[number])

@@ -17,9 +17,9 @@ from bignn.bench.contenders.base import (
     multiply,
     pairs,
     product,
-    sign_,
     through,
 )
+from bignn.bench.contenders.simulated import Simulated
 from bignn.bench.problems import Problem
 from bignn.nn import GCNConv
 
@@ -109,57 +109,23 @@ class TorchSparse(Contender):
         return h.argmax(dim=1)
 
 
-class Simulated(Contender):
-    """The binary model simulated with floats, as its authors run it: signs times scales, float
-    products. Hidden activations are binarized in place; a CSR adjacency, preallocated outputs.
-
-    Its classes are torch's word on the binary model: ``agreement`` is counted against them.
-    """
+class SimulatedGcn(Simulated):
+    """The binary GCN in floats: a CSR adjacency, preallocated outputs."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         self.adjacency = adjacency(problem)
 
-    def load(self) -> None:
+    def take_weights(self, conv: Any) -> None:
         """See the base class."""
-        self.signs: list[Tensor] = []
-        self.alphas: list[Tensor] = []
-        self.biases: list[Tensor] = []
-        self._take_weights()
-        x = torch.from_numpy(self.problem.binary_input())
-        self.x, self.beta = sign_(x)
-        self.buffers = Buffers(self.problem.num_nodes, max(self.problem.sizes[1:]))
+        assert isinstance(conv, GCNConv)
+        self.take(conv.lin, conv.bias)
 
-    @torch.no_grad()
-    def _take_weights(self) -> None:
-        for conv in self.problem.model.layers:
-            assert isinstance(conv, GCNConv)
-            assert conv.bias is not None
-            self._take(conv.lin, conv.bias)
-
-    def _take(self, linear: Any, bias: Tensor | None) -> None:
-        signs, alpha = linear.binary_weight()
-        self.signs.append(signs.t().contiguous())
-        self.alphas.append(alpha[:, 0].clone())
-        self.biases.append(torch.zeros(1) if bias is None else bias.detach().clone())
-
-    def run(self) -> Tensor:
+    def layer(self, number: int, signs: Tensor, beta: Tensor) -> Tensor:
         """See the base class."""
-        return self.layers(len(self.signs)).argmax(dim=1)
-
-    @torch.no_grad()
-    def layers(self, count: int) -> Tensor:
-        """The output of the first ``count`` layers [N, d]; overwritten by the next call."""
-        h, beta = self.x, self.beta
-        for layer in range(count):
-            if layer > 0:
-                h, beta = sign_(h)
-            z = torch.mm(h, self.signs[layer], out=self.buffers.take(0, self.signs[layer].shape[1]))
-            z.mul_(beta).mul_(self.alphas[layer])
-            h = multiply(self.adjacency, z, self.buffers.take(1, z.shape[1])).add_(
-                self.biases[layer]
-            )
-        return h
+        z = self.transformed(number, signs, beta)
+        out = multiply(self.adjacency, z, self.buffers.take(1, z.shape[1]))
+        return out.add_(self.biases[number])
 
 
 def _pyg_convs(problem: Problem, **options: Any) -> list[Any]:

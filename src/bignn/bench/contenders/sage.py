@@ -16,10 +16,9 @@ from bignn.bench.contenders.base import (
     multiply,
     pairs,
     product,
-    sign_,
     through,
 )
-from bignn.bench.contenders.gcn import Simulated
+from bignn.bench.contenders.simulated import Simulated
 from bignn.bench.problems import Problem
 from bignn.nn import SAGEConv
 from bignn.nn.sparse import csr_tensor
@@ -134,30 +133,22 @@ class SimulatedSage(Simulated):
     """The binary GraphSAGE in floats."""
 
     def __init__(self, problem: Problem) -> None:
-        Contender.__init__(self, problem)
-        self.adjacency = _mean_matrix(problem)
-
-    @torch.no_grad()
-    def _take_weights(self) -> None:
+        super().__init__(problem)
+        self.matrix = _mean_matrix(problem)
         self.own: list[tuple[Tensor, Tensor]] = []
-        for conv in self.problem.model.layers:
-            assert isinstance(conv, SAGEConv)
-            self._take(conv.lin_l, conv.lin_l.bias)
-            signs, alpha = conv.lin_r.binary_weight()
-            self.own.append((signs.t().contiguous(), alpha[:, 0].clone()))
 
-    @torch.no_grad()
-    def layers(self, count: int) -> Tensor:
+    def take_weights(self, conv: Any) -> None:
         """See the base class."""
-        h, beta = self.x, self.beta
-        for layer in range(count):
-            if layer > 0:
-                h, beta = sign_(h)
-            signs, alpha = self.own[layer]
-            own = torch.mm(h, signs, out=self.buffers.take(2, signs.shape[1]))
-            own.mul_(beta).mul_(alpha)
-            z = torch.mm(h, self.signs[layer], out=self.buffers.take(0, self.signs[layer].shape[1]))
-            z.mul_(beta).mul_(self.alphas[layer])
-            out = multiply(self.adjacency, z, self.buffers.take(1, z.shape[1]))
-            h = out.add_(own).add_(self.biases[layer])
-        return h
+        assert isinstance(conv, SAGEConv)
+        self.take(conv.lin_l, conv.lin_l.bias)
+        signs, alpha = conv.lin_r.binary_weight()
+        self.own.append((signs.t().contiguous(), alpha[:, 0].clone()))
+
+    def layer(self, number: int, signs: Tensor, beta: Tensor) -> Tensor:
+        """See the base class."""
+        weight, alpha = self.own[number]
+        own = torch.mm(signs, weight, out=self.buffers.take(2, weight.shape[1]))
+        own.mul_(beta).mul_(alpha)
+        z = self.transformed(number, signs, beta)
+        out = multiply(self.matrix, z, self.buffers.take(1, z.shape[1]))
+        return out.add_(own).add_(self.biases[number])
