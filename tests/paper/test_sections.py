@@ -193,6 +193,7 @@ def speeds(tmp_path: Path) -> Path:
     arxiv = bench_row("shapes", "arxiv", "bi-gcn", speedup_vs_pyg=6.0, speedup_vs_pyg_sparse=7.5)
     sage = bench_row("shapes", "arxiv", "bi-sage", speedup_vs_pyg=26.0, speedup_vs_pyg_sparse=8.5)
     cora = bench_row("citation", "cora", "bi-gcn", fastest_speedup_vs_best_float=2.5)
+    cora |= {"machine_was_busy": True, "memory_ratio_with_graph": 3.25}
     dated = {"date": "2026-01-01T00:00:00+00:00"}
     for name, rows, known in (
         ("bench-1.json", [arxiv | memory, cora], {"machine": "a Xeon", "version": "9.9"}),
@@ -219,6 +220,10 @@ def test_speeds_are_shown_once_and_by_model(speeds: Path) -> None:
     faster = table.columns.index("faster")
     assert table.columns[faster + 1] == "by fastest bursts"
     assert table.rows[0][faster : faster + 2] == ("4.0x", "2.5x")
+    with_edges = table.columns.index("less with the graph's edges")
+    assert [row[with_edges] for row in table.rows] == ["3.2x", "", ""]
+    (told,) = [part for part in section.parts[1:] if type(part) is str]
+    assert "while these were timed: cora, Bi-GCN." in told
     assert where.rows == (
         ("bench-1.json", "cora, Bi-GCN", "a Xeon", "9.9"),
         ("bench-2.json", "arxiv, Bi-GraphSAGE", "machine not recorded", "not recorded"),

@@ -83,6 +83,13 @@ def speed(results: Results) -> Section:
         "where sums near 0, and with them classes, can differ from torch's rounding."
     )
     parts: list[Part] = [text, Table("", columns, cells)]
+    if held_up := [
+        name for name, row in zip(row_names(rows), rows, strict=True) if row.get("machine_was_busy")
+    ]:
+        parts.append(
+            f"Other processes took cores while these were timed: {'; '.join(held_up)}. That slows "
+            "torch's threads down more than ours: their ratios are to be measured again."
+        )
     if rows:
         parts += [_where(rows), speedups(rows), _memory(rows)]
     return Section("speed", "Speed and memory", tuple(parts))
