@@ -101,8 +101,8 @@ def test_anchors_lead_somewhere(html: str) -> None:
 def test_numbers_stand_right_and_verdicts_have_their_tone(html: str) -> None:
     row = next(line for line in html.splitlines() if "<tr>" in line and "as high" in line)
     assert row == (
-        '<tr><th scope="row" class="short">GCN</th><td class="number">83.2 ± 0.4</td>'
-        '<td class="number">81.4 ± 0.4</td><td class="number">+1.8</td>'
+        '<tr><th scope="row" class="short">GCN</th><td class="number short">83.2 ± 0.4</td>'
+        '<td class="number short">81.4 ± 0.4</td><td class="number short">+1.8</td>'
         '<td class="short"><span class="verdict good">as high or higher</span></td>'
         '<td class="short">float</td></tr>'
     )
@@ -125,7 +125,7 @@ def test_numbers_stand_right_and_verdicts_have_their_tone(html: str) -> None:
 def test_which_columns_are_numbers(cells: tuple[str, ...], is_number: bool) -> None:
     table = Table("", ("a", "b"), tuple(("x", cell) for cell in cells))
     text = page(Document("t", "", (), (Section("s", "s", (table,)),)))
-    assert ('<td class="number">' in text) is is_number
+    assert ('<td class="number short">' in text) is is_number
 
 
 def test_paragraphs_code_and_listings(html: str) -> None:

@@ -210,7 +210,7 @@ def speeds(tmp_path: Path) -> Path:
 
 def test_speeds_are_shown_once_and_by_model(speeds: Path) -> None:
     section = sections(speeds)["speed"]
-    table, where = tables(section)
+    table, memory, where = tables(section)
     assert [row[0] for row in table.rows] == [
         "cora, Bi-GCN",
         "arxiv, Bi-GraphSAGE*",
@@ -220,8 +220,9 @@ def test_speeds_are_shown_once_and_by_model(speeds: Path) -> None:
     faster = table.columns.index("faster")
     assert table.columns[faster + 1] == "by fastest bursts"
     assert table.rows[0][faster : faster + 2] == ("4.0x", "2.5x")
-    with_edges = table.columns.index("less with the graph's edges")
-    assert [row[with_edges] for row in table.rows] == ["3.2x", "", ""]
+    assert [row[0] for row in memory.rows] == [row[0] for row in table.rows]
+    assert [row[-1] for row in memory.rows] == ["3.2x", "", ""]
+    assert memory.rows[2][1:4] == ("400", "20.0", "20.0x")
     (told,) = [part for part in section.parts[1:] if type(part) is str]
     assert "while these were timed: cora, Bi-GCN." in told
     assert where.rows == (

@@ -157,6 +157,10 @@ def _scrolling(inside: str, label: str) -> str:
     )
 
 
+#: Tables of more columns are set closer, so that they fit the page.
+_MANY = 9
+
+
 def _table(table: Table, caption: str) -> str:
     are_numbers = [
         number > 0 and _is_number_column(row[number] for row in table.rows)
@@ -168,7 +172,8 @@ def _table(table: Table, caption: str) -> str:
     )
     rows = "\n".join(f"<tr>{_row(row, are_numbers)}</tr>" for row in table.rows)
     return (
-        f"<table>\n<caption><span>{caption}</span></caption>\n<thead>\n<tr>{head}</tr>\n</thead>\n"
+        f"<table{_classes(many=len(table.columns) > _MANY)}>\n"
+        f"<caption><span>{caption}</span></caption>\n<thead>\n<tr>{head}</tr>\n</thead>\n"
         f"<tbody>\n{rows}\n</tbody>\n</table>"
     )
 
@@ -180,7 +185,7 @@ def _row(row: tuple[str, ...], are_numbers: list[bool]) -> str:
         inside = _text(cell)
         if isinstance(cell, Verdict):
             inside = f'<span class="verdict {cell.tone}">{inside}</span>'
-        short = not number and 0 < len(cell) <= 24
+        short = 0 < len(cell) <= (20 if number else 24)
         cells.append(f"<td{_classes(number=number, short=short)}>{inside}</td>")
     return "".join(cells)
 

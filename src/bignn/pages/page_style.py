@@ -128,7 +128,10 @@ tbody tr:last-child > * { border-bottom: 1.5px solid var(--text); }
 tbody th { font-weight: 400; }
 tr > :first-child { position: sticky; left: 0; z-index: 1; background: var(--page); }
 .number { text-align: right; }
-td.number, .short, .verdict, td code { white-space: nowrap; }
+table.many { font-size: 0.8rem; }
+table.many th, table.many td { padding-left: 0.32rem; padding-right: 0.32rem; }
+table.many th:first-child { padding-left: 0; }
+.short, .verdict, td code { white-space: nowrap; }
 td:not(.number) { max-width: 30rem; }
 tbody th:not(.short) { min-width: min(13rem, 40vw); }
 tbody tr:hover > * { background: var(--raised); }

@@ -58,18 +58,13 @@ def speed(results: Results) -> Section:
             times(row["speedup_vs_pyg"]),
             times(row["speedup_vs_pyg_sparse"]),
             times(row["speedup_vs_simulated"]),
-            _mib(row["peak_mib_float"]),
-            _mib(row["peak_mib_packed"]),
-            times(row.get("memory_ratio_with_graph")),
             "" if row["agreement"] is None else f"{100 * row['agreement']:.2f} %",
         )
         for name, row in zip(row_names(rows), rows, strict=True)
     )
     columns = (
         *("graph and model", "plan", "packed, ms", "best float, ms", "faster", "by fastest bursts"),
-        *("than PyG", "than PyG, CSR", "than a simulation", "peak MiB, float", "packed"),
-        "less with the graph's edges",
-        "classes as torch's",
+        *("than PyG", "than PyG, CSR", "than a simulation", "classes as torch's"),
     )
     threads = "/".join(map(str, sorted({row["threads"] for row in rows})))
     text = (
@@ -82,7 +77,7 @@ def speed(results: Results) -> Section:
         "was tried. Graphs with a * are random ones of the published sizes with random weights, "
         "where sums near 0, and with them classes, can differ from torch's rounding."
     )
-    parts: list[Part] = [text, Table("", columns, cells)]
+    parts: list[Part] = [text, Table("Time to predict all nodes", columns, cells)]
     if held_up := [
         name for name, row in zip(row_names(rows), rows, strict=True) if row.get("machine_was_busy")
     ]:
@@ -91,8 +86,28 @@ def speed(results: Results) -> Section:
             "torch's threads down more than ours: their ratios are to be measured again."
         )
     if rows:
-        parts += [_where(rows), speedups(rows), _memory(rows)]
+        parts += [_memory_table(rows), _where(rows), speedups(rows), _memory(rows)]
     return Section("speed", "Speed and memory", tuple(parts))
+
+
+def _memory_table(rows: Sequence[Row]) -> Table:
+    cells = tuple(
+        (
+            name + "*" * (row["suite"] == "shapes"),
+            _mib(row["peak_mib_float"]),
+            _mib(row["peak_mib_packed"]),
+            times(row["memory_ratio"]),
+            _mib(row.get("graph_mib_float")),
+            _mib(row.get("graph_mib_packed")),
+            times(row.get("memory_ratio_with_graph")),
+        )
+        for name, row in zip(row_names(rows), rows, strict=True)
+    )
+    columns = (
+        *("graph and model", "best float, MiB", "packed, MiB", "times less"),
+        *("edges in floats, MiB", "edges packed, MiB", "times less with edges"),
+    )
+    return Table("Peak memory of features, weights and activations", columns, cells)
 
 
 def _mib(value: float | None) -> str:
