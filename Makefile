@@ -8,7 +8,7 @@ SOURCES := $(wildcard src/bignn/csrc/*) CMakeLists.txt pyproject.toml
 CPP := $(wildcard src/bignn/csrc/*.cpp src/bignn/csrc/*.h)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint format browser sanitize setup clean
+.PHONY: demo test docs lint format browser sanitize setup clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -27,6 +27,10 @@ lint: setup
 format: setup
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CPP)
+
+# docs/api.md and docs/cli.md from the code; a test holds them to it.
+docs: setup
+	$(BIN)/python tools/write_docs.py
 
 # Reports are looked at in Chromium. Root on a system with apt gets it here; elsewhere, or without a
 # network, those tests are skipped, and pytest's last lines say so.

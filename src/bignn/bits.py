@@ -22,8 +22,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from bignn.errors import wrong
 
+#: Bits of a word.
 WORD_BITS = 64
 
+#: Packed rows: uint64 [..., ceil(K / 64)].
 Words = NDArray[np.uint64]
 
 

@@ -18,6 +18,7 @@ from bignn.graph import GraphLike
 
 #: How the bits of a layer are estimated, see :func:`estimate_bits`.
 EstimateName = Literal["independent", "robust", "copula", "rate"]
+#: The names of all estimates.
 ESTIMATES: tuple[EstimateName, ...] = get_args(EstimateName)
 
 
@@ -194,8 +195,8 @@ def recommend_width(
         model: trained, float; see :func:`layer_entropies`.
         graph: a :class:`bignn.Graph` or a PyG ``Data``.
         bins: M; the paper takes 200 on PubMed and 1000 on its larger graphs.
-        estimate: ``"robust"``, ``"independent"`` (the paper's), ``"copula"`` or ``"rate"``; which
-            how far each is from measured widths is in docs/results.md (not one is close to all).
+        estimate: ``"robust"``, ``"independent"`` (the paper's), ``"copula"`` or ``"rate"``;
+            docs/results.md says how far each is from measured widths (none is close everywhere).
 
     """
     if estimate not in ESTIMATES:

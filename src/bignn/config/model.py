@@ -8,12 +8,19 @@ from typing import Literal, TypedDict
 from bignn.config.options import BELOW_ONE, COUNT, about, check, option
 from bignn.errors import wrong
 
+#: What is 1-bit.
 BinarizeMode = Literal["none", "features", "weights", "both"]
+#: By what gradients of binary features are masked.
 SteRule = Literal["input", "gradient"]
+#: Kinds of convolution.
 ConvName = Literal["gcn", "mean-gcn", "sage", "gat", "sgc"]
+#: What the last map reads: the last layer, or all of them side by side.
 JumpMode = Literal["none", "cat"]
+#: Which features dropout takes: any, or those that differ from what most nodes have.
 DropMode = Literal["all", "present"]
+#: Normalisation between layers.
 NormMode = Literal["none", "batch"]
+#: Activations between layers of float features.
 Activation = Literal["relu", "elu"]
 
 

@@ -59,6 +59,7 @@ def _decayed(name: str, weight_decay: float, **model: Any) -> dict[str, Recipe]:
     return {name: replace(own, settings=settings, **model)}
 
 
+#: The paper's recipes, by graph and model.
 PAPER: dict[str, dict[str, Recipe]] = {
     "cora": _decayed("sgc", 3e-6),
     "citeseer": _decayed("sgc", 3e-5),

@@ -25,8 +25,8 @@ _FLOAT_GAT: dict[str, Any] = {
 }
 _SAINT: dict[str, Any] = {"conv": "sage", "jump": "cat"}
 
-#: Where few nodes have labels, as in the citation graphs. All see the whole graph: what is left of
-#: one when only its labelled nodes may be seen (140 of Cora's 2,708) is next to nothing.
+#: Recipes where few nodes have labels, as in the citation graphs. All see the whole graph: what is
+#: left of one when only its labelled nodes may be seen (140 of Cora's 2,708) is next to nothing.
 RECIPES = {
     "gcn": Recipe("none", Settings(lr=0.01, weight_decay=1e-3), dropout=0.8),
     "bi-gcn-f": Recipe("features", Settings(lr=0.001, weight_decay=0.0)),
@@ -48,7 +48,7 @@ RECIPES = {
     ),
 }
 
-#: The same with a teacher, whose opinion of every node makes up for the labels. Trials were made of
+#: Those with a teacher, whose opinion of every node makes up for the labels. Trials were made of
 #: "gcn" and "bi-gcn"; the others take after them.
 STUDENTS = {
     **RECIPES,
@@ -83,7 +83,7 @@ _WALKS: dict[str, Any] = {
 }
 _BINARY: dict[str, Any] = {"drop": "present", "balance": True, "norm": "batch"}
 
-#: Where a tenth of the nodes or more have labels.
+#: Recipes where a tenth of the nodes or more have labels.
 MANY_LABELS = {
     **RECIPES,
     "gcn": Recipe("none", Settings(lr=0.01), hidden=128, dropout=0.2, normalize_rows=False),
@@ -121,7 +121,7 @@ MANY_LABELS = {
     "bi-saint": Recipe("both", Settings(**_WALKS), 128, dropout=0.2, **_BINARY, **_SAINT),
 }
 
-#: The same with a teacher, who keeps a wide binary model from learning the labels by heart. With so
+#: Those with a teacher, who keeps a wide binary model from learning the labels by heart. With so
 #: many labels they have more to say than where there are few.
 MANY_LABELS_STUDENTS = {
     **MANY_LABELS,

@@ -1,0 +1,67 @@
+"""The written pages say what the code says."""
+
+import re
+
+import pytest
+from api_page import _first_sentence, api_page
+from cli_page import cli_page
+from write_docs import DOCS, PAGES
+
+import bignn
+from bignn.cli import _parser
+
+README = DOCS.parent / "README.md"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages_are_those_of_the_code(name: str) -> None:
+    written = (DOCS / name).read_text()
+    assert written == PAGES[name](), f"docs/{name} is not what the code says: make docs"
+
+
+def test_every_public_name_has_a_line() -> None:
+    page = api_page()
+    rooms = {"bits", "capacity", "cost", "loaders", "nn", "recipes"}
+    for name in set(bignn.__all__) - rooms:
+        assert len(re.findall(rf"^- `bignn\.{name}\b", page, re.MULTILINE)) == 1, name
+    for room in rooms:
+        assert f"- `bignn.{room}." in page
+    assert (
+        "- `bignn.recommend_width(model, graph, bins=200, *, estimate='robust')`: How wide the "
+        "binary version of a trained float model should be; seconds, no search.\n"
+    ) in page
+
+
+def test_every_option_of_every_command_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    sections = dict(re.findall(r"^## bignn (\w+)\n(.*?)(?=^## |\Z)", cli_page(), re.M | re.S))
+    assert {"compare", "train", "demo", "doctor"} <= set(sections)
+    for command, section in sections.items():
+        with pytest.raises(SystemExit):
+            _parser().parse_args([command, "--help"])
+        shown = re.findall(r"^  (-.*?)(?:  |$)", capsys.readouterr().out, re.MULTILINE)
+        options = set(re.findall(r"--[a-z][a-z0-9-]*", " ".join(shown))) - {"--help", "--json"}
+        assert options == set(re.findall(r"`(--[a-z][a-z0-9-]*)", section)), command
+
+
+def test_a_first_sentence_ends_where_it_should() -> None:
+    assert _first_sentence("One (Sec. 4.2), `x`. Two.") == "One (Sec. 4.2), `x`."
+    assert _first_sentence("By :func:`bignn.f` and\n``g``\n\nMore.") == "By `bignn.f` and `g`."
+
+
+def test_links_lead_somewhere() -> None:
+    for page in (README, *DOCS.glob("*.md")):
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_anchors_exist() -> None:
+    """Links to a heading of a page, as GitHub names them."""
+    for page in (README, *DOCS.glob("*.md")):
+        for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+            aim = (page.parent / target) if target else page
+            headings = re.findall(r"^#+ (.*)$", aim.read_text(), re.MULTILINE)
+            assert anchor in {_anchor(heading) for heading in headings}, f"{page.name}: {anchor}"
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
