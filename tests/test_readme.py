@@ -1,4 +1,4 @@
-"""The README's programs run as printed."""
+"""The programs of the README and the guide run as printed."""
 
 import re
 from dataclasses import replace
@@ -15,9 +15,15 @@ from bignn.paper.results import Results
 from bignn.paper.rows import MANY_LABELS, family_rows, twin_rows
 
 README = Path(__file__).parent.parent / "README.md"
-QUICKSTART, CONVERSION, WIDTH, SAMPLING, SAMPLED_FIT = re.findall(
-    r"```python\n(.*?)```", README.read_text(), re.DOTALL
-)
+GUIDE = README.parent / "docs" / "guide.md"
+
+
+def programs(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+QUICKSTART, CONVERSION, WIDTH = programs(README)
+SAMPLING, SAMPLED_FIT = programs(GUIDE)
 
 
 @pytest.fixture
