@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 demo: setup
 	$(BIN)/bignn demo
 
-test: lint browser
+test: lint
 	$(BIN)/python -c "from bignn.kernels import native; assert native.is_available(), native.why_not('portable')"
 	$(BIN)/pytest -rs
 
@@ -32,14 +32,14 @@ format: setup
 docs: setup
 	$(BIN)/python tools/write_docs.py
 
-# Reports are looked at in Chromium. Root on a system with apt gets it here; elsewhere, or without a
-# network, those tests are skipped, and pytest's last lines say so.
+# Reports are looked at in Chromium. `make test` takes the one that is there, and skips those tests
+# where there is none (pytest's last lines say so); this installs it, as root on a system with apt.
 browser: setup
 	@PYTHONPATH=tests/pages $(BIN)/python -c "import browser, sys; sys.exit(not browser.find())" \
 		|| { test "$$(id -u)" = 0 && command -v apt-get > /dev/null && apt-get update -qq > /dev/null \
 		&& DEBIAN_FRONTEND=noninteractive \
 		apt-get install -y -qq --no-install-recommends chromium > /dev/null; } \
-		|| echo "no Chromium, and none could be installed: the page is not looked at in a browser"
+		|| echo "no Chromium, and none could be installed: pages are not looked at in a browser"
 
 # The tests of the packed engine on a build that stops at any access out of bounds and any undefined
 # behaviour. Python itself is not such a build, so the sanitizer's library (and the C++ one, whose

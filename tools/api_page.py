@@ -180,8 +180,8 @@ module), `fit(resume=True)`, `bignn pack` and `bignn train --teacher` (our model
 predict`; no torch |
 | any other name, as `cora.graph` | a packed graph | `PackedGraph.save`, `bignn predict \
 --save-graph` | `PackedGraph.open`, `bignn predict`; mapped into memory, no torch |
-| a folder with `runs.jsonl` | results | `bignn reproduce` | the same command (it resumes), \
-`bignn report` |
+| a folder with `runs.jsonl` | results | `bignn reproduce`, `bignn capacity` | the same commands \
+(they resume), `bignn report` |
 """
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bignn.errors import FileError
+from bignn.errors import FileError, InputError
 from bignn.experiments.ledger import Ledger
 
 
@@ -74,3 +74,32 @@ def test_writers_that_are_killed_leave_whole_lines(tmp_path: Path) -> None:
         numbers = [record["number"] for record in records if record["writer"] == name]
         assert numbers == list(range(len(numbers)))
     assert len(records) > 20
+
+
+def test_without_fcntl_runs_are_refused_in_one_line_and_records_are_read(tmp_path: Path) -> None:
+    """As on Windows."""
+    path = tmp_path / "runs.jsonl"
+    Ledger(path).append({"seed": 0})
+    code = (
+        "import sys; sys.modules['fcntl'] = None\n"
+        "from bignn.cli import main\n"
+        "from bignn.experiments.ledger import Ledger\n"
+        f"assert Ledger({str(path)!r}).read() == [{{'seed': 0}}]\n"
+        f"out = ['--out', {str(tmp_path / 'out')!r}]\n"
+        "sys.exit(main(['reproduce', 'transductive', '--only', 'cora', '--seeds', '1', *out])\n"
+        "         + main(['capacity', 'cora', *out]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    told = [line for line in done.stderr.splitlines() if "fcntl" in line]
+    assert [line.split(":")[0] for line in told] == ["bignn reproduce", "bignn capacity"]
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out" / "runs.jsonl").exists()
+
+
+def test_without_fcntl_appending_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bignn.experiments.ledger.fcntl", None)
+    with pytest.raises(InputError, match="fcntl"):
+        Ledger(tmp_path / "runs.jsonl").append({"seed": 0})

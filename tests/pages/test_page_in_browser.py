@@ -16,7 +16,7 @@ from documents import DOCUMENT, FIGURES, HOSTILE, TABLES
 from bignn.pages.page import numbers_of, page
 
 pytestmark = pytest.mark.skipif(
-    find() is None, reason=f"none of {', '.join(NAMES)} is installed (apt-get install chromium)"
+    find() is None, reason=f"none of {', '.join(NAMES)} is installed (make browser)"
 )
 
 #: Name, row headers and cells of every table, as a reader has them.

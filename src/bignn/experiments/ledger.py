@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sys
@@ -11,10 +10,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bignn.errors import FileError
+from bignn.errors import FileError, InputError
 from bignn.files import prepare
 
+try:
+    import fcntl
+except ImportError:  # Windows; reading needs no lock
+    fcntl = None  # type: ignore[assignment]
+
 Record = dict[str, Any]
+
+
+def check_locks() -> None:
+    """Refuses a system without the locks that keep processes apart, before any work is done."""
+    if fcntl is None:
+        raise InputError(
+            "finished runs cannot be written on this system: files are locked by Python's 'fcntl', "
+            "which it does not have; use Linux (on Windows, WSL)"
+        )
 
 
 @contextmanager
@@ -23,6 +36,7 @@ def locked(path: Path) -> Iterator[int]:
 
     The lock goes with the process: one that is killed leaves none behind.
     """
+    check_locks()
     prepare(path)
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)

@@ -21,7 +21,7 @@ from bignn.bench.machine import machine
 from bignn.checkpoint import load_model
 from bignn.errors import InputError
 from bignn.experiments.jobs import in_processes
-from bignn.experiments.ledger import Ledger, Record, locked
+from bignn.experiments.ledger import Ledger, Record, check_locks, locked
 from bignn.experiments.run import RUNS, Key, Run, digest
 from bignn.experiments.seeds import fit_seed
 from bignn.files import prepare
@@ -40,7 +40,9 @@ def do_runs(
     first failure is raised.
     """
     ledger = Ledger(out / RUNS)
-    for run in runs:  # what would end all runs is found out before the work
+    if runs:  # what would end all runs is found out before the work
+        check_locks()
+    for run in runs:
         check_labels(_graph(run.dataset))
     prepare(ledger.path)
     wanted = {run: run.key(_graph(run.dataset)) for run in dict.fromkeys(runs)}
