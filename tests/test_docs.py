@@ -65,3 +65,10 @@ def test_anchors_exist() -> None:
 
 def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_the_citation_is_of_this_version() -> None:
+    citation = (DOCS.parent / "CITATION.cff").read_text()
+    assert f"\nversion: {bignn.__version__}\n" in citation
+    title = re.findall(r"^  title: (.*)$", citation, re.MULTILINE)
+    assert title[0] in " ".join(README.read_text().split("## Cite")[1].split())

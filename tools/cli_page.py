@@ -58,13 +58,13 @@ def _rows(actions: list[argparse.Action]) -> Iterator[str]:
         value = _value(action)
         names = action.option_strings or [_positional(action)]
         shown = ", ".join(f"`{name}{value if action.option_strings else ''}`" for name in names)
-        said = (action.help or "") % {**vars(action), "prog": "bignn"}
+        said = (action.help or "(default: %(default)s)") % {**vars(action), "prog": "bignn"}
         yield f"| {_cell(shown)} | {_cell(said)} |\n"
 
 
 def _positional(action: argparse.Action) -> str:
     name = action.metavar or action.dest
-    return f"[{name} ...]" if action.nargs == "*" else str(name)
+    return {"*": f"[{name} ...]", "?": f"[{name}]"}.get(str(action.nargs), str(name))
 
 
 def _value(action: argparse.Action) -> str:
