@@ -11,8 +11,9 @@ HEAD = """\
 # The command line
 
 `bignn COMMAND --help` says the same. Every command takes `--json`: one document on stdout, progress
-on stderr. Exit code 0; 1 for a failure told in one line; 2 for wrong usage; 130 when interrupted.
-What datasets there are is in [datasets.md](datasets.md), how the commands are used together in the
+on stderr. Exit code 0; 2 where the command line cannot be read (`--epochs ten`); 1 for anything
+else that fails, wrong values too (`--epochs -3`), told in one line; 130 when interrupted. What
+datasets there are is in [datasets.md](datasets.md), how the commands are used together in the
 [README](../README.md) and the [guide](guide.md). This page is written by `make docs`.
 """
 
