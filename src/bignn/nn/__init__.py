@@ -3,7 +3,7 @@
 from bignn.config import Activation, ConvName, DropMode, JumpMode, NormMode
 from bignn.nn.adjacency import normalized_adjacency
 from bignn.nn.batch_norm import BatchNorm, exact_statistics
-from bignn.nn.evaluation import evaluating
+from bignn.nn.evaluation import evaluating, telling_widths
 from bignn.nn.features import BinaryRows, SparseFeatures
 from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
@@ -40,6 +40,7 @@ __all__ = [
     "SparseFeatures",
     "SparseMatrix",
     "evaluating",
+    "telling_widths",
     "exact_statistics",
     "normalized_adjacency",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -67,6 +68,9 @@ def read(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
         raw = np.memmap(file, dtype=np.uint8, mode="r")
         return {name: _array(raw, places[name], start) for name in names}, header
     except (SafetensorError, KeyError, TypeError, ValueError, OSError, RecursionError) as error:
+        if zipfile.is_zipfile(file):
+            told = "a .npz or another archive, expected a packed file (.bignn)"
+            raise FileError(f"'{file}' is {told}; bignn.load reads a graph's .npz") from None
         raise FileError(
             f"'{file}' is not a packed bignn file, or is damaged ({one_line(error)}); "
             "copy it again, or make it anew"
