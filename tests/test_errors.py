@@ -224,7 +224,10 @@ def test_lines_are_sentences(case: str) -> None:
         ),
         (["train", "cora", "--teachers", "2"], "error: --teachers needs --distill or --teacher"),
         (["train", "cora", "--weight-decay", "-1"], "error: --weight-decay must be 0 or more"),
-        (["train", "cora", "--fan-outs", "10"], "error: --fan-outs must be a number per layer (2), got [10]"),
+        (
+            ["train", "cora", "--fan-outs", "10"],
+            "error: --fan-outs must be a number per layer (2), got [10]",
+        ),
         (["compare", "cora", "--bi-hidden", "-3"], "error: --bi-hidden must be a whole number"),
     ],
 )

@@ -60,7 +60,9 @@ def read(path: str | os.PathLike[str]) -> tuple[Parts, dict[str, Any]]:
                 parts.setdefault(part, {})[name] = opened.get_tensor(key)
     except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
         if zipfile.is_zipfile(file):
-            raise FileError(f"'{file}' is a graph's .npz or another archive, {_EXPECTED}") from error
+            raise FileError(
+                f"'{file}' is a graph's .npz or another archive, {_EXPECTED}"
+            ) from error
         raise FileError(
             f"'{file}' is not a whole checkpoint ({error}); give one written by 'bignn train'"
         ) from error

@@ -582,6 +582,7 @@ def test_what_cannot_be_packed_says_so(data: Data) -> None:
         bignn.pack(unfitted)
     with pytest.raises(InputError, match=r"one that bignn\.binarize_ has converted, got Own"):
         bignn.pack(Own())
+
     class Block(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return x.exp()

@@ -24,8 +24,12 @@ def add_convert(commands: Any) -> None:
     add("--features", metavar="FILE", help="a row per node, numeric columns")
     add("--labels", metavar="FILE", help="a label per node, last column; empty means unknown")
     add("--graph", metavar="FILE", help="a .npz to label (--labels) or split, instead of tables")
-    add("--id", metavar="COLUMN", help="column that names the nodes in features and labels (with --graph: their "
-        "numbers, in labels)")
+    add(
+        "--id",
+        metavar="COLUMN",
+        help="column that names the nodes in features and labels (with --graph: their "
+        "numbers, in labels)",
+    )
     add(
         "--undirected",
         action="store_true",

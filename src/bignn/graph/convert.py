@@ -42,7 +42,9 @@ class Table:
             row, bad = next(((row, cell) for row, cell in cells if not _is_number(cell)), (0, ""))
             where = f"'{self.path}': column '{name}'"
             if not bad and row:
-                raise FileError(f"{where} is empty in row {row}; give every cell a number") from None
+                raise FileError(
+                    f"{where} is empty in row {row}; give every cell a number"
+                ) from None
             raise FileError(
                 f"{where} is not numeric ('{bad}'), row {row}; if it names the nodes, "
                 f"pass --id {name}"

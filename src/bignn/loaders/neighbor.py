@@ -15,7 +15,6 @@ from bignn.kernels.sampling import Neighbours, checked_fanouts, sample_neighbour
 from bignn.loaders.seeded import SeededLoader, Tagged, drawn_seed, seed_and_numbers, tagged
 from bignn.loaders.structure import checked_edges, checked_nodes
 
-
 #: Options of PyG's loader that are not there, and the values of theirs that ask for nothing.
 _PYG_ONLY = {
     *("disjoint", "subgraph_type", "temporal_strategy", "time_attr", "weight_attr", "is_sorted"),

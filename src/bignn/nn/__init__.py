@@ -40,7 +40,7 @@ __all__ = [
     "SparseFeatures",
     "SparseMatrix",
     "evaluating",
-    "telling_widths",
     "exact_statistics",
     "normalized_adjacency",
+    "telling_widths",
 ]

@@ -59,9 +59,7 @@ def write(
         save_file(contiguous, temporary, metadata=metadata)
 
 
-def read(
-    path: str | os.PathLike[str], *, verify: bool = False
-) -> tuple[Arrays, dict[str, Any]]:
+def read(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[Arrays, dict[str, Any]]:
     """The arrays of a file, mapped into memory and read when used, and its header.
 
     A model's digest is compared, if it has one; another file's with ``verify`` alone, since that
