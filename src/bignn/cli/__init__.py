@@ -34,8 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         done = options.run(options)
     except (InputError, OSError) as error:
-        line = " ".join(str(error).split()) or type(error).__name__
-        return _fail(options, options.parser.by_flags(line))
+        told = " ".join(str(error).split()) or type(error).__name__
+        return _fail(options, options.parser.by_flags(told))
     except MemoryError:
         return _fail(options, _OUT_OF_MEMORY)
     except ImportError as error:
