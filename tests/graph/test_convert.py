@@ -134,10 +134,10 @@ def test_command_writes_a_graph_that_loads(
         ({"x.csv": "who,age\nann,1\nann,2\n"}, "node 'ann' has two rows"),
         ({"x.csv": "who,age\nann,old\n"}, "column 'age' is not numeric ('old'), row 1"),
         ({"x.csv": "who,age\nann,1\nbob,\n"}, "column 'age' is empty in row 2; give every"),
-        ({"x.csv": "name,age\nann,1\n"}, "'id' must be a column of"),
+        ({"x.csv": "name,age\nann,1\n"}, "--id must be a column of"),
         ({"x.csv": "who,age\nann,1,2\n"}, "row 1 has 3 cells, expected 2"),
         ({"x.csv": "1,2\n3,4\n"}, "seems to have no header"),
-        ({"x.csv": ""}, "'id' must be a column"),
+        ({"x.csv": ""}, "--id must be a column"),
         ({"y.csv": "job\nbaker\n"}, "has no column 'who'"),
         ({"y.csv": "who,job\nann,baker\nann,smith\n"}, "labels a node twice"),
     ],
@@ -192,7 +192,7 @@ def test_a_graph_is_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
             ["--graph", str(old), "--split", "60,20,20", "--edges", "e.csv"],
             "--graph has its tables already; leave out --edges",
         ),
-        (["--edges", "e.csv"], "'features' is missing"),
+        (["--edges", "e.csv"], "--features is missing"),
     ):
         assert main(["convert", str(new), *more]) == 1
         assert line in capsys.readouterr().err
