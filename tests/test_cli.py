@@ -103,15 +103,15 @@ def test_train_without_json_prints_for_people(
         (["train", "nowhere"], "unknown dataset 'nowhere'"),
         (["train", "."], "'.' is not a graph; give a .npz file"),
         (["train", "missing.npz"], "'missing.npz' does not exist"),
-        (["train", "cora", "--model", "gin"], "'model' must be one of"),
-        (["train", "cora", "--seeds", "0"], "'seeds' must be at least 1"),
-        (["train", "cora", "--seed", "-1"], "'seed' must be 0 or more"),
-        (["train", "cora", "--seed", str(2**70)], "'seed' must be 0 or more, below 2**63"),
+        (["train", "cora", "--model", "gin"], "--model must be one of"),
+        (["train", "cora", "--seeds", "0"], "--seeds must be at least 1"),
+        (["train", "cora", "--seed", "-1"], "--seed must be 0 or more"),
+        (["train", "cora", "--seed", str(2**70)], "--seed must be 0 or more, below 2**63"),
         (["train", "cora", "--hidden", str(2**45)], "out of memory"),
-        (["train", "cora", "--lr", "nan"], "'lr' must be a positive number"),
-        (["train", "cora", "--hidden", "0"], "'hidden' must be a whole number, at least 1, got 0"),
-        (["train", "cora", "--layers", "0"], "'layers' must be a whole number, at least 1, got 0"),
-        (["train", "cora", "--dropout", "1"], "'dropout' must be in [0, 1)"),
+        (["train", "cora", "--lr", "nan"], "--lr must be a positive number"),
+        (["train", "cora", "--hidden", "0"], "--hidden must be a whole number, at least 1, got 0"),
+        (["train", "cora", "--layers", "0"], "--layers must be a whole number, at least 1, got 0"),
+        (["train", "cora", "--dropout", "1"], "--dropout must be in [0, 1)"),
         (["convert", "out.csv", "--edges", "e", "--features", "f"], "ending in .npz"),
     ],
 )
@@ -140,6 +140,32 @@ def test_cuda_that_is_not_there_is_said(
     assert "torch sees no CUDA GPU" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("more", [[], ["--distill"]])
+def test_what_is_refused_leaves_no_folder(
+    toy: str, more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "runs" / "left"
+    command = ["train", toy, "--model", "bi-sage", "--fan-outs", "10", "--out", str(out), *more]
+    assert main(command) == 1
+    assert capsys.readouterr().err == (
+        "bignn train: error: --fan-outs must be a number per layer (2), got [10]\n"
+    )
+    assert not out.parent.exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no folder that takes no files")
+def test_a_folder_that_takes_no_files_is_said_once(
+    toy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", toy, "--models", "gcn", "--out", "/proc/new", "--epochs", "1"]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert error.startswith("bignn compare: error: cannot write '/proc/new")
+    (tmp_path / "file").write_text("")
+    assert main(["demo", "--out", str(tmp_path / "file"), "--epochs", "1"]) == 1
+    assert f"'{tmp_path / 'file'}' is a file; give a folder" in capsys.readouterr().err
+
+
 def test_an_output_folder_that_cannot_be_is_said_at_once(
     toy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -148,11 +174,31 @@ def test_an_output_folder_that_cannot_be_is_said_at_once(
     assert "cannot write" in capsys.readouterr().err
 
 
-def test_wrong_usage_exits_2() -> None:
-    for arguments in ([], ["train"], ["train", "cora", "--device", "tpu"], ["fly"]):
-        with pytest.raises(SystemExit) as caught:
-            main(arguments)
-        assert caught.value.code == 2
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ([], "bignn: error: the following arguments are required: COMMAND; see 'bignn --help'"),
+        (["fly"], "bignn: error: argument COMMAND: invalid choice: 'fly'"),
+        (["train"], "bignn train: error: the following arguments are required: dataset; see "),
+        (
+            ["train", "cora", "--epochs", "ten"],
+            "bignn train: error: argument --epochs: invalid int value: 'ten'; see "
+            "'bignn train --help'",
+        ),
+        (["train", "cora", "--device", "tpu"], "bignn train: error: argument --device: expected "),
+        (["predict", "--fly"], "bignn predict: error: the following arguments are required"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exits_2(
+    arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(line)
+    assert captured.err.count("\n") == 1
 
 
 def test_doctor() -> None:
@@ -166,6 +212,11 @@ def test_doctor() -> None:
     assert report["native_extension"] is True
     assert report["backends"]["reference"] == "ok"
     assert report["backend"] in report["backends"]
+    cpu = Path("/proc/cpuinfo")
+    if cpu.exists():
+        flags = set(cpu.read_text().split())
+        for feature in ("avx512f", "gfni"):  # what the fastest kernels want
+            assert (feature in report["cpu_features"]) == (feature in flags)
     text = subprocess.run(
         [sys.executable, "-m", "bignn", "doctor"], capture_output=True, text=True, check=True
     ).stdout
@@ -289,15 +340,15 @@ def test_predict_says_what_is_wrong(
         ([packed, "cora"], "'graph' must be one with 20 features"),
         ([packed, packed], "holds a packed model, expected a packed graph"),
         ([str(stored), toy], "holds a packed graph, expected a packed model"),
-        ([packed, toy, "--nodes", "0,60"], "'nodes' must be node ids in 0..59"),
-        ([packed, toy, "--nodes", "a"], "'nodes' must be ids such as"),
-        ([packed, toy, "--nodes", ""], "'nodes' must be ids such as"),
-        ([packed, toy, "--plan", "X"], "'plan' must be one of T, G, S"),
-        ([packed, toy, "--out", "p.txt"], "'out' must be a file name ending in"),
-        ([packed, toy, "--save-graph", packed], "'save-graph' must be another file than 'model'"),
-        ([packed, toy, "--save-graph", toy], "'save-graph' must be another file than 'dataset'"),
-        ([packed, toy, "--save-graph", "x.npz"], "'save-graph' must be a file name not ending"),
-        ([packed, toy, "--threads", "0"], "'threads' must be a number from 1"),
+        ([packed, toy, "--nodes", "0,60"], "--nodes must be node ids in 0..59"),
+        ([packed, toy, "--nodes", "a"], "--nodes must be ids such as"),
+        ([packed, toy, "--nodes", ""], "--nodes must be ids such as"),
+        ([packed, toy, "--plan", "X"], "--plan must be one of T, G, S"),
+        ([packed, toy, "--out", "p.txt"], "--out must be a file name ending in"),
+        ([packed, toy, "--save-graph", packed], "--save-graph must be another file than 'model'"),
+        ([packed, toy, "--save-graph", toy], "--save-graph must be another file than 'dataset'"),
+        ([packed, toy, "--save-graph", "x.npz"], "--save-graph must be a file name not ending"),
+        ([packed, toy, "--threads", "0"], "--threads must be a number from 1"),
     ):
         assert main(["predict", *arguments]) == 1, arguments
         captured = capsys.readouterr()
@@ -313,7 +364,7 @@ def test_predict_says_what_is_wrong(
     assert not failed.exists()
     capsys.readouterr()
     assert main(["pack", toy, str(tmp_path / "x.bignn")]) == 1
-    assert "is not a whole checkpoint" in capsys.readouterr().err
+    assert "is a graph's .npz or another archive, expected a checkpoint" in capsys.readouterr().err
     assert not (tmp_path / "x.bignn").exists()
 
 

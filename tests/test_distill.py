@@ -212,7 +212,7 @@ def test_the_command_trains_the_teacher_first_and_reuses_it(
         assert all(torch.equal(taught[seed][name], again[name]) for name in again)
     capsys.readouterr()
     assert main([*command[:2], "--distill", "--teachers", "0", "--json"]) == 1
-    assert "'teachers' must be at least 1" in capsys.readouterr().err
+    assert "--teachers must be at least 1" in capsys.readouterr().err
     nowhere = tmp_path / "nowhere"
     for teacher, line in ((tmp_path, "is not a file"), (tmp_path / "no", "does not exist")):
         assert main([*command[:2], "--teacher", str(teacher), "--out", str(nowhere)]) == 1
@@ -227,4 +227,4 @@ def test_the_command_trains_the_teacher_first_and_reuses_it(
         )
     assert not nowhere.exists()
     assert main([*command[:2], "--temperature", "2", "--json"]) == 1
-    assert "need --distill or --teacher" in capsys.readouterr().err
+    assert "--temperature needs --distill or --teacher" in capsys.readouterr().err

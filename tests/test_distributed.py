@@ -263,7 +263,7 @@ def test_an_error_that_all_processes_meet_is_told_once(tmp_path: Path) -> None:
     done = torchrun("-m", "bignn", "train", "cora", "--seeds", "2", "--jobs", "2", cwd=tmp_path)
     assert done.returncode == 1
     lines = [line for line in done.stderr.splitlines() if line.startswith("bignn train: error: ")]
-    expected = "'jobs' must be 1 under torchrun, whose processes train each seed together, got 2"
+    expected = "--jobs must be 1 under torchrun, whose processes train each seed together, got 2"
     assert lines == [f"bignn train: error: {expected}"]
     assert done.stdout == ""
 

@@ -129,8 +129,8 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "no sampler": (
         lambda: bignn.recipe("gcn", batch_size=7),
-        "'batch_size' must be left out without a sampler, got 7; name one: "
-        "sampler=['neighbor', 'walk', 'node', 'edge', 'layer']",
+        "'batch_size' must be left out without a sampler, got 7; name a sampler, "
+        "one of ['neighbor', 'walk', 'node', 'edge', 'layer']",
     ),
     "nothing to binarize": (
         lambda: bignn.binarize_(torch.nn.Sequential(torch.nn.ReLU())),
@@ -139,6 +139,57 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "a name that is taken": (
         lambda: bignn.binarize_(Taken()),
         "'model' has an attribute 'fit_input' already, which binarize_ sets; rename it",
+    ),
+    "labels of other nodes": (
+        lambda: graph_of(x=np.ones((50, 4), dtype=np.float32)),
+        "toy: 'y' must be one class per node (50 rows of x), got 60 values; features and labels "
+        "are of the same nodes",
+    ),
+    "beyond float32": (
+        lambda: graph_of(x=np.full((60, 4), 1e300)),
+        "toy: 'x' must be within float32's range, 3.4e+38 at most in size, got 1e+300 at [0, 0] "
+        "(240 in all); scale them first",
+    ),
+    "a number to load": (
+        lambda: bignn.load(5),  # type: ignore[arg-type]
+        "'name_or_path' must be a name such as 'cora' or a path, got 5",
+    ),
+    "disjoint": (
+        lambda: NeighborLoader(bignn.to_pyg(graph_of()), [2], disjoint=True),
+        "'disjoint' is not supported; leave it out, or take torch_geometric.loader's "
+        "NeighborLoader (with pyg-lib)",
+    ),
+    "weighted": (
+        lambda: NeighborLoader(bignn.to_pyg(graph_of()), [2], weight_attr="edge_weight"),
+        "'weight_attr' is not supported; leave it out, or take torch_geometric.loader's "
+        "NeighborLoader (with pyg-lib)",
+    ),
+    "induced": (
+        lambda: NeighborLoader(bignn.to_pyg(graph_of()), [2], subgraph_type="induced"),
+        "'subgraph_type' is not supported; leave it out, or take torch_geometric.loader's "
+        "NeighborLoader (with pyg-lib)",
+    ),
+    "a model of another width": (
+        lambda: bignn.fit(pyg.GCN(9, 8, 2, 2), graph_of(), progress=False),
+        "'model' must be one that takes the graph's 20 features per node, got torch's error: "
+        "mat1 and mat2 shapes cannot be multiplied (60x20 and 9x8)",
+    ),
+    "a width of another width": (
+        lambda: bignn.recommend_width(pyg.GCN(9, 8, 2, 2), graph_of()),
+        "'model' must be one that takes the graph's 20 features per node, got torch's error: "
+        "mat1 and mat2 shapes cannot be multiplied (60x20 and 9x8)",
+    ),
+    "epochs in words": (
+        lambda: bignn.Settings(epochs="10"),  # type: ignore[arg-type]
+        "'epochs' must be a whole number, at least 1, got '10'",
+    ),
+    "a rate in words": (
+        lambda: bignn.Settings(lr="a"),  # type: ignore[arg-type]
+        "'lr' must be a positive number, got 'a'",
+    ),
+    "a width in words": (
+        lambda: bignn.nn.GCN("24", 32, 2, 4),  # type: ignore[arg-type]
+        "'in_channels' must be a whole number, at least 1, got '24'",
     ),
     "NaN": (
         lambda: bignn.capacity.entropy(np.array([[1.0, np.nan], [2.0, 3.0]])),
@@ -160,14 +211,24 @@ def test_lines_are_sentences(case: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["convert", "a.npz", "--edges", "e.csv"], "'features' is missing; give --edges and"),
-        (["convert", "a.npz", "--features", "x.csv"], "'edges' is missing; give --edges and"),
+        (["convert", "a.npz", "--edges", "e.csv"], "--features is missing; give --edges and"),
+        (["convert", "a.npz", "--features", "x.csv"], "--edges is missing; give --edges and"),
         (
             ["convert", "a.npz", "--graph", "b.npz", "--labels", "y.csv", "--undirected"],
-            "'graph' has its tables already; leave out --labels, --undirected",
+            "--graph has its tables already; leave out --undirected",
         ),
-        (["convert", "a.npz", "--graph", "b.npz"], "'split' is missing; with 'graph' give"),
-        (["train", "cora", "--temperature", "2"], "--temperature need --distill or --teacher"),
+        (["convert", "a.npz", "--graph", "b.npz"], "--graph needs --labels FILE, or --split"),
+        (
+            ["train", "cora", "--temperature", "2"],
+            "error: --temperature needs --distill or --teacher",
+        ),
+        (["train", "cora", "--teachers", "2"], "error: --teachers needs --distill or --teacher"),
+        (["train", "cora", "--weight-decay", "-1"], "error: --weight-decay must be 0 or more"),
+        (
+            ["train", "cora", "--fan-outs", "10"],
+            "error: --fan-outs must be a number per layer (2), got [10]",
+        ),
+        (["compare", "cora", "--bi-hidden", "-3"], "error: --bi-hidden must be a whole number"),
     ],
 )
 def test_commands_name_what_is_missing(
@@ -182,3 +243,31 @@ def test_commands_name_what_is_missing(
     told = capsys.readouterr().err
     assert line in told
     assert told.count("\n") == 1
+
+
+def test_files_in_the_wrong_place_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    graph = graph_of()
+    bignn.save(graph, "g.npz")
+    model = bignn.nn.GCN(graph.num_features, 8, 2, 2, binarize="both")
+    model.fit_input(torch.from_numpy(graph.dense_x()))
+    bignn.pack(model).save("m.bignn")
+    for arguments, line in (
+        (["predict", "g.npz", "m.bignn"], "'g.npz' is no packed model; the model comes first"),
+        (["predict", "cora", "m.bignn"], "'cora' is no packed model; the model comes first"),
+        (["pack", "m.bignn", "c.safetensors"], "the checkpoint comes first: 'bignn pack c.safe"),
+        (["pack", "m.bignn", "n.bignn"], "'m.bignn' is a packed model, expected a checkpoint"),
+        (["pack", "g.npz", "n.bignn"], "'g.npz' is a graph's .npz or another archive, expected"),
+        (["report", ".", "-o", "rep.pdf"], "--out must be a file name ending in .html, got"),
+    ):
+        assert main(arguments) == 1
+        told = capsys.readouterr().err
+        assert line in told
+        assert told.count("\n") == 1
+    with pytest.raises(InputError, match=r"'m\.bignn' is a packed model, expected a checkpoint"):
+        bignn.load_model("m.bignn")
+    with pytest.raises(InputError, match=r"'g\.npz' is a \.npz or another archive, expected a pa"):
+        bignn.PackedModel.open("g.npz")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["g.npz", "m.bignn"]

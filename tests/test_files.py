@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bignn.errors import FileError
-from bignn.files import atomic_path, prepare, remove_leftovers
+from bignn.errors import FileError, WriteError
+from bignn.files import atomic_path, check_writable, prepare, remove_leftovers
 
 
 def test_a_reader_of_the_old_file_never_sees_the_new_one(tmp_path: Path) -> None:
@@ -45,6 +45,17 @@ def test_what_cannot_be_written_is_said_before_the_work(tmp_path: Path) -> None:
         prepare(tmp_path)
     with pytest.raises(FileError, match="cannot write"):
         prepare(tmp_path / "file" / "below")
+
+
+def test_a_check_makes_nothing_and_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+    check_writable(tmp_path / "a" / "b" / "page.html")
+    assert list(tmp_path.iterdir()) == []
+    prepare(tmp_path / "a" / "b" / "page.html")
+    assert (tmp_path / "a" / "b").is_dir()
+    (tmp_path / "file").write_text("")
+    for inside in ("file/page.html", "file/deep/er/page.html"):
+        with pytest.raises(WriteError, match=r"'.*/file' is a file; give a folder$"):
+            check_writable(tmp_path / inside)
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="no folder that takes no files")

@@ -93,7 +93,7 @@ def test_devices_have_numbers(
         with pytest.raises(SystemExit):
             main([command, "cora", "--device", text])
         line = capsys.readouterr().err.splitlines()[-1]
-        assert line.endswith(f"expected cpu, cuda or cuda:N, got '{text}'")
+        assert f"expected cpu, cuda or cuda:N, got '{text}'; see" in line
 
 
 def test_a_gpu_that_is_not_there_is_said(
@@ -103,5 +103,5 @@ def test_a_gpu_that_is_not_there_is_said(
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     assert main(["train", toy, "--device", "cuda:2"]) == 1
     error = capsys.readouterr().err
-    assert error == "bignn train: error: 'device' must be one of 2 GPUs, got 'cuda:2'\n"
+    assert error == "bignn train: error: --device must be one of 2 GPUs, got 'cuda:2'\n"
     assert not Path("runs").exists()

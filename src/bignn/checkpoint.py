@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from bignn.nn import GNN, MODELS
 
 FORMAT = "bignn-checkpoint"
 VERSION = 1
+
+_EXPECTED = "expected a checkpoint (.safetensors) written by 'bignn train'"
 
 Parts = dict[str, dict[str, Tensor]]
 
@@ -56,9 +59,18 @@ def read(path: str | os.PathLike[str]) -> tuple[Parts, dict[str, Any]]:
                 part, _, name = key.partition(".")
                 parts.setdefault(part, {})[name] = opened.get_tensor(key)
     except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
+        if zipfile.is_zipfile(file):
+            raise FileError(
+                f"'{file}' is a graph's .npz or another archive, {_EXPECTED}"
+            ) from error
         raise FileError(
             f"'{file}' is not a whole checkpoint ({error}); give one written by 'bignn train'"
         ) from error
+    if about.get("format") == "bignn-model":
+        raise FileError(
+            f"'{file}' is a packed model, {_EXPECTED}; bignn.PackedModel.open and 'bignn predict' "
+            "take it as it is"
+        )
     if about.get("format") != FORMAT or about.get("version") != VERSION:
         raise FileError(
             f"'{file}' has format {about.get('format')!r} version {about.get('version')!r}, "

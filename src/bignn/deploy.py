@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn.errors import InputError, wrong
-from bignn.files import atomic_path, prepare
+from bignn.files import atomic_path, check_writable
 from bignn.graph import load
 from bignn.runtime import Kind, PackedGraph, PackedModel, pack_graph
 from bignn.threads import set_num_threads
@@ -30,10 +30,16 @@ def predict_file(
     save_graph: str | None = None,
 ) -> dict[str, Any]:
     """Predicts a graph, by name or from a file, with a packed model's file."""
+    first, second = Path(model_path).suffix, Path(dataset).suffix
+    if first == ".npz" or (second == ".bignn" and first != ".bignn"):
+        raise InputError(
+            f"'{model_path}' is no packed model; the model comes first, as 'bignn predict "
+            "mine.bignn mine.npz'"
+        )
     if out is not None:
         if Path(out).suffix not in (".csv", ".npy"):
             raise wrong("out", "a file name ending in .csv or .npy", repr(out))
-        prepare(out)
+        check_writable(out)
     _check_different(
         {"model": model_path, "dataset": dataset}, {"out": out, "save-graph": save_graph}
     )
@@ -41,7 +47,7 @@ def predict_file(
         if Path(save_graph).suffix == ".npz":
             raise wrong("save-graph", "a file name not ending in .npz (those are raw graphs)",
                         repr(save_graph))  # fmt: skip
-        prepare(save_graph)
+        check_writable(save_graph)
     if threads is not None:
         set_num_threads(threads)
     model = PackedModel.open(model_path)

@@ -12,7 +12,7 @@ from bignn import kernels
 from bignn.errors import PACKAGES, how_to_install
 from bignn.kernels import native
 
-_FEATURES = ("popcnt", "avx2", "avx512", "avx_vnni", "amx")
+_FEATURES = ("popcnt", "avx2", "avx512", "gfni", "avx_vnni", "amx")
 
 
 def examine() -> dict[str, Any]:

@@ -13,6 +13,10 @@ class FileError(InputError):
     """A file is missing, damaged, or not what it should be."""
 
 
+class WriteError(FileError):
+    """A file cannot be written where it should be."""
+
+
 #: The packages that are used, each with the extra that brings it; None where bignn itself does.
 PACKAGES = {
     "numpy": None,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bignn.errors import FileError
+from bignn.errors import WriteError
 
 
 def remove_leftovers(path: str | os.PathLike[str]) -> None:
@@ -19,24 +19,30 @@ def remove_leftovers(path: str | os.PathLike[str]) -> None:
         leftover.unlink(missing_ok=True)
 
 
-def prepare(path: str | os.PathLike[str]) -> None:
-    """Makes the folder of ``path`` and refuses a path that cannot be written, before long work."""
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Refuses a path that cannot be written, before long work; makes nothing."""
     target = Path(path)
-    if target.is_dir():
-        raise FileError(f"cannot write '{target}': it is a folder; give a file name")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        place = f"'{target.parent}' is a file; give a folder"
-        raise FileError(f"cannot write '{target}': {place}") from error
-    except OSError as error:
-        raise FileError(f"cannot write '{target}': {error.strerror or error}") from error
-    try:
+        if target.is_dir():
+            raise WriteError(f"cannot write '{target}': it is a folder; give a file name")
+        there = next(place for place in target.parents if place.exists())
+        if not there.is_dir():
+            raise WriteError(f"cannot write '{target}': '{there}' is a file; give a folder")
         # Tried, since permissions do not say all: root may write to a folder that takes no files.
-        tempfile.TemporaryFile(dir=target.parent).close()
+        tempfile.TemporaryFile(dir=there).close()
     except OSError as error:
         why = f"its folder takes no files ({error.strerror or error})"
-        raise FileError(f"cannot write '{target}': {why}") from error
+        raise WriteError(f"cannot write '{target}': {why}") from error
+
+
+def prepare(path: str | os.PathLike[str]) -> None:
+    """The same, and makes the folder of ``path``."""
+    check_writable(path)
+    target = Path(path)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WriteError(f"cannot write '{target}': {error.strerror or error}") from error
 
 
 @contextmanager
@@ -51,7 +57,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
     except OSError as error:
-        raise FileError(f"cannot write '{target}': {error.strerror or error}") from error
+        raise WriteError(f"cannot write '{target}': {error.strerror or error}") from error
     os.close(handle)
     temporary = Path(name)
     try:

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from bignn import loaders
 from bignn.batches import Batch
 from bignn.config import Sampling
-from bignn.errors import InputError, wrong
+from bignn.errors import wrong
 from bignn.nn import GNN, BinaryRows, SparseFeatures, SparseMatrix
 from bignn.nn.adjacency import edge_weights
 from bignn.nn.linear import Features
@@ -37,19 +37,7 @@ class SampledBatches:
         if not isinstance(model, GNN):
             raise wrong("model", "a bignn.nn.GNN to be trained on samples", type(model).__name__)
         convs = model.config["conv"]
-        if sampling.kind == "layer" and (convs != "gcn" or model.head is not None):
-            its = f"'{convs}' convolutions" if convs != "gcn" else "a jumping head"
-            raise InputError(
-                f"'sampler' cannot be 'layer' for a model with {its}: it is for plain GCNs"
-            )
-        if sampling.kind == "neighbor" and convs == "sgc":
-            raise wrong("sampler", "'none' or a subgraph sampler for 'sgc'", "'neighbor'")
-        if sampling.kind in ("neighbor", "layer") and len(sampling.fan_outs) != len(model.convs):
-            raise wrong(
-                "fan_outs",
-                f"a number per layer ({len(model.convs)})",
-                list(sampling.fan_outs),
-            )
+        sampling.check_model(convs, len(model.convs), jumps=model.head is not None)
         self.sampling, self.model, self.whole, self.share = sampling, model, whole, share
         assert isinstance(whole.x, Tensor)
         assert isinstance(whole.edge_index, Tensor)

@@ -146,11 +146,11 @@ def test_what_does_not_fit_is_refused(
         (["cora", *PLANNED], "'dataset' must be left out"),
         (["--nodes", "3"], "also needs --edges, --features, --classes"),
         (["nowhere"], "unknown dataset 'nowhere'"),
-        (["cora", "--model", "x"], "'model' must be one of"),
-        (["cora", "--heads", "2"], "'heads' must be 1"),
-        (["cora", "--scale", "0.5"], "'scale' must be left out without --measure"),
-        ([*PLANNED, "--measure", "--scale", "2"], "'scale' must be above 0"),
-        ([*PLANNED[:-1], "0"], "'classes' must be at least 1"),
+        (["cora", "--model", "x"], "--model must be one of"),
+        (["cora", "--heads", "2"], "--heads must be 1"),
+        (["cora", "--scale", "0.5"], "--scale must be left out without --measure"),
+        ([*PLANNED, "--measure", "--scale", "2"], "--scale must be above 0"),
+        ([*PLANNED[:-1], "0"], "--classes must be at least 1"),
     ],
 )
 def test_failures_are_one_line(

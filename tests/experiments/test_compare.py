@@ -222,15 +222,15 @@ def test_models_without_a_packed_form_have_dashes(
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        (["--models", "gcn,resnet"], "'models' must be some of"),
-        (["--models", "gcn,gcn"], "'models' must be some names, each once"),
+        (["--models", "gcn,resnet"], "--models must be some of"),
+        (["--models", "gcn,gcn"], "--models must be some names, each once"),
         (["--models", "bi-gcn,sage,bi-gat"], "give gcn,gat,bi-gcn,sage,bi-gat"),
-        (["--bi-hidden", "0"], "'hidden' must be a whole number, at least 1, got 0"),
-        (["--models", "gcn", "--distill"], "'models' must be with a binary one to distill"),
-        (["--seeds", "0"], "'seeds' must be at least 1, got 0"),
-        (["--hidden", "0"], "'hidden' must be a whole number, at least 1, got 0"),
-        (["--jobs", "0"], "'jobs' must be a number from 1"),
-        (["--page", "report.pdf"], "'page' must be a file name ending in .html"),
+        (["--bi-hidden", "0"], "--bi-hidden must be a whole number, at least 1, got 0"),
+        (["--models", "gcn", "--distill"], "--models must be with a binary one to distill"),
+        (["--seeds", "0"], "--seeds must be at least 1, got 0"),
+        (["--hidden", "0"], "--hidden must be a whole number, at least 1, got 0"),
+        (["--jobs", "0"], "--jobs must be a number from 1"),
+        (["--page", "report.pdf"], "--page must be a file name ending in .html"),
     ],
 )
 def test_wrong_options_are_told_in_one_line(

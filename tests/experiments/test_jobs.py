@@ -169,4 +169,4 @@ def test_students_and_teachers_by_the_command(
     assert reports[0]["test_acc"] == reports[1]["test_acc"]
     assert reports[0]["teacher_test_acc_mean"] == reports[1]["teacher_test_acc_mean"]
     assert main([*command, "--jobs", "0"]) == 1
-    assert "'jobs' must be a number from 1 to 1024, got 0" in capsys.readouterr().err
+    assert "--jobs must be a number from 1 to 1024, got 0" in capsys.readouterr().err

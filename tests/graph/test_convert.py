@@ -132,11 +132,12 @@ def test_command_writes_a_graph_that_loads(
         ({"edges.csv": "from,to,w,z\nann,bob,1,1\n"}, "has 4 columns, expected source, target"),
         ({"edges.csv": "from,to,w\nann,bob,heavy\n"}, "column 'w' is not numeric"),
         ({"x.csv": "who,age\nann,1\nann,2\n"}, "node 'ann' has two rows"),
-        ({"x.csv": "who,age\nann,old\n"}, "column 'age' is not numeric ('old')"),
-        ({"x.csv": "name,age\nann,1\n"}, "'id' must be a column of"),
+        ({"x.csv": "who,age\nann,old\n"}, "column 'age' is not numeric ('old'), row 1"),
+        ({"x.csv": "who,age\nann,1\nbob,\n"}, "column 'age' is empty in row 2; give every"),
+        ({"x.csv": "name,age\nann,1\n"}, "--id must be a column of"),
         ({"x.csv": "who,age\nann,1,2\n"}, "row 1 has 3 cells, expected 2"),
         ({"x.csv": "1,2\n3,4\n"}, "seems to have no header"),
-        ({"x.csv": ""}, "'id' must be a column"),
+        ({"x.csv": ""}, "--id must be a column"),
         ({"y.csv": "job\nbaker\n"}, "has no column 'who'"),
         ({"y.csv": "who,job\nann,baker\nann,smith\n"}, "labels a node twice"),
     ],
@@ -185,15 +186,46 @@ def test_a_graph_is_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert (found.edge_index == edges).all()
     capsys.readouterr()
     for more, line in (
-        (["--graph", str(old)], "'split' is missing; with 'graph' give"),
+        (["--graph", str(old)], "--graph needs --labels FILE, or --split"),
+        (["--graph", str(old), "--split", "60,20,20", "--id", "node"], "--id with --graph is for"),
         (
             ["--graph", str(old), "--split", "60,20,20", "--edges", "e.csv"],
-            "'graph' has its tables already",
+            "--graph has its tables already; leave out --edges",
         ),
-        (["--edges", "e.csv"], "'features' is missing"),
+        (["--edges", "e.csv"], "--features is missing"),
     ):
         assert main(["convert", str(new), *more]) == 1
         assert line in capsys.readouterr().err
+
+
+def test_a_graph_gets_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new, table = tmp_path / "old.npz", tmp_path / "new.npz", tmp_path / "y.csv"
+    np.savez(old, x=np.eye(4, dtype=np.float32), edge_index=np.array([[0, 1], [1, 2]]))
+    command = ["convert", str(new), "--graph", str(old), "--labels", str(table)]
+    table.write_text("job\nsmith\n\nbaker\nsmith\n")
+    assert main(command) == 0
+    assert "class 0: baker\n  class 1: smith" in capsys.readouterr().out
+    found = bignn.load(new)
+    assert found.y is not None and found.y.tolist() == [1, -1, 0, 1]
+    assert found.train_idx is None
+    table.write_text("node,job\n3,smith\n1,baker\n")
+    assert main([*command, "--id", "node", "--split", "50,50,0"]) == 0
+    found = bignn.load(new)
+    assert found.y is not None and found.y.tolist() == [-1, 0, -1, 1]
+    assert found.train_idx is not None and found.val_idx is not None
+    assert sorted([*found.train_idx, *found.val_idx]) == [1, 3]
+    capsys.readouterr()
+    new.unlink()
+    table.write_text("node,job\n7,smith\n")
+    assert main([*command, "--id", "node"]) == 1
+    assert "'7' is not a node number in 0..3" in capsys.readouterr().err
+    np.savez(
+        old, x=np.eye(2), edge_index=np.zeros((2, 0), np.int64), y=np.array([0, 1]), train_idx=[0]
+    )
+    table.write_text("node,job\n1,smith\n")
+    assert main([*command, "--id", "node"]) == 1  # a training node loses its label
+    assert "train_idx" in capsys.readouterr().err
+    assert not new.exists()
 
 
 def test_masks_are_told_how_to_become_numbers(tmp_path: Path) -> None:

@@ -120,7 +120,10 @@ BAD = {
     "zero nodes": (changed(x=np.zeros((0, 3))), "'x' must be at least one node"),
     "flat features": (changed(x=np.zeros(60)), "'x' must be a matrix"),
     "text features": (changed(x=np.array([["a"]])), "'x' must be real numbers"),
-    "short y": (changed(y=np.zeros(59, int)), r"'y' must be one class per node \(60\), got 59"),
+    "short y": (
+        changed(y=np.zeros(59, int)),
+        r"'y' must be one class per node \(60 rows of x\), got 59",
+    ),
     "multi-label y": (changed(y=np.zeros((60, 4), int)), "multi-label"),
     "float y": (changed(y=np.zeros(60)), "'y' must be integers"),
     "y below -1": (with_entry("y", 3, -2), "'y' must be class ids from 0 below 65536, or -1"),

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -581,17 +582,59 @@ def test_what_cannot_be_packed_says_so(data: Data) -> None:
         bignn.pack(unfitted)
     with pytest.raises(InputError, match=r"one that bignn\.binarize_ has converted, got Own"):
         bignn.pack(Own())
-    largest = family(jk="max")["gcn"]
+
+    class Block(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.exp()
+
+    class Nested(Own):
+        def __init__(self, block: nn.Module) -> None:
+            super().__init__()
+            self.blocks = nn.ModuleList([block])
+
+        def forward(self, x: Tensor, edge_index: Tensor, _: Tensor | None = None) -> Tensor:
+            out: Tensor = self.conv2(self.blocks[0](self.conv1(x, edge_index)), edge_index)
+            return out
+
+    class Deciding(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x if x.sum() > 0 else -x
+
     for model, line in (
-        (Branching(), "its forward cannot be followed"),
+        (Branching(), "packed: its forward cannot be followed"),
+        (Nested(Deciding()), r"that of Deciding 'blocks\.0' cannot be followed"),
+        (Nested(Block()), r"does what 'exp' in Block 'blocks\.0' does"),
+        (Nested(nn.BatchNorm1d(16, track_running_stats=False)), r"'blocks\.0' has no running"),
+        (Nested(pyg.GraphNorm(16)), r"GraphNorm 'blocks\.0' does; take a BatchNorm"),
         (Scaled(), "'conv2' is not given the model's own edges"),
-        (largest, "no packed operation does what"),
+        (family(jk="max")["gcn"], "JumpingKnowledge 'jk' with mode 'max' does; take 'cat'"),
+        (family(jk="lstm")["gcn"], "JumpingKnowledge 'jk' with mode 'lstm' does; take 'cat'"),
+        (family(norm="layer")["gcn"], r"LayerNorm 'norms\.\d' does; take a BatchNorm"),
     ):
-        bignn.binarize_(model)
+        report = bignn.binarize_(model)
+        assert re.search(line, str(report).splitlines()[-1])  # before it is trained
         model.fit_input(data.x)  # type: ignore[operator]
         with pytest.raises(InputError, match=line) as caught:
             bignn.pack(model)
         assert "\n" not in str(caught.value)
+
+
+def test_the_report_of_what_can_be_packed_is_silent_and_leaves_the_model_alone(data: Data) -> None:
+    class Keeping(Own):
+        last: Any = None
+        calls = 0
+
+        def forward(self, x: Tensor, edge_index: Tensor, _: Tensor | None = None) -> Tensor:
+            self.calls += 1
+            self.last = out = super().forward(x, edge_index)
+            return out
+
+    model = Keeping()
+    report = bignn.binarize_(model)
+    assert report.obstacle is None and "packed:" not in str(report)
+    assert model.last is None and model.calls == 0 and model.training
+    model(data.x, data.edge_index)
+    assert isinstance(model.last, Tensor) and model.calls == 1
 
 
 def test_values_moved_after_an_activation_are_followed(data: Data) -> None:

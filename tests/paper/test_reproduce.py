@@ -94,9 +94,9 @@ def test_only_some() -> None:
     ("arguments", "line"),
     [
         (["tables"], "'what' must be 'all' or some of ['overview', 'datasets'"),
-        (["transductive", "--only", "corra"], "'only' must be some of ['amazon-computers'"),
-        (["transductive", "--seeds", "0"], "'seeds' must be at least 1, got 0"),
-        (["transductive", "--jobs", "0"], "'jobs' must be a number from 1 to 1024"),
+        (["transductive", "--only", "corra"], "--only must be some of ['amazon-computers'"),
+        (["transductive", "--seeds", "0"], "--seeds must be at least 1, got 0"),
+        (["transductive", "--jobs", "0"], "--jobs must be a number from 1 to 1024"),
     ],
 )
 def test_bad_arguments(
@@ -109,7 +109,7 @@ def test_bad_arguments(
     told = capsys.readouterr()
     assert line in told.err
     assert told.err.count("\n") == 1
-    assert not (tmp_path / "out" / RUNS).exists()
+    assert not (tmp_path / "out").exists()
 
 
 def test_every_row_of_every_experiment_trains(toy: str, tmp_path: Path) -> None:
@@ -146,8 +146,14 @@ def test_widths_are_measured(toy: str, tmp_path: Path, monkeypatch: pytest.Monke
 def test_sections_that_need_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "new"
     assert main(["reproduce", "datasets", "cora-cost", "extraction", "--out", str(out)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in told if line.endswith((".md", ".jsonl"))] == ["page"]
+    page = tmp_path / "page.html"
+    assert main(["report", str(out), "-o", str(page)]) == 0  # what needs no runs is shown
+    assert "249,954,739" in page.read_text()
+    capsys.readouterr()
     assert "249,954,739" in (out / "results.md").read_text()
     assert main(["reproduce", "datasets", "--out", str(out), "--write", str(tmp_path)]) == 1
     assert "it is a folder; give a file name" in capsys.readouterr().err
     assert main(["reproduce", "transductive", "--out", str(out), "--only", ""]) == 1
-    assert "'only' must be some of" in capsys.readouterr().err
+    assert "--only must be some of" in capsys.readouterr().err

@@ -205,4 +205,4 @@ def test_the_command(toy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert f"minimum proper width: gcn {report['min_width']}, bi-gcn" in text
     assert f"width of bi-gcn at least {report['lower_bound']}" in text
     assert main([*command[:2], "--widths", "4,2"]) == 1
-    assert "bignn capacity: error: 'widths' must be" in capsys.readouterr().err
+    assert "bignn capacity: error: --widths must be" in capsys.readouterr().err

@@ -4,6 +4,7 @@
 """
 
 import copy
+import hashlib
 import json
 import os
 import pickle
@@ -17,6 +18,7 @@ import pytest
 from conftest import make_graph, make_packed_model
 from numpy.typing import NDArray
 from packed_family import make_chain, make_gin, make_jumping
+from safetensors.numpy import save_file
 
 import bignn
 from bignn import FileError, InputError, PackedGraph, PackedModel, kernels, pack_graph
@@ -84,10 +86,71 @@ def content(
     graphs: dict[str, PackedGraph],
     tmp_path: Path,
 ) -> bytes:
-    """A whole file."""
+    """A whole file, without the digest, which would hide what else is checked."""
     path = tmp_path / "whole"
     ({"model": model} | family | graphs)[request.param].save(path)
+    arrays, header = tensors.read(path)
+    save_file(arrays, path, metadata={"bignn": json.dumps(header)})
     return path.read_bytes()
+
+
+@pytest.mark.parametrize("flip", [1, 128, 255])
+def test_a_flipped_byte_of_a_model_is_refused_in_one_line(
+    flip: int, float_model: PackedModel, tmp_path: Path
+) -> None:
+    path = tmp_path / "model.bignn"
+    float_model.save(path)
+    whole = path.read_bytes()
+    PackedModel.open(path)
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= flip
+        path.write_bytes(damaged)
+        with pytest.raises(FileError) as caught:
+            PackedModel.open(path)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_flipped_weight_is_told_by_the_digest_and_a_graph_only_on_demand(
+    model: PackedModel, graphs: dict[str, PackedGraph], tmp_path: Path
+) -> None:
+    path = tmp_path / "file"
+    model.save(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(FileError, match="its digest is not that of its content"):
+        PackedModel.open(path)
+    dense = graphs["dense bits"]
+    assert isinstance(dense.features, DenseBits)
+    dense.save(path)
+    assert PackedGraph.open(path, verify=True).num_nodes == dense.num_nodes
+    one_more = dense.features.words[0, 0] ^ np.uint64(1)
+    whole = path.read_bytes()
+    place = whole.index(dense.features.words[0].tobytes())
+    changed = whole[:place] + one_more.tobytes() + whole[place + 8 :]
+    path.write_bytes(changed)
+    assert PackedGraph.open(path).num_nodes == dense.num_nodes
+    with pytest.raises(FileError, match="its digest is not that of its content"):
+        PackedGraph.open(path, verify=True)
+    arrays, header = tensors.read(path)
+    save_file(arrays, path, metadata={"bignn": json.dumps(header)})  # as older versions wrote it
+    with pytest.raises(FileError, match="it has no digest to verify"):
+        PackedGraph.open(path, verify=True)
+
+
+def test_the_digest_is_the_one_that_the_format_describes(
+    float_model: PackedModel, tmp_path: Path
+) -> None:
+    path = tmp_path / "model.bignn"
+    float_model.save(path)
+    whole = path.read_bytes()
+    size = int.from_bytes(whole[:8], "little")
+    header = json.loads(whole[8 : 8 + size])
+    metadata = header.pop("__metadata__")
+    assert list(header) == ["weight"]
+    hashed = hashlib.blake2b(metadata["bignn"].encode(), digest_size=16)
+    hashed.update(b"weight <f4 [3, 6];" + whole[8 + size :])
+    assert metadata["digest"] == hashed.hexdigest()
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The command ``bignn``: arguments in, one table or one JSON document out. A file per command.
 
-Progress and messages go to stderr. Exit code 0; 1 with one clear line for a failure; 2 for usage.
+Progress and messages go to stderr. Exit code 0; 2 where the command line cannot be
+read; 1 for any other failure; both with one clear line.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import bignn
 from bignn.cli.about import add_datasets, add_doctor
 from bignn.cli.bench import add_bench
 from bignn.cli.capacity import add_capacity
+from bignn.cli.command import Parser
 from bignn.cli.compare import add_compare
 from bignn.cli.convert import add_convert
 from bignn.cli.cost import add_cost
@@ -32,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         done = options.run(options)
     except (InputError, OSError) as error:
-        return _fail(options, " ".join(str(error).split()) or type(error).__name__)
+        told = " ".join(str(error).split()) or type(error).__name__
+        return _fail(options, options.parser.by_flags(told))
     except MemoryError:
         return _fail(options, _OUT_OF_MEMORY)
     except ImportError as error:
@@ -83,8 +86,8 @@ def _is_out_of_memory(error: RuntimeError) -> bool:
     return any(sign in str(error) for sign in signs)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="bignn", description="Binary graph neural networks that are really binary."
     )
     parser.add_argument("--version", action="version", version=f"bignn {bignn.__version__}")

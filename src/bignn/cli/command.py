@@ -3,25 +3,44 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from bignn.errors import wrong
-from bignn.files import prepare
+from bignn.files import check_writable
 from bignn.threads import get_num_threads, set_num_threads
 
 #: What a command returns: the document, and what makes text of it.
 Report = tuple[dict[str, Any], Callable[[dict[str, Any]], str]]
 
 
+class Parser(argparse.ArgumentParser):
+    """One line for wrong usage, instead of all options and then the line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Ends with exit code 2."""
+        self.exit(2, f"{self.prog}: error: {message}; see '{self.prog} --help'\n")
+
+    def by_flags(self, message: str) -> str:
+        """A message about an argument in Python, ``'weight_decay' must be ...``, with the name that
+        it has on this command line.
+        """
+        name = re.match(r"'([\w-]+)' ", message)
+        flag = "" if name is None else f"--{name[1].replace('_', '-')}"
+        if name is None or flag not in self._option_string_actions:
+            return message
+        return f"{flag} {message[name.end() :]}"
+
+
 def command(
     commands: Any, name: str, run: Callable[[argparse.Namespace], Report | None], summary: str
-) -> argparse.ArgumentParser:
+) -> Parser:
     """Adds a command; None from ``run`` means that another process has the word."""
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=summary)
+    parser: Parser = commands.add_parser(name, help=summary, description=summary)
     parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
     return parser
 
 
@@ -66,4 +85,4 @@ def checked_plot(path: str | None) -> None:
     if Path(path).suffix.lower() not in FORMATS:
         raise wrong("plot", f"a file name ending in {', '.join(FORMATS)}", repr(path))
     check_matplotlib()
-    prepare(path)
+    check_writable(path)

@@ -16,15 +16,20 @@ def add_convert(commands: Any) -> None:
         commands,
         "convert",
         _convert,
-        "Make a graph .npz from tables in CSV, TSV or Parquet, or split the nodes of one.",
+        "Make a graph .npz from tables in CSV, TSV or Parquet, or label or split the nodes of one.",
     )
     add = parser.add_argument
     add("out", help="the .npz file to write")
     add("--edges", metavar="FILE", help="source, target[, weight]")
     add("--features", metavar="FILE", help="a row per node, numeric columns")
     add("--labels", metavar="FILE", help="a label per node, last column; empty means unknown")
-    add("--graph", metavar="FILE", help="a .npz to split, instead of tables")
-    add("--id", metavar="COLUMN", help="column that names the nodes in features and labels")
+    add("--graph", metavar="FILE", help="a .npz to label (--labels) or split, instead of tables")
+    add(
+        "--id",
+        metavar="COLUMN",
+        help="column that names the nodes in features and labels (with --graph: their "
+        "numbers, in labels)",
+    )
     add(
         "--undirected",
         action="store_true",
@@ -47,11 +52,12 @@ def _convert(options: argparse.Namespace) -> Report:
     if not options.out.endswith(".npz"):
         raise wrong("out", "a file name ending in .npz", repr(options.out))
     if options.graph is not None:
-        return _split(options, split)
+        return _changed(options, split)
     for name in ("edges", "features"):
         if getattr(options, name) is None:
             raise InputError(
-                f"'{name}' is missing; give --edges and --features (or --graph, to split a .npz)"
+                f"'{name}' is missing; give --edges and --features (or --graph, to label "
+                "or split a .npz)"
             )
     graph, classes = convert(
         options.edges,
@@ -66,16 +72,26 @@ def _convert(options: argparse.Namespace) -> Report:
     return _saved(graph, options.out, classes)
 
 
-def _split(options: argparse.Namespace, split: list[float] | None) -> Report:
-    from bignn.graph.convert import with_split
+def _changed(options: argparse.Namespace, split: list[float] | None) -> Report:
+    """A graph that is there already, with other labels, another split, or both."""
+    from bignn.graph.convert import with_labels, with_split
 
-    of_tables = ("edges", "features", "labels", "undirected", "id")
+    of_tables = ("edges", "features", "undirected")
     if given := [f"--{name}" for name in of_tables if getattr(options, name)]:
-        raise InputError(f"'graph' has its tables already; leave out {', '.join(given)}")
-    if split is None:
-        raise InputError("'split' is missing; with 'graph' give percentages such as 60,20,20")
-    graph = with_split(bignn.load(options.graph), split, options.seed)
-    return _saved(graph, options.out, [str(number) for number in range(graph.num_classes)])
+        raise InputError(f"--graph has its tables already; leave out {', '.join(given)}")
+    if split is None and options.labels is None:
+        raise InputError("--graph needs --labels FILE, or --split with percentages as 60,20,20")
+    graph = bignn.load(options.graph)
+    classes = [str(number) for number in range(graph.num_classes)]
+    if options.labels is not None:
+        graph, classes = with_labels(
+            graph, options.labels, id_column=options.id, header=not options.no_header
+        )
+    elif options.id is not None:
+        raise InputError("--id with --graph is for --labels; leave it out")
+    if split is not None:
+        graph = with_split(graph, split, options.seed)
+    return _saved(graph, options.out, classes)
 
 
 def _saved(graph: bignn.Graph, out: str, classes: list[str]) -> Report:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bignn.cli.command import Report, add_threads, command
-from bignn.errors import wrong
+from bignn.errors import InputError, wrong
 
 
 def add_pack(commands: Any) -> None:
@@ -23,6 +23,9 @@ def _pack(options: argparse.Namespace) -> Report:
     from bignn.checkpoint import load_model
     from bignn.packing import pack
 
+    if options.out.endswith(".safetensors") and options.checkpoint.endswith(".bignn"):
+        given = f"bignn pack {options.out} {options.checkpoint}"
+        raise InputError(f"the checkpoint comes first: '{given}'")
     if not options.out.endswith(".bignn"):
         raise wrong("out", "a file name ending in .bignn", repr(options.out))
     packed = pack(load_model(options.checkpoint))

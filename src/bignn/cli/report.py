@@ -23,4 +23,5 @@ def _report(options: argparse.Namespace) -> Report:
     from bignn.pages import report
     from bignn.paper.sections import document_of
 
+    report.check_ending("out", options.out)
     return report.write(document_of(Path(options.folder)), Path(options.out)), report.describe

@@ -80,15 +80,16 @@ def _trained(options: argparse.Namespace) -> Report:
     graph = bignn.load(options.dataset)
     label = Path(options.dataset).stem
     distill = options.distill or options.teacher is not None
-    only_with_it = (options.teachers != 1, options.distill_mix, options.temperature)
-    if not distill and any(option not in (None, False) for option in only_with_it):
-        raise InputError("--teachers, --distill-mix and --temperature need --distill or --teacher")
+    for name in ("teachers", "distill_mix", "temperature"):
+        if not distill and getattr(options, name) not in (None, 1 if name == "teachers" else None):
+            raise InputError(f"'{name}' needs --distill or --teacher")
     kind = f"{options.model}-distilled" if distill else options.model
     out = Path(options.out or Path("runs") / f"{label}-{kind}")
     common = {"device": options.device, "save_every": options.save_every, "jobs": options.jobs}
+    planned = recipe(options.model, graph=graph, distill=distill, **changes)
     taught_by, teachers = _teachers(options, graph, seeds, out, common) if distill else (None, None)
     trained = train_seeds(
-        recipe(options.model, graph=graph, distill=distill, **changes),
+        planned,
         graph,
         seeds,
         out,

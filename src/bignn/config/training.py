@@ -16,7 +16,7 @@ from bignn.config.options import (
     check_choice,
     option,
 )
-from bignn.errors import wrong
+from bignn.errors import InputError, wrong
 
 SampleKind = Literal["neighbor", "walk", "node", "edge", "layer"]
 SelectBy = Literal["loss", "accuracy"]
@@ -52,6 +52,18 @@ class Sampling:
             if number < 1 and not (number == -1 and self.kind == "neighbor"):
                 expected = "1 or more each, or -1 for all neighbours"
                 raise wrong("fan_outs", expected, list(self.fan_outs))
+
+    def check_model(self, conv: str, num_layers: int, *, jumps: bool) -> None:
+        """Refuses a model that such samples are not for."""
+        if self.kind == "layer" and (conv != "gcn" or jumps):
+            its = f"'{conv}' convolutions" if conv != "gcn" else "a jumping head"
+            raise InputError(
+                f"'sampler' cannot be 'layer' for a model with {its}: it is for plain GCNs"
+            )
+        if self.kind == "neighbor" and conv == "sgc":
+            raise wrong("sampler", "'none' or a subgraph sampler for 'sgc'", "'neighbor'")
+        if self.kind in ("neighbor", "layer") and len(self.fan_outs) != num_layers:
+            raise wrong("fan_outs", f"a number per layer ({num_layers})", list(self.fan_outs))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from torch import nn
 
 from bignn import distributed
 from bignn.checkpoint import load_model
-from bignn.errors import FileError, wrong
+from bignn.errors import FileError, WriteError, wrong
 from bignn.experiments.jobs import checked_jobs, in_processes
 from bignn.graph import Graph
 from bignn.recipes import Recipe
@@ -81,6 +81,8 @@ class _Runs:
         """One run."""
         try:
             return self._fit(seed, self.options)
+        except WriteError:
+            raise
         except FileError as error:
             if not (self.anew and self.options["resume"]):
                 raise

@@ -38,10 +38,16 @@ class Table:
         try:
             return self.columns[name].astype(np.float32)
         except (ValueError, TypeError):
-            bad = next((c for c in _text(self.columns[name]) if not _is_number(c)), "")
+            cells = enumerate(_text(self.columns[name]), start=1)
+            row, bad = next(((row, cell) for row, cell in cells if not _is_number(cell)), (0, ""))
+            where = f"'{self.path}': column '{name}'"
+            if not bad and row:
+                raise FileError(
+                    f"{where} is empty in row {row}; give every cell a number"
+                ) from None
             raise FileError(
-                f"'{self.path}': column '{name}' is not numeric ('{bad}'); "
-                f"if it names the nodes, pass --id {name}"
+                f"{where} is not numeric ('{bad}'), row {row}; if it names the nodes, "
+                f"pass --id {name}"
             ) from None
 
 
@@ -124,6 +130,22 @@ def convert(
             raise InputError("'split' needs labels; give --labels")
         arrays |= random_split(arrays["y"], split, seed)
     return from_arrays(arrays, name=f"{edges}, {features}"), classes
+
+
+def with_labels(
+    graph: GraphLike,
+    labels: str | os.PathLike[str],
+    *,
+    id_column: str | None = None,
+    header: bool = True,
+) -> tuple[Graph, list[str]]:
+    """The same graph with the labels of a table, and the class names; see :func:`convert`. With
+    ``id_column`` that column has the nodes' numbers.
+    """
+    graph = as_graph(graph)
+    table = read_table(labels, header=header)
+    y, classes = _labels(table, None, id_column, graph.num_nodes)
+    return replace(graph, y=y), classes
 
 
 def with_split(graph: GraphLike, split: Sequence[float], seed: int = 0) -> Graph:
@@ -253,7 +275,7 @@ def _labels(
             f"'{table.path}' has {len(columns)} columns, expected one label per node"
             + ("" if id_column is None else f" beside '{id_column}'")
         )
-    if ids is not None:
+    if id_column is not None:
         if id_column not in table.columns:
             raise FileError(f"'{table.path}' has no column '{id_column}' to name its nodes")
         nodes = _resolve(table, table.columns[id_column], ids, num_nodes)

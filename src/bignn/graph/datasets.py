@@ -37,6 +37,8 @@ def load(name_or_path: str | os.PathLike[str]) -> Graph:
             ``~/.cache/bignn`` if that is not set.
 
     """
+    if not isinstance(name_or_path, str | os.PathLike):
+        raise wrong("name_or_path", "a name such as 'cora' or a path", repr(name_or_path))
     name = os.fspath(name_or_path)
     path, source = _look_for(name) or _fetch(name)
     if source is not None:

@@ -204,8 +204,20 @@ def _floats(key: str, values: NDArray[Any] | None) -> NDArray[np.float32] | None
         return None
     if values.dtype.kind not in "fiub":
         raise wrong(key, "real numbers", f"dtype {values.dtype}")
-    with np.errstate(over="ignore"):  # what overflows becomes infinite and is refused as such
-        return np.ascontiguousarray(values, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        taken = np.ascontiguousarray(values, dtype=np.float32)
+    if values.dtype.kind == "f" and values.dtype.itemsize > 4:
+        beyond = np.isinf(taken) & np.isfinite(values)
+        if beyond.any():
+            where = np.argwhere(beyond)[0].tolist()
+            largest = np.finfo(np.float32).max
+            raise wrong(
+                key,
+                f"within float32's range, {largest:.1e} at most in size",
+                f"{values[tuple(where)]} at {where} ({int(beyond.sum())} in all)",
+                "scale them first",
+            )
+    return taken
 
 
 def _smallest(values: NDArray[np.int64]) -> NDArray[Any]:
@@ -219,6 +231,8 @@ def _smallest(values: NDArray[np.int64]) -> NDArray[Any]:
 def _check(graph: Graph) -> None:
     _check_features(graph.x)
     num_nodes = graph.num_nodes
+    if graph.y is not None:
+        _check_labels(graph.y, num_nodes)
     if graph.edge_index.ndim != 2 or graph.edge_index.shape[0] != 2:
         raise wrong("edge_index", "of shape [2, E]", f"shape {list(graph.edge_index.shape)}")
     _check_ids("edge_index", graph.edge_index, num_nodes)
@@ -237,20 +251,23 @@ def _check(graph: Graph) -> None:
         total = float(graph.edge_weight.sum(dtype=np.float64))
         if total > _MAX_TOTAL_WEIGHT:
             raise wrong("edge_weight", f"{_MAX_TOTAL_WEIGHT:.0e} at most in all", f"{total:.1e}")
-    if graph.y is not None:
-        if graph.y.ndim == 2:
-            raise wrong(
-                "y",
-                "one class per node",
-                f"shape {list(graph.y.shape)} (multi-label)",
-                "multi-label targets are not supported: give one class id per node",
-            )
-        if graph.y.shape != (num_nodes,):
-            raise wrong("y", f"one class per node ({num_nodes})", f"{graph.y.size} values")
-        if graph.y.min() < UNLABELLED or graph.y.max() >= _MAX_CLASSES:
-            bad = int(graph.y.min()) if graph.y.min() < UNLABELLED else int(graph.y.max())
-            raise wrong("y", f"class ids from 0 below {_MAX_CLASSES}, or -1 for unknown", bad)
     _check_split(graph)
+
+
+def _check_labels(y: NDArray[np.int64], num_nodes: int) -> None:
+    if y.ndim == 2:
+        raise wrong(
+            "y",
+            "one class per node",
+            f"shape {list(y.shape)} (multi-label)",
+            "multi-label targets are not supported: give one class id per node",
+        )
+    if y.shape != (num_nodes,):
+        fix = "features and labels are of the same nodes"
+        raise wrong("y", f"one class per node ({num_nodes} rows of x)", f"{y.size} values", fix)
+    if y.min() < UNLABELLED or y.max() >= _MAX_CLASSES:
+        bad = int(y.min()) if y.min() < UNLABELLED else int(y.max())
+        raise wrong("y", f"class ids from 0 below {_MAX_CLASSES}, or -1 for unknown", bad)
 
 
 def _check_features(x: NDArray[np.float32] | SparseRows) -> None:

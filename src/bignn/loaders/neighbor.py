@@ -8,10 +8,24 @@ from typing import Any
 import torch
 from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
+from torch_geometric.sampler.base import SubgraphType
 
+from bignn.errors import InputError
 from bignn.kernels.sampling import Neighbours, checked_fanouts, sample_neighbours
 from bignn.loaders.seeded import SeededLoader, Tagged, drawn_seed, seed_and_numbers, tagged
 from bignn.loaders.structure import checked_edges, checked_nodes
+
+#: Options of PyG's loader that are not there, and the values of theirs that ask for nothing.
+_PYG_ONLY = {
+    *("disjoint", "subgraph_type", "temporal_strategy", "time_attr", "weight_attr", "is_sorted"),
+    *("directed", "neighbor_sampler"),
+}
+_DEFAULTS: dict[str, tuple[Any, ...]] = {
+    "subgraph_type": ("directional", SubgraphType.directional),
+    "temporal_strategy": ("uniform",),
+    "directed": (True,),
+    "is_sorted": (False, True),
+}
 
 
 class NeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG has no types
@@ -88,6 +102,12 @@ class NeighborLoader(NodeLoader, SeededLoader):  # type: ignore[misc]
         transform: Callable[[Any], Any] | None = None,
         **kwargs: Any,
     ) -> None:
+        for name in _PYG_ONLY & kwargs.keys():
+            if kwargs.pop(name) not in _DEFAULTS.get(name, (None, False)):
+                raise InputError(
+                    f"'{name}' is not supported; leave it out, or take torch_geometric.loader's "
+                    "NeighborLoader (with pyg-lib)"
+                )
         sampler = NeighborSampler(data, num_neighbors, replace=replace)
         nodes = None
         if input_nodes is not None:

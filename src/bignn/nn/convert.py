@@ -34,6 +34,7 @@ from bignn.nn.linear import Linear
 from bignn.nn.port import Layer, Port, entrances, open_port, standardize_input
 from bignn.nn.sage_conv import SAGEConv
 from bignn.nn.sg_conv import SGConv
+from bignn.nn.traced import obstacle
 from bignn.nn.unactivated import ACTIVATION_MODULES, remember_in
 
 
@@ -63,6 +64,7 @@ class Report:
         entries: module by module.
         notes: on the model as a whole.
         bytes_before, bytes_after: of all parameters; bits are counted as packed, with their scales.
+        obstacle: why :func:`bignn.pack` will refuse the model, trained or not; None if it will not.
 
     """
 
@@ -70,6 +72,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
     bytes_before: int = 0
     bytes_after: int = 0
+    obstacle: str | None = None
 
     def __str__(self) -> str:
         rows = [("module", "kind", "1 bit", "note")]
@@ -85,7 +88,8 @@ class Report:
         size = (
             f"parameters: {self.bytes_before:,} -> {self.bytes_after:,} bytes ({ratio:.1f}x less)"
         )
-        return "\n".join(line.rstrip() for line in [*lines, size, *self.notes])
+        notes = self.notes if self.obstacle is None else [*self.notes, f"Note: {self.obstacle}."]
+        return "\n".join(line.rstrip() for line in [*lines, size, *notes])
 
 
 def binarize_(
@@ -171,6 +175,7 @@ def binarize_(
             layer.center = BatchNorm(weight.shape[1]).to(weight.device)
     report.entries = list(converter.entries(model))
     report.bytes_after = _bytes_after(model)
+    report.obstacle = obstacle(model)
     return report
 
 

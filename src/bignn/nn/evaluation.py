@@ -1,9 +1,11 @@
-"""Evaluation mode for a while."""
+"""Evaluation mode for a while, and what evaluating a model tells of it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from torch import nn
+
+from bignn.errors import wrong
 
 
 @contextmanager
@@ -20,3 +22,18 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes:
             module.training = training
+
+
+@contextmanager
+def telling_widths(argument: str, num_features: int) -> Iterator[None]:
+    """A model of others that reads another number of features is refused by its argument's name,
+    instead of by torch's line on two matrices.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if "shapes cannot be multiplied" not in str(error):
+            raise
+        line = str(error).splitlines()[0]
+        expected = f"one that takes the graph's {num_features} features per node"
+        raise wrong(argument, expected, f"torch's error: {line}") from error

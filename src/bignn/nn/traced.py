@@ -21,6 +21,10 @@ from bignn.nn.port import Layer
 from bignn.nn.unactivated import ACTIVATION_MODULES, ACTIVATIONS, DROPOUTS, works_in_place
 
 _NORMS = (nn.BatchNorm1d, pyg.BatchNorm)
+_OTHER_NORMS = (
+    *(getattr(pyg.norm, name) for name in pyg.norm.__all__ if name != "BatchNorm"),
+    *(nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm1d),
+)
 _SAME = (torch.Tensor.contiguous, torch.Tensor.float, torch.Tensor.clone)
 _SUMS = (operator.add, operator.iadd, torch.add, torch.Tensor.add, torch.Tensor.add_)
 _LAST = {
@@ -62,13 +66,32 @@ def trace(model: nn.Module) -> list[Step]:
         for name, parameter in inspect.signature(model.forward).parameters.items()
         if parameter.default is None and name != "edge_weight"
     }
+    tracer = _Tracer()
+    # What a forward keeps on itself would be left a proxy.
+    kept = [(module, dict(vars(module))) for module in model.modules()]
     try:
         with evaluating(model):
-            graph = _Tracer().trace(model, optional)
+            graph = tracer.trace(model, optional)
     except Exception as error:
         line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise _cannot(f"its forward cannot be followed ({line})") from error
+        whose = f"that of {tracer.failed_in}" if tracer.failed_in else "its forward"
+        raise _cannot(f"{whose} cannot be followed ({line})") from error
+    finally:
+        for module, attributes in kept:
+            vars(module).clear()
+            vars(module).update(attributes)
     return _Reader(model, graph).steps
+
+
+def obstacle(model: nn.Module) -> str | None:
+    """Why a converted model cannot be packed, as far as its modules and its forward tell before it
+    is trained; None if nothing stands in the way.
+    """
+    try:
+        trace(model)
+    except InputError as error:
+        return str(error)
+    return None
 
 
 def _cannot(why: str) -> InputError:
@@ -95,10 +118,30 @@ class _Tracer(fx.Tracer):
         """Our kind of proxy."""
         return _Proxy(node, self)
 
+    failed_in: str | None = None
+
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        """Layers, PyG's norm and all of torch's own modules are followed no further."""
-        leaves = (Layer, pyg.BatchNorm, pyg.Linear, pyg.MessagePassing)
-        return isinstance(m, leaves) or super().is_leaf_module(m, module_qualified_name)
+        """Layers, norms, what no packed operation does and all of torch's own modules are followed
+        no further.
+        """
+        leaves = (Layer, *_NORMS, *_OTHER_NORMS, pyg.Linear, pyg.MessagePassing)
+        if isinstance(m, leaves) or (isinstance(m, pyg.JumpingKnowledge) and m.mode != "cat"):
+            return True
+        return super().is_leaf_module(m, module_qualified_name)
+
+    def call_module(
+        self,
+        m: nn.Module,
+        forward: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Remembers the innermost module whose forward could not be followed."""
+        try:
+            return super().call_module(m, forward, args, kwargs)
+        except Exception:
+            self.failed_in = self.failed_in or _titled(m, self.path_of_module(m))
+            raise
 
 
 class _Value:
@@ -218,7 +261,8 @@ class _Reader:
             alpha = _given(node, 1, "alpha") if name == "elu" else None
             scaled = called == "elu_" and (len(node.args) > 2 or "scale" in str(node.kwargs))
             alpha = 0 if scaled else 1 if alpha is None else alpha
-            return self._activated(name, self._argument(node, 0), alpha)
+            why = f"no packed operation does what '{name}'{_inside(node)} does; take relu or elu"
+            return self._activated(name, self._argument(node, 0), alpha, why)
         if target in DROPOUTS:
             return self._dropped(node)
         if target in _SAME:
@@ -233,7 +277,8 @@ class _Reader:
             complete = isinstance(listed, list | tuple) and len(values) == len(listed)
             if dim in (1, -1) and complete and "out" not in node.kwargs:
                 return self._side_by_side(values)
-        return _Value(lambda: _fail(f"no packed operation does what '{called}' does"))
+        why = f"no packed operation does what '{called}'{_inside(node)} does"
+        return _Value(lambda: _fail(why))
 
     def _sum(self, node: fx.Node, called: str) -> _Value:
         parts = [self._argument(node, 0), self._argument(node, 1)]
@@ -241,9 +286,8 @@ class _Reader:
         others = [name for name in node.kwargs if name not in ("input", "other", "alpha")]
         if alpha != 1 or others or len(node.args) > 2:
             what = f"alpha={alpha}" if alpha != 1 else ", ".join(others) or "a third argument"
-            return _Value(
-                lambda: _fail(f"no packed operation does what '{called}' with {what} does")
-            )
+            why = f"no packed operation does what '{called}' with {what}{_inside(node)} does"
+            return _Value(lambda: _fail(why))
         return _Value(lambda: self._add("add", parts))
 
     def _dropped(self, node: fx.Node) -> _Value:
@@ -263,9 +307,9 @@ class _Reader:
             before = _Value(lambda: self._add("concat", origins))
         return _Value(lambda: self._add("concat", values), before)
 
-    def _activated(self, name: str, x: _Value, alpha: Any = 1.0) -> _Value:
+    def _activated(self, name: str, x: _Value, alpha: Any, why: str) -> _Value:
         if name not in ("relu", "elu") or alpha != 1:
-            return _Value(lambda: _fail(f"no packed operation does what '{name}' does"), x.before)
+            return _Value(lambda: _fail(why), x.before)
         return _Value(lambda: self._add(name, [x]), x.before)
 
     def _after(self, module: nn.Module, x: _Value, name: str) -> _Value:
@@ -273,19 +317,21 @@ class _Reader:
         if isinstance(module, Layer):
             return self._after_layer(module, x, name)
         if isinstance(module, _NORMS):
+            if getattr(module, "module", module).running_mean is None:  # PyG's holds torch's
+                why = f"{_titled(module, name)} has no running statistics (track_running_stats)"
+                return _Value(lambda: _fail(why))
             return _Value(lambda: self._add("batch_norm", [x], module))
         if isinstance(module, nn.Identity):
             return x
         if isinstance(module, nn.Dropout):
             return _Value(lambda: x.name, x.before)
-        kind = type(module).__name__
-        if isinstance(module, nn.ReLU | nn.ELU):
-            return self._activated(kind.lower(), x, getattr(module, "alpha", 1.0))
         if isinstance(module, nn.Linear | pyg.Linear):
             return _Value(lambda: self._add("linear", [x], module))
+        why = _of_module(module, name)
         if isinstance(module, ACTIVATION_MODULES):
-            return self._activated(kind.lower(), x)
-        return _Value(lambda: _fail(f"no packed operation does what '{name}' ({kind}) does"))
+            alpha = getattr(module, "alpha", 1.0) if isinstance(module, nn.ELU) else 1.0
+            return self._activated(type(module).__name__.lower(), x, alpha, why)
+        return _Value(lambda: _fail(why))
 
     def _after_layer(self, layer: Any, x: _Value, name: str) -> _Value:
         if layer.port.sees_before:
@@ -308,6 +354,32 @@ class _Reader:
 
 def _fail(why: str) -> str:
     raise _cannot(why)
+
+
+def _titled(module: nn.Module, name: str) -> str:
+    return f"{type(module).__name__} '{name}'"
+
+
+def _of_module(module: nn.Module, name: str) -> str:
+    """Why a module cannot be packed, and what could be in its place."""
+    titled = _titled(module, name)
+    if isinstance(module, pyg.JumpingKnowledge):
+        return f"no packed operation does what {titled} with mode '{module.mode}' does; take 'cat'"
+    why = f"no packed operation does what {titled} does"
+    if isinstance(module, _OTHER_NORMS):
+        return f"{why}; take a BatchNorm (norm='batch'), or none"
+    if isinstance(module, ACTIVATION_MODULES):
+        return f"{why}; take ReLU or ELU"
+    return why
+
+
+def _inside(node: fx.Node) -> str:
+    """The innermost module that calls a function, in words; empty for the model itself."""
+    within = [(name, kind) for name, kind in node.meta.get("nn_module_stack", {}).values() if name]
+    if not within:
+        return ""
+    name, kind = within[-1]
+    return f" in {kind.__name__} '{name}'"
 
 
 def _given(node: fx.Node, place: int, *names: str) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bignn.errors import wrong
-from bignn.files import atomic_path, prepare
+from bignn.files import atomic_path, check_writable
 from bignn.pages.document import Document, Figure, Table
 from bignn.pages.figures import check_matplotlib
 from bignn.pages.page import page
@@ -15,8 +15,9 @@ from bignn.pages.page import page
 
 def write(document: Document, out: Path) -> dict[str, Any]:
     """Writes the page to ``out`` and returns its counts."""
+    check_ending("out", str(out))
     check_matplotlib()
-    prepare(out)
+    check_writable(out)
     parts = [part for section in document.sections for part in section.parts]
     figures = sum(isinstance(part, Figure) for part in parts)
     if figures:
@@ -39,11 +40,16 @@ def checked_page(path: str | None) -> Path | None:
     """Refuses a page that could not be written, before the work whose result it would show."""
     if path is None:
         return None
-    if not path.lower().endswith((".html", ".htm")):
-        raise wrong("page", "a file name ending in .html", repr(path))
+    check_ending("page", path)
     check_matplotlib()
-    prepare(path)
+    check_writable(path)
     return Path(path)
+
+
+def check_ending(argument: str, path: str) -> None:
+    """Refuses a file name that is no page's."""
+    if not path.lower().endswith((".html", ".htm")):
+        raise wrong(argument, "a file name ending in .html", repr(path))
 
 
 def write_if_possible(document: Document, out: Path, *, asked: bool) -> str | None:

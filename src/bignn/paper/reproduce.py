@@ -11,13 +11,13 @@ from bignn.errors import InputError, wrong
 from bignn.experiments.jobs import checked_jobs
 from bignn.experiments.run import RUNS, Run
 from bignn.experiments.runs import do_runs
-from bignn.files import atomic_path, prepare
+from bignn.files import atomic_path, check_writable
 from bignn.graph import load
 from bignn.pages.document import Figure
 from bignn.pages.figures import save
 from bignn.pages.markdown import markdown
 from bignn.paper import width
-from bignn.paper.results import Results
+from bignn.paper.results import PAGE, Results
 from bignn.paper.rows import EXPERIMENTS, SWEEPS
 from bignn.paper.sections import SECTIONS, document_of
 from bignn.paper.width import Study
@@ -58,14 +58,14 @@ def run(
     if seeds is not None and seeds < 1:
         raise wrong("seeds", "at least 1", seeds)
     checked_jobs(jobs)
-    for file in (out / RUNS, page):
-        if file is not None:
-            prepare(file)
     experiments = dict.fromkeys(_RUNS_OF.get(name, name) for name in chosen)
     wanted = [
         run for name in experiments if name in EXPERIMENTS for run in EXPERIMENTS[name].runs(seeds)
     ]
     wanted = _kept(wanted, only)
+    for file in (out / RUNS, page):
+        if file is not None:
+            check_writable(file)
     skipped = _absent({run.dataset for run in wanted})
     for dataset, why in skipped.items():
         print(f"rows on {dataset} are skipped: {why}", file=sys.stderr)
@@ -88,7 +88,7 @@ def run(
             if (s := summaries[row]) is not None
         ],
         "skipped": skipped,
-        "ledger": str(out / RUNS),
+        "ledger": str(out / RUNS) if (out / RUNS).exists() else None,
         "page": str(written),
         "sections": chosen,
     }
@@ -114,7 +114,7 @@ def _measure_widths(
 def write(folder: Path, page: Path | None = None) -> Path:
     """Writes what a results folder shows as Markdown, its figures beside it; returns the page."""
     document = document_of(folder, even_if_empty=True)  # some sections need no runs
-    page = folder / "results.md" if page is None else page
+    page = folder / PAGE if page is None else page
     figures = page.parent / f"{page.stem}-figures"
     for section in document.sections:
         for part in section.parts:
@@ -133,7 +133,8 @@ def describe(report: dict[str, Any]) -> str:
         for row in report["rows"]
     ]
     lines += [f"not measured here: {name}" for name in report["skipped"]]
-    return "\n".join([*lines, f"runs   {report['ledger']}", f"page   {report['page']}"])
+    lines += [] if report["ledger"] is None else [f"runs   {report['ledger']}"]
+    return "\n".join([*lines, f"page   {report['page']}"])
 
 
 def _kept(runs: Sequence[Run], only: Sequence[str]) -> list[Run]:

@@ -24,6 +24,9 @@ from bignn.paper.measured_speeds import measured_speeds
 from bignn.paper.published import RUNS_ASSUMED
 from bignn.paper.welch import p_value
 
+#: The page that 'bignn reproduce' writes into a results folder.
+PAGE = "results.md"
+
 
 @dataclass(frozen=True)
 class Summary:

@@ -80,9 +80,11 @@ def recipe(
     if of_sampling:
         settings["sampling"] = _sampled(base.settings.sampling, of_sampling)
     changed = replace(base, settings=replace(base.settings, **settings), **given)
-    if "fan_outs" in of_sampling:
-        return changed
-    return replace(changed, settings=_as_deep(changed.settings, changed.layers))
+    if "fan_outs" not in of_sampling:
+        changed = replace(changed, settings=_as_deep(changed.settings, changed.layers))
+    if (sampling := changed.settings.sampling) is not None:
+        sampling.check_model(changed.conv, changed.layers, jumps=changed.jump != "none")
+    return changed
 
 
 def _as_deep(settings: Settings, layers: int) -> Settings:
@@ -112,7 +114,7 @@ def _sampled(own: Sampling | None, changes: dict[str, Any]) -> Sampling | None:
         kind = next((meant[name] for name in changes if name in meant), "none")
     if kind == "none":
         if changes:
-            fix = f"name one: sampler={list(_FIRST_TRY)}"
+            fix = f"name a sampler, one of {list(_FIRST_TRY)}"
             name, value = next(iter(changes.items()))
             raise wrong(name, "left out without a sampler", value, fix)
         return None

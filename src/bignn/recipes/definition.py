@@ -30,7 +30,8 @@ class Recipe(ModelOptions):
         graph = as_graph(graph)
         if graph.num_classes == 0:
             raise InputError(
-                f"{graph.name}: training needs labels 'y'; 'bignn convert --labels' adds them"
+                f"{graph.name}: training needs labels 'y'; 'bignn convert --graph --labels' "
+                "adds them"
             )
         options = {option.name: getattr(self, option.name) for option in fields(ModelOptions)}
         kind = MODELS.get(self.conv, GNN)

@@ -116,9 +116,14 @@ class PackedGraph:
         return Edges(offsets, ids, None, np.float32(1) / count, self.num_nodes)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> PackedGraph:
-        """Opens the file of a packed graph: mapped into memory, read from disk when used."""
-        return tensors.open_as(path, {tensors.GRAPH_FORMAT: graph_reader(path)})
+    def open(cls, path: str | os.PathLike[str], *, verify: bool = False) -> PackedGraph:
+        """Opens the file of a packed graph: mapped into memory, read from disk when used.
+
+        With ``verify`` all of it is read once, and refused if its digest is not that of its
+        content.
+        """
+        known = {tensors.GRAPH_FORMAT: graph_reader(path)}
+        return tensors.open_as(path, known, verify=verify)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the graph; :meth:`open` reads it."""

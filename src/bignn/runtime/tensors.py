@@ -6,8 +6,10 @@ version (docs/format.md).
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,17 +37,34 @@ _DTYPES = {
 }
 
 
+def digest_of(header: str, arrays: Mapping[str, NDArray[Any]]) -> str:
+    """BLAKE2b, 16 bytes in hexadecimal, of the header's text and of every array: its name, type,
+    shape and bytes, in the order of names.
+    """
+    state = hashlib.blake2b(header.encode(), digest_size=16)
+    for name, array in sorted(arrays.items()):
+        state.update(f"{name} {array.dtype.str} {list(array.shape)};".encode())
+        state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return state.hexdigest()
+
+
 def write(
     path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]
 ) -> None:
     """Writes arrays and header; what was there before stays until the new file is whole."""
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    text = json.dumps(header)
+    metadata = {"bignn": text, "digest": digest_of(text, contiguous)}
     with atomic_path(path) as temporary:
-        save_file(contiguous, temporary, metadata={"bignn": json.dumps(header)})
+        save_file(contiguous, temporary, metadata=metadata)
 
 
-def read(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
-    """The arrays of a file, mapped into memory and read when used, and its header."""
+def read(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[Arrays, dict[str, Any]]:
+    """The arrays of a file, mapped into memory and read when used, and its header.
+
+    A model's digest is compared, if it has one; another file's with ``verify`` alone, since that
+    reads all of it.
+    """
     file = Path(path)
     if not file.is_file():
         what = "is not a file" if file.exists() else "does not exist"
@@ -57,7 +76,8 @@ def read(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
             raise ValueError("it is empty or cut short")
         # The library checks that shapes, types and places fit each other and the file.
         with safe_open(file, framework="np") as opened:
-            header = json.loads((opened.metadata() or {})["bignn"])
+            metadata = opened.metadata() or {}
+            header = json.loads(metadata["bignn"])
             if isinstance(header, dict) and header.get("format") == "bignn-checkpoint":
                 raise ValueError("it is a checkpoint; make a packed model of it with 'bignn pack'")
             names = list(opened.keys())
@@ -65,8 +85,14 @@ def read(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
             raise ValueError("its header is not an object")
         places, start = _places(file)
         raw = np.memmap(file, dtype=np.uint8, mode="r")
-        return {name: _array(raw, places[name], start) for name in names}, header
+        arrays = {name: _array(raw, places[name], start) for name in names}
+        if verify or header.get("format") == MODEL_FORMAT:
+            _check_digest(metadata, arrays, needed=verify)
+        return arrays, header
     except (SafetensorError, KeyError, TypeError, ValueError, OSError, RecursionError) as error:
+        if zipfile.is_zipfile(file):
+            told = "a .npz or another archive, expected a packed file (.bignn)"
+            raise FileError(f"'{file}' is {told}; bignn.load reads a graph's .npz") from None
         raise FileError(
             f"'{file}' is not a packed bignn file, or is damaged ({one_line(error)}); "
             "copy it again, or make it anew"
@@ -76,9 +102,11 @@ def read(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
 def open_as(
     path: str | os.PathLike[str],
     known: Mapping[str, Callable[[Arrays, dict[str, Any]], Opened]],
+    *,
+    verify: bool = False,
 ) -> Opened:
     """What a file holds, made by the function of its format; one line if it is of no known one."""
-    arrays, header = read(path)
+    arrays, header = read(path, verify=verify)
     given = str(header.get("format"))
     if given not in known:
         if given in KINDS:
@@ -100,6 +128,18 @@ def one_line(error: Exception) -> str:
     """An error's words as one printable line, whatever names a file put into it."""
     words = " ".join(str(error).split()) or type(error).__name__
     return "".join(letter if letter.isprintable() else "?" for letter in words)[:300]
+
+
+def _check_digest(metadata: Mapping[str, str], arrays: Arrays, *, needed: bool) -> None:
+    # A digest under a name that was damaged would pass for a file without one.
+    if unknown := sorted(set(metadata) - {"bignn", "digest"}):
+        raise ValueError(f"its metadata has an unknown key '{unknown[0]}'")
+    if "digest" not in metadata:
+        if needed:
+            raise ValueError("it has no digest to verify")
+        return
+    if metadata["digest"] != digest_of(metadata["bignn"], arrays):
+        raise ValueError("its digest is not that of its content")
 
 
 def _places(file: Path) -> tuple[dict[str, Any], int]:

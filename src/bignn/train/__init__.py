@@ -98,12 +98,12 @@ def fit(
     teachers = [] if teacher is None else as_teachers(teacher)
     with _own_generator(seed, where), own_threads(graph):
         run = Run(model, graph, whole, settings, seed, teachers, distributed.current(where))
+        # Made before the generators are restored: what they draw for it is drawn again.
+        share = run.batches(batches)
         if checkpoint_path is not None:  # not before all that can be refused was
             prepare(checkpoint_path)
             if run.world.is_leader:
                 remove_leftovers(checkpoint_path)
-        # Made before the generators are restored: what they draw for it is drawn again.
-        share = run.batches(batches)
         # All read it, or none: as the leader sees it.
         if checkpoint_path is not None and (
             run.world.gathered(resume and Path(checkpoint_path).exists())[0] == [1]

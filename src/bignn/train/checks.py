@@ -6,13 +6,14 @@ from torch import Tensor, nn
 from bignn.batches import Batch
 from bignn.errors import InputError, wrong
 from bignn.nn import evaluating
+from bignn.nn.evaluation import telling_widths
 
 
 @torch.no_grad()
 def check_model(model: nn.Module, batch: Batch, num_classes: int, argument: str = "model") -> None:
     """One evaluation, so that a model that does not fit the graph is told so in one line."""
     try:
-        with evaluating(model):
+        with evaluating(model), telling_widths(argument, int(batch.x.shape[-1])):
             out = batch.logits(model)
     except TypeError as error:
         arguments = "x, edge_index" + ("" if batch.edge_weight is None else ", edge_weight")

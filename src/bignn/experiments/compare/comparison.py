@@ -11,6 +11,7 @@ import numpy as np
 
 from bignn.bench.compared_problem import Neighbours
 from bignn.checkpoint import load_model
+from bignn.config.options import COUNT
 from bignn.doctor import examine
 from bignn.errors import wrong
 from bignn.experiments.averages import mean_and_std
@@ -54,6 +55,8 @@ class Comparison:
         given = list(self.models)
         if not given or len(set(given)) < len(given):
             raise wrong("models", "some names, each once", given)
+        if self.bi_hidden is not None:
+            COUNT.check("bi_hidden", self.bi_hidden)
         for name in given:
             if name not in RECIPES:
                 raise wrong("models", f"some of {list(RECIPES)}", repr(name))

@@ -13,7 +13,7 @@ from bignn.errors import FileError
 from bignn.experiments.costs import cost_of
 from bignn.experiments.run import Run
 from bignn.pages.document import Document, Section
-from bignn.paper.results import Results, Summary
+from bignn.paper.results import PAGE, Results, Summary
 from bignn.paper.rows import EXPERIMENTS
 from bignn.paper.sections.accuracy import (
     ablation,
@@ -58,12 +58,14 @@ def _has_runs(results: Results, name: str) -> bool:
 
 
 def document_of(folder: Path, *, even_if_empty: bool = False) -> Document:
-    """All that a results folder has to show; one without anything is refused, unless told not."""
+    """All that a results folder has to show; one without anything is refused, unless told not, or
+    unless 'bignn reproduce' wrote its page there, of tables that need no runs.
+    """
     results = Results(folder)
-    if results.is_empty and not even_if_empty:
+    if results.is_empty and not (even_if_empty or (folder / PAGE).exists()):
         raise FileError(
             f"'{folder}' has no results: no runs.jsonl, bench*.json or capacity*.json with "
-            f"anything in it; 'bignn reproduce --out {folder}' fills it"
+            f"anything in it; 'bignn reproduce transductive --out {folder}' trains for it"
         )
     empty = {
         *(() if results.capacity else ("entropy", "width")),
