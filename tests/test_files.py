@@ -62,3 +62,16 @@ def test_a_check_makes_nothing_and_a_file_in_the_way_is_named(tmp_path: Path) ->
 def test_a_folder_that_takes_no_files_is_found_out_before_the_work() -> None:
     with pytest.raises(FileError, match=r"cannot write '/proc/page.html': its folder takes no"):
         prepare("/proc/page.html")
+
+
+def test_what_a_killed_check_leaves_is_removed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the check makes for a moment has a name that the next writer clears away."""
+    target = tmp_path / "run.safetensors"
+    with monkeypatch.context() as killed:
+        killed.setattr(Path, "unlink", lambda *_, **__: None)
+        check_writable(target)
+    assert len(list(tmp_path.iterdir())) == 1
+    remove_leftovers(target)
+    assert not list(tmp_path.iterdir())

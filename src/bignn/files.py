@@ -22,27 +22,41 @@ def remove_leftovers(path: str | os.PathLike[str]) -> None:
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Refuses a path that cannot be written, before long work; makes nothing."""
     target = Path(path)
-    try:
-        if target.is_dir():
-            raise WriteError(f"cannot write '{target}': it is a folder; give a file name")
-        there = next(place for place in target.parents if place.exists())
-        if not there.is_dir():
-            raise WriteError(f"cannot write '{target}': '{there}' is a file; give a folder")
-        # Tried, since permissions do not say all: root may write to a folder that takes no files.
-        tempfile.TemporaryFile(dir=there).close()
-    except OSError as error:
-        why = f"its folder takes no files ({error.strerror or error})"
-        raise WriteError(f"cannot write '{target}': {why}") from error
+    _refuse_folder(target)
+    there = next(place for place in target.parents if place.exists())
+    if not there.is_dir():
+        raise WriteError(f"cannot write '{target}': '{there}' is a file; give a folder")
+    # Tried, since permissions do not say all: root may write to a folder that takes no files.
+    _temporary_file(target, there).unlink()
 
 
 def prepare(path: str | os.PathLike[str]) -> None:
     """The same, and makes the folder of ``path``."""
     check_writable(path)
-    target = Path(path)
+    _make_folder(Path(path))
+
+
+def _refuse_folder(target: Path) -> None:
+    if target.is_dir():
+        raise WriteError(f"cannot write '{target}': it is a folder; give a file name")
+
+
+def _make_folder(target: Path) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise WriteError(f"cannot write '{target}': {error.strerror or error}") from error
+
+
+def _temporary_file(target: Path, folder: Path) -> Path:
+    """An empty file by a name that :func:`remove_leftovers` knows: a writer may be killed."""
+    try:
+        handle, name = tempfile.mkstemp(dir=folder, prefix=f".{target.name}.", suffix=".tmp")
+    except OSError as error:
+        why = f"its folder takes no files ({error.strerror or error})"
+        raise WriteError(f"cannot write '{target}': {why}") from error
+    os.close(handle)
+    return Path(name)
 
 
 @contextmanager
@@ -53,13 +67,9 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     made. On an exception the temporary file is removed and the old file stays as it was.
     """
     target = Path(path)
-    prepare(target)
-    try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
-    except OSError as error:
-        raise WriteError(f"cannot write '{target}': {error.strerror or error}") from error
-    os.close(handle)
-    temporary = Path(name)
+    _refuse_folder(target)
+    _make_folder(target)
+    temporary = _temporary_file(target, target.parent)
     try:
         yield temporary
         # mkstemp makes files private; give the result the permissions any new file would have.
