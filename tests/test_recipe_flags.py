@@ -103,5 +103,6 @@ def test_a_gpu_that_is_not_there_is_said(
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     assert main(["train", toy, "--device", "cuda:2"]) == 1
     error = capsys.readouterr().err
-    assert error == "bignn train: error: --device must be one of 2 GPUs, got 'cuda:2'\n"
+    expected = "--device must be 'cuda:0' to 'cuda:1', got 'cuda:2'; this machine has no other GPU"
+    assert error == f"bignn train: error: {expected}\n"
     assert not Path("runs").exists()

@@ -203,7 +203,8 @@ def own_device(name: str) -> torch.device:
     count = torch.cuda.device_count()
     if index:
         if int(index) >= count:
-            raise wrong("device", f"one of {count} GPUs", repr(name))
+            there = "'cuda:0'" if count == 1 else f"'cuda:0' to 'cuda:{count - 1}'"
+            raise wrong("device", there, repr(name), "this machine has no other GPU")
     elif under_torchrun():
         # By the number of processes, not this one's rank: all say the same.
         if int(os.environ["LOCAL_WORLD_SIZE"]) > count:

@@ -261,7 +261,7 @@ def test_the_headline_is_of_rows_that_count(speeds: Path) -> None:
 
 
 def test_an_empty_folder_says_what_fills_it(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"has no results.*bignn reproduce --out"):
+    with pytest.raises(FileError, match=r"has no results.*bignn reproduce transductive --out"):
         document_of(tmp_path)
 
 
