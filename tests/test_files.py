@@ -1,5 +1,9 @@
 """Files are seen whole or not at all."""
 
+import errno
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,10 +37,11 @@ def test_a_failure_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_leftovers_of_a_killed_writer_go_and_others_stay(tmp_path: Path) -> None:
-    for name in (".a.x1.tmp", ".b.x1.tmp", "a"):
+    others = [".a.x1.tmp", ".b.x1y2z3_0.tmp", "a"]
+    for name in (".a.x1y2z3_0.tmp", *others):
         (tmp_path / name).touch()
     remove_leftovers(tmp_path / "a")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".b.x1.tmp", "a"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == others
 
 
 def test_what_cannot_be_written_is_said_before_the_work(tmp_path: Path) -> None:
@@ -74,4 +79,60 @@ def test_what_a_killed_check_leaves_is_removed_later(
         check_writable(target)
     assert len(list(tmp_path.iterdir())) == 1
     remove_leftovers(target)
+    assert not list(tmp_path.iterdir())
+
+
+def test_leftovers_of_another_name_are_left_alone(tmp_path: Path) -> None:
+    with atomic_path(tmp_path / "run.v2") as temporary:
+        temporary.write_text("kept")
+        remove_leftovers(tmp_path / "run")
+    assert (tmp_path / "run.v2").read_text() == "kept"
+
+
+def test_a_check_and_a_clearance_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by several processes that train one model: the leader clears away, all check."""
+    target = tmp_path / "run.safetensors"
+    unlink = Path.unlink
+
+    def cleared_before(path: Path, *, missing_ok: bool = False) -> None:
+        unlink(path)
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", cleared_before)
+    check_writable(target)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_said_with_the_file(tmp_path: Path) -> None:
+    target = tmp_path / "a.npz"
+    target.write_text("old")
+    full = pytest.raises(WriteError, match=r"cannot write '.*a\.npz': No space left on device")
+    with full, atomic_path(target):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("what", ["checkpoint", "packed model"])
+def test_tensors_that_do_not_fit_the_disk_are_said_in_one_line(what: str, tmp_path: Path) -> None:
+    """By a limit on the size of files, in a process of its own."""
+    write = {
+        "checkpoint": "checkpoint.write(path, {'model': {'w': torch.zeros(9999)}}, {})",
+        "packed model": "tensors.write(path, {'w': np.zeros(9999)}, {})",
+    }[what]
+    program = (
+        "import resource, signal, sys, numpy as np, torch\n"
+        "from bignn import checkpoint\n"
+        "from bignn.errors import WriteError\n"
+        "from bignn.runtime import tensors\n"
+        "path = sys.argv[1]\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))\n"
+        f"try:\n    {write}\nexcept WriteError as error:\n    print(error)\n"
+    )
+    target = tmp_path / "a.bin"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(target)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith(f"cannot write '{target}': ")
     assert not list(tmp_path.iterdir())

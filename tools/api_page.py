@@ -162,7 +162,8 @@ HEAD = """\
 # The Python interface
 
 Every public name: its arguments and the first sentence of what `help(name)` says of it. Arguments
-that do not fit on a line are cut (`...`). Graphs may be a `bignn.Graph` or a PyG `Data` everywhere.
+that do not fit on a line are cut (`...`). Graphs may be a `bignn.Graph` or a PyG `Data`
+everywhere but in packed models' methods, which take packed graphs.
 What trains needs torch and PyG (`pip install '.[train]'`); loading, prediction, costs, bits and
 kernels need neither. The command line is in [cli.md](cli.md), files byte by byte in
 [format.md](format.md). This page is written by `make docs`.

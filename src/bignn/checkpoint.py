@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from bignn.errors import FileError, wrong
+from bignn.errors import FileError, WriteError, wrong
 from bignn.files import atomic_path
 from bignn.nn import GNN, MODELS
 
@@ -42,7 +42,10 @@ def write(
     }
     header = {"format": FORMAT, "version": VERSION, **about}
     with atomic_path(path) as temporary:
-        save_file(tensors, temporary, metadata={"bignn": json.dumps(header)})
+        try:
+            save_file(tensors, temporary, metadata={"bignn": json.dumps(header)})
+        except SafetensorError as error:  # as of a full disk
+            raise WriteError(f"cannot write '{path}': {error}") from error
 
 
 def read(path: str | os.PathLike[str]) -> tuple[Parts, dict[str, Any]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import glob
+import errno
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,12 +12,19 @@ from pathlib import Path
 
 from bignn.errors import WriteError
 
+#: What a disk that takes no more says.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 def remove_leftovers(path: str | os.PathLike[str]) -> None:
     """Removes temporary files that a killed writer of ``path`` left behind."""
     target = Path(path)
-    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        leftover.unlink(missing_ok=True)
+    # The eight characters of mkstemp: not those of a writer of "NAME.other".
+    ours = re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}\.tmp")
+    if target.parent.is_dir():
+        for leftover in target.parent.iterdir():
+            if ours.fullmatch(leftover.name):
+                leftover.unlink(missing_ok=True)
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
@@ -27,7 +35,8 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     if not there.is_dir():
         raise WriteError(f"cannot write '{target}': '{there}' is a file; give a folder")
     # Tried, since permissions do not say all: root may write to a folder that takes no files.
-    _temporary_file(target, there).unlink()
+    # Another process that clears leftovers away may be faster.
+    _temporary_file(target, there).unlink(missing_ok=True)
 
 
 def prepare(path: str | os.PathLike[str]) -> None:
@@ -79,5 +88,9 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         temporary.replace(target)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise WriteError(f"cannot write '{target}': {error.strerror}") from error
     finally:
         temporary.unlink(missing_ok=True)

@@ -205,3 +205,13 @@ def test_a_graph_that_cannot_be_trained_on_is_refused_once(
         do_runs(Run(str(tmp_path / "toy.npz"), "gcn").with_seeds(range(3)), tmp_path / "out")
     assert capsys.readouterr().err == ""
     assert not (tmp_path / "out").exists()
+
+
+def test_a_device_that_is_not_there_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(InputError, match="'device' must be 'cpu' here, got 'cuda'"):
+        do_runs([Run("cora", "gcn", seed=seed) for seed in range(3)], tmp_path / "o", device="cuda")
+    assert capsys.readouterr().err == ""
+    assert not (tmp_path / "o").exists()

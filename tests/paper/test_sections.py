@@ -223,8 +223,9 @@ def test_speeds_are_shown_once_and_by_model(speeds: Path) -> None:
     assert [row[0] for row in memory.rows] == [row[0] for row in table.rows]
     assert [row[-1] for row in memory.rows] == ["3.2x", "", ""]
     assert memory.rows[2][1:4] == ("400", "20.0", "20.0x")
-    (told,) = [part for part in section.parts[1:] if type(part) is str]
+    told = " ".join(part for part in section.parts[1:] if type(part) is str)
     assert "while these were timed: cora, Bi-GCN." in told
+    assert "Not watched for other processes: arxiv, Bi-GraphSAGE; arxiv, Bi-GCN." in told
     assert where.rows == (
         ("bench-1.json", "cora, Bi-GCN", "a Xeon", "9.9"),
         ("bench-2.json", "arxiv, Bi-GraphSAGE", "machine not recorded", "not recorded"),

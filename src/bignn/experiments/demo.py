@@ -134,8 +134,8 @@ def describe(report: dict[str, Any]) -> str:
         "the paper's estimate. Cora's features have few ones: kept as their places they take",
         f"{report['sparse_kib']:.0f} KiB.",
         "",
-        f"{f'all nodes, {threads} thread' + 's' * (threads > 1):<40}{'median':>14}{'of packed':>12}"
-        f"{'fastest burst':>14}{'of packed':>10}",
+        f"{f'all nodes, {threads} thread' + 's' * (threads > 1):<40}{'median':>14}{'vs packed':>12}"
+        f"{'fastest burst':>14}{'vs packed':>10}",
         "-" * 90,
         *(
             f"{row['what']:<40}{row['ms']:>11.2f} ms{row['times']:>11.1f}x"

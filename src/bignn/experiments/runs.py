@@ -19,6 +19,7 @@ import bignn
 from bignn.batches import check_labels
 from bignn.bench.machine import machine
 from bignn.checkpoint import load_model
+from bignn.distributed import own_device
 from bignn.errors import InputError
 from bignn.experiments.jobs import in_processes
 from bignn.experiments.ledger import Ledger, Record, check_locks, locked
@@ -42,6 +43,7 @@ def do_runs(
     ledger = Ledger(out / RUNS)
     if runs:  # what would end all runs is found out before the work
         check_locks()
+        own_device(device)
     for run in runs:
         check_labels(_graph(run.dataset))
     prepare(ledger.path)

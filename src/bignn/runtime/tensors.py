@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from bignn.errors import FileError
+from bignn.errors import FileError, WriteError
 from bignn.files import atomic_path
 
 Arrays = dict[str, NDArray[Any]]
@@ -56,7 +56,10 @@ def write(
     text = json.dumps(header)
     metadata = {"bignn": text, "digest": digest_of(text, contiguous)}
     with atomic_path(path) as temporary:
-        save_file(contiguous, temporary, metadata=metadata)
+        try:
+            save_file(contiguous, temporary, metadata=metadata)
+        except SafetensorError as error:  # as of a full disk
+            raise WriteError(f"cannot write '{path}': {error}") from error
 
 
 def read(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[Arrays, dict[str, Any]]:

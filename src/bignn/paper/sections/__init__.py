@@ -63,6 +63,9 @@ def document_of(folder: Path, *, even_if_empty: bool = False) -> Document:
     """
     results = Results(folder)
     if results.is_empty and not (even_if_empty or (folder / PAGE).exists()):
+        compared = folder / "report.html"
+        if compared.is_file():
+            raise FileError(f"'{folder}' is of 'bignn compare', whose page is there: '{compared}'")
         raise FileError(
             f"'{folder}' has no results: no runs.jsonl, bench*.json or capacity*.json with "
             f"anything in it; 'bignn reproduce transductive --out {folder}' trains for it"

@@ -254,8 +254,8 @@ def family(results: Results) -> Section:
     text = (
         "GraphSAGE and GraphSAINT are inductive, on sampled neighbours and on random walks; GAT "
         "sees the whole graph. Twins have the same widths and as many epochs; binary ones have "
-        "batch normalisation, which float ones did not gain by (docs/trials.md). Float twins are "
-        "not distilled."
+        "batch normalisation, by which float GraphSAGE and GraphSAINT did not gain over the three "
+        "graphs (docs/trials.md; not tried for GAT). Float twins are not distilled."
     )
     table = Table("", _TWIN_COLUMNS, tuple(cells))
     return Section("family", "The other models and their twins", (text, table))

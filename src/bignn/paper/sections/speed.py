@@ -73,7 +73,7 @@ def speed(results: Results) -> Section:
         "fastest bursts: the fastest burst of calls of the best float against ours, nearer to an "
         "idle machine. Plans: T transforms, then sums; G sums bits, then transforms; S goes over "
         "the ones of sparse features. Memory is the peak of features, weights and activations. "
-        "Where others use the machine too, ratios move from run to run, by up to a third where it "
+        "Where others use the machine too, ratios move from run to run, by up to 40 % where it "
         "was tried. Graphs with a * are random ones of the published sizes with random weights, "
         "where sums near 0, and with them classes, can differ from torch's rounding."
     )
@@ -85,6 +85,12 @@ def speed(results: Results) -> Section:
             f"Other processes took cores while these were timed: {'; '.join(held_up)}. That slows "
             "torch's threads down more than ours: their ratios are to be measured again."
         )
+    if unwatched := [
+        name
+        for name, row in zip(row_names(rows), rows, strict=True)
+        if row.get("machine_was_busy") is None
+    ]:
+        parts.append(f"Not watched for other processes: {'; '.join(unwatched)}.")
     if rows:
         parts += [_memory_table(rows), _where(rows), speedups(rows), _memory(rows)]
     return Section("speed", "Speed and memory", tuple(parts))
