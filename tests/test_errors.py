@@ -16,6 +16,7 @@ from bignn.errors import InputError, wrong_offsets
 from bignn.graph import Graph, SparseRows
 from bignn.kernels.sampling import Choice
 from bignn.loaders import LayerLoader, NeighborLoader, SaintEdgeLoader, SaintNodeLoader
+from bignn.nn.evaluation import telling_widths
 
 
 @pytest.mark.parametrize(
@@ -271,3 +272,11 @@ def test_files_in_the_wrong_place_are_told_apart(
     with pytest.raises(InputError, match=r"'g\.npz' is a \.npz or another archive, expected a pa"):
         bignn.PackedModel.open("g.npz")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["g.npz", "m.bignn"]
+
+
+def test_only_the_first_products_width_is_the_graphs() -> None:
+    refused = pytest.raises(InputError, match="one that takes the graph's 5 features per node")
+    with refused, telling_widths("model", 5):
+        torch.ones(2, 5) @ torch.ones(6, 3)
+    with pytest.raises(RuntimeError, match=r"\(2x4 and 6x3\)"), telling_widths("model", 5):
+        torch.ones(2, 4) @ torch.ones(6, 3)

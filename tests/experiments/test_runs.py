@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
 
@@ -25,6 +26,10 @@ from bignn.recipes import RECIPES, Recipe, Settings, recipe, teacher_recipe
 
 SHORT = (("epochs", 3),)
 RUN = Run("cora", "bi-gcn", changes=SHORT)
+
+
+def with_seeds(run: Run, seeds: Iterable[int]) -> list[Run]:
+    return [replace(run, seed=seed) for seed in seeds]
 
 
 def test_a_record_is_what_training_gives(tmp_path: Path) -> None:
@@ -55,7 +60,7 @@ def test_a_distilled_run_learns_from_the_teacher_of_its_seed(tmp_path: Path) -> 
 
 
 def test_nothing_is_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = do_runs(RUN.with_seeds([0, 1]), tmp_path, progress=False)
+    first = do_runs(with_seeds(RUN, [0, 1]), tmp_path, progress=False)
     done = []
 
     def fit(recipe: object, graph: object, seed: int, **options: object) -> None:
@@ -63,10 +68,10 @@ def test_nothing_is_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         raise InputError("run again")
 
     monkeypatch.setattr("bignn.experiments.runs.fit_seed", fit)
-    assert do_runs(RUN.with_seeds([1, 0]), tmp_path, progress=False) == first[::-1]
+    assert do_runs(with_seeds(RUN, [1, 0]), tmp_path, progress=False) == first[::-1]
     assert done == []
     with pytest.raises(InputError, match=r"1 of 1 runs failed.*seed 2: run again"):
-        do_runs(RUN.with_seeds([0, 2]), tmp_path, progress=False)
+        do_runs(with_seeds(RUN, [0, 2]), tmp_path, progress=False)
     assert done == [2]
 
 
@@ -166,7 +171,7 @@ import sys
 from pathlib import Path
 from bignn.experiments.run import Run
 from bignn.experiments.runs import do_runs
-runs = Run("cora", "bi-gcn", changes=(("epochs", 30),)).with_seeds(range(6))
+runs = [Run("cora", "bi-gcn", changes=(("epochs", 30),), seed=seed) for seed in range(6)]
 do_runs(runs, Path(sys.argv[1]))
 """
 
@@ -202,7 +207,7 @@ def test_a_graph_that_cannot_be_trained_on_is_refused_once(
     del arrays["val_idx"]
     bignn.save(Graph(**arrays, name="toy"), tmp_path / "toy.npz")
     with pytest.raises(InputError, match=r"toy.*training needs \['val_idx'\]"):
-        do_runs(Run(str(tmp_path / "toy.npz"), "gcn").with_seeds(range(3)), tmp_path / "out")
+        do_runs(with_seeds(Run(str(tmp_path / "toy.npz"), "gcn"), range(3)), tmp_path / "out")
     assert capsys.readouterr().err == ""
     assert not (tmp_path / "out").exists()
 

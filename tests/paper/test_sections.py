@@ -266,6 +266,12 @@ def test_an_empty_folder_says_what_fills_it(tmp_path: Path) -> None:
         document_of(tmp_path)
 
 
+def test_the_folder_of_a_comparison_has_its_page(tmp_path: Path) -> None:
+    (tmp_path / "report.html").touch()
+    with pytest.raises(FileError, match=r"is of 'bignn compare', whose page is there: .*\.html"):
+        document_of(tmp_path)
+
+
 def test_a_document_is_plain_data(folder: Path) -> None:
     document = document_of(folder)
     assert isinstance(document, Document)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +51,6 @@ class Run:
         if self.distill:
             changes.insert(0, "distilled" if self.teachers == 1 else f"distilled-{self.teachers}")
         return "/".join([Path(self.dataset).stem, self.model, *changes])
-
-    def with_seeds(self, seeds: Iterable[int]) -> list[Run]:
-        """The same with each of the seeds."""
-        return [replace(self, seed=seed) for seed in seeds]
 
     def recipe(self, graph: Graph) -> Recipe:
         """How it is trained."""
