@@ -13,13 +13,13 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from bignn.bench.suites import prefix
-from bignn.checkpoint import load_model
-from bignn.experiments.seeds import train_seeds, train_teachers
 from bignn.graph import EMBEDDED, load
+from bignn.lab.bench.suites import prefix
 from bignn.packing import pack
-from bignn.recipes import recipe, teacher_recipe
 from bignn.runtime import pack_graph
+from bignn.train.checkpoint import load_model
+from bignn.train.recipes import recipe, teacher_recipe
+from bignn.train.seeds import train_seeds, train_teachers
 
 
 def compare(
@@ -47,7 +47,7 @@ def compare(
         packed_graph = pack_graph(graph, like=packed)
         differ = int((packed.predict(packed_graph) != model.predict(x, edges).numpy()).sum())
         with torch.no_grad():
-            hidden = model.norms[0](model.layers[0](model.input_norm(x), edges)).numpy()
+            hidden = model.norms[0](model.layers[0](model.input_stage(x), edges)).numpy()
         ours = prefix(packed, 1).predict(packed_graph, output="logits")
         flips = int(((ours >= 0) != (hidden >= 0)).sum())
         print(

@@ -18,10 +18,10 @@ import argparse
 import statistics
 
 import bignn
-from bignn.bench.problems import SHAPES, CitationProblem, Problem, ShapeProblem
-from bignn.bench.timing import measure
 from bignn.cost import Sizes, calibrate, estimate
 from bignn.graph import EMBEDDED
+from bignn.lab.bench.problems import SHAPES, CitationProblem, Problem, ShapeProblem
+from bignn.lab.bench.timing import measure
 
 LARGE = ("reddit", "products")
 

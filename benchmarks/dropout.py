@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from bignn.bench.timing import measure
+from bignn.lab.bench.timing import measure
 from bignn.nn.dropout import dropout
 
 if __name__ == "__main__":

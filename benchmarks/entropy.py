@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from bignn.capacity import bootstrap, dependence, entropy, estimate_bits, visit_layers
 from bignn.graph import EMBEDDED, Graph, load
-from bignn.paper.rows import AS_PAPER_FLOAT
-from bignn.recipes import recipe
-from bignn.train import fit
+from bignn.lab.paper.rows import AS_PAPER_FLOAT
+from bignn.train.fit import fit
+from bignn.train.recipes import recipe
 
 BINS = (20, 50, 100, 200, 500, 1000, 2000)
 #: Shares of the nodes.

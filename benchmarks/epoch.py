@@ -24,14 +24,14 @@ from torch.nn import functional
 from torch_geometric.nn import GCNConv
 
 import bignn
-from bignn.batches import full_batch, reachable
-from bignn.bench.timing import measure
 from bignn.binarize import binarize_features, binarize_weight
-from bignn.distributed import World
 from bignn.graph import EMBEDDED, Graph
+from bignn.lab.bench.timing import measure
 from bignn.nn import GCN, SparseMatrix, normalized_adjacency
-from bignn.recipes import recipe
-from bignn.train import own_threads
+from bignn.train.batches import full_batch, reachable
+from bignn.train.distributed import World
+from bignn.train.fit import own_threads
+from bignn.train.recipes import recipe
 from bignn.train.run import Run
 
 DROPOUT = 0.4
@@ -131,7 +131,7 @@ if __name__ == "__main__":
         edge_index = torch.from_numpy(graph.edge_index)
         model.fit_input(x)
         adjacency = normalized_adjacency(edge_index, None, len(x))
-        signs, beta = binarize_features(model.input_norm._normalized(x))
+        signs, beta = binarize_features(model.input_stage._normalized(x))
         rows = x / x.sum(dim=1, keepdim=True).clamp(min=1e-12)
         csr = SparseMatrix.from_entries(
             edge_index[1], edge_index[0], torch.ones(edge_index.shape[1]), (len(x), len(x))

@@ -16,7 +16,7 @@ import statistics
 import numpy as np
 
 import bignn
-from bignn.bench.problems import SHAPES, Shape, ShapeProblem
+from bignn.lab.bench.problems import SHAPES, Shape, ShapeProblem
 from bignn.runtime import PackedGraph, PackedModel
 
 #: Inputs, outputs, neighbours of a row besides itself.

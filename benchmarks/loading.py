@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bignn
-from bignn.graph import reddit
-from bignn.graph.facts import FACTS, Facts
+from bignn.graph.published_sizes import PUBLISHED_SIZES, PublishedSizes
+from bignn.graph.readers import reddit
 from bignn.graph.sources import SOURCES
 
 
@@ -33,8 +33,10 @@ def write_table(file: Path, table: NDArray[Any], cell: str = "%d") -> None:
         np.savetxt(opened, table, fmt=cell, delimiter=",")
 
 
-def write_ogb(folder: Path, files: tuple[str, ...], facts: Facts, nodes: int, edges: int) -> None:
-    """OGB's tables; ``files`` in the order of ``bignn.graph.ogb.files``."""
+def write_ogb(
+    folder: Path, files: tuple[str, ...], facts: PublishedSizes, nodes: int, edges: int
+) -> None:
+    """OGB's tables; ``files`` in the order of ``bignn.graph.readers.ogb.files``."""
     rng = np.random.default_rng(0)
     ends = np.cumsum([facts.train, facts.val]) * nodes // facts.nodes
     tables = [
@@ -49,7 +51,7 @@ def write_ogb(folder: Path, files: tuple[str, ...], facts: Facts, nodes: int, ed
         write_table(folder / file, table, "%.6f" if table.dtype.kind == "f" else "%d")
 
 
-def write_reddit(folder: Path, facts: Facts, nodes: int, edges: int) -> None:
+def write_reddit(folder: Path, facts: PublishedSizes, nodes: int, edges: int) -> None:
     """Reddit's two archives."""
     rng = np.random.default_rng(0)
     folder.mkdir(parents=True)
@@ -67,7 +69,7 @@ def write_reddit(folder: Path, facts: Facts, nodes: int, edges: int) -> None:
 
 def measure(name: str, scale: float) -> None:
     """Writes, loads twice, prints."""
-    facts = FACTS[name]
+    facts = PUBLISHED_SIZES[name]
     nodes, edges = int(facts.nodes * scale), int(facts.edges * scale)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["BIGNN_DATA"] = folder

@@ -24,8 +24,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 import bignn
-from bignn.bench.timing import measure
 from bignn.kernels.sampling import Neighbours, sample_neighbours
+from bignn.lab.bench.timing import measure
 from bignn.loaders import NeighborLoader, SaintRandomWalkLoader
 
 BATCH = 1024

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from bignn import bits, kernels
-from bignn.bench.timing import measure
+from bignn.lab.bench.timing import measure
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

@@ -12,7 +12,7 @@ from conftest import make_arrays
 
 import bignn
 from bignn.cli import main
-from bignn.errors import InputError, wrong_offsets
+from bignn.errors import InputError, offsets_error
 from bignn.graph import Graph, SparseRows
 from bignn.kernels.sampling import Choice
 from bignn.loaders import LayerLoader, NeighborLoader, SaintEdgeLoader, SaintNodeLoader
@@ -24,7 +24,7 @@ from bignn.nn.evaluation import telling_widths
     [([1, 2, 3], "1 at 0"), ([0, 3, 2, 3], "2 at 2"), ([0, 1, 2], "2 at 2"), ([-1, 3], "-1 at 0")],
 )
 def test_offsets_name_the_first_wrong_one(offsets: list[int], came: str) -> None:
-    assert str(wrong_offsets("at", offsets, 3)) == f"'at' must be rising from 0 to 3, got {came}"
+    assert str(offsets_error("at", offsets, 3)) == f"'at' must be rising from 0 to 3, got {came}"
 
 
 def graph_of(**changes: Any) -> Graph:

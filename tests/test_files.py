@@ -122,7 +122,7 @@ def test_tensors_that_do_not_fit_the_disk_are_said_in_one_line(what: str, tmp_pa
     }[what]
     program = (
         "import resource, signal, sys, numpy as np, torch\n"
-        "from bignn import checkpoint\n"
+        "from bignn.train import checkpoint\n"
         "from bignn.errors import WriteError\n"
         "from bignn.runtime import tensors\n"
         "path = sys.argv[1]\n"

@@ -173,9 +173,12 @@ def test_packing_leaves_the_model_alone_and_training_leaves_the_packed_one() -> 
     changed = [
         key for key, value in model.state_dict().items() if not torch.equal(value, before[key])
     ]
-    assert {"convs.0.lin.weight", "convs.1.bias", "input_norm.mean", "norms.0.running_mean"} <= set(
-        changed
-    )
+    assert {
+        "convs.0.lin.weight",
+        "convs.1.bias",
+        "input_stage.mean",
+        "norms.0.running_mean",
+    } <= set(changed)
     assert all(np.array_equal(values, arrays[key]) for key, values in packed.arrays.items())
     assert np.array_equal(packed.predict(packed_graph, output="logits"), logits)
     again = bignn.pack(model).arrays["layers.0.alpha"]

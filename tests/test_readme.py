@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import bignn
-from bignn import train
-from bignn.experiments.run import Run
-from bignn.paper.published import ACCURACY
-from bignn.paper.results import Results
-from bignn.paper.rows import MANY_LABELS, family_rows, twin_rows
+from bignn.lab.paper.published import ACCURACY
+from bignn.lab.paper.results import Results
+from bignn.lab.paper.rows import MANY_LABELS, family_rows, twin_rows
+from bignn.lab.study.run import Run
+from bignn.train import fit as fit_module
 
 README = Path(__file__).parent.parent / "README.md"
 GUIDE = README.parent / "docs" / "guide.md"
@@ -30,12 +30,12 @@ SAMPLING, SAMPLED_FIT = programs(GUIDE)
 @pytest.fixture
 def short_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three epochs instead of the recipe's."""
-    fit = train.fit
+    fit = fit_module.fit
 
     def short(model: Any, graph: Any) -> bignn.FitResult:
         return fit(model, graph, replace(bignn.Settings(), epochs=3), progress=False)
 
-    monkeypatch.setattr(train, "fit", short)
+    monkeypatch.setattr(fit_module, "fit", short)
 
 
 @pytest.mark.usefixtures("short_fit")
@@ -87,7 +87,7 @@ def test_accuracies_are_those_of_the_results() -> None:
         gcn, wide, student, narrow, binary = map(results.of, twin_rows(dataset))
         for cell, found in zip(cells, (gcn, student, binary, narrow, wide), strict=False):
             assert found is not None and len(found.test) == 20
-            assert cell == found.told()
+            assert cell == found.plus_minus()
         papers = [ACCURACY[dataset][model] for model in ("gcn", "bi-gcn") if dataset in ACCURACY]
         assert cells[5] == (" / ".join(f"{mean} ± {std}" for mean, std in papers) or "–") + " |"
 

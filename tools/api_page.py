@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args, get_origin
 import bignn
 
 #: Rooms whose names are public. ``bits`` has no list of its own: what it defines is public.
-ROOMS = ("bignn", *(f"bignn.{room}" for room in ("nn", "loaders", "capacity", "cost", "recipes")))
+ROOMS = ("bignn", *(f"bignn.{room}" for room in ("nn", "loaders", "capacity", "cost")))
 LOW_ROOMS = ("bignn.bits", "bignn.kernels")
 
 #: Names in the order of a reader's work; each public name stands in one of them.
@@ -47,7 +47,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "bignn.nn.GINConv",
         "bignn.nn.SGConv",
         "bignn.nn.JumpingHead",
-        "bignn.nn.InputNorm",
+        "bignn.nn.InputStage",
         "bignn.nn.BatchNorm",
         "bignn.nn.BinaryRows",
         "bignn.nn.SparseFeatures",
@@ -67,19 +67,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "bignn.Settings",
         "bignn.recipe",
         "bignn.Recipe",
-        "bignn.recipes.settings_for",
-        "bignn.recipes.RECIPES",
-        "bignn.recipes.MANY_LABELS",
-        "bignn.recipes.PAPER",
-        "bignn.recipes.SAMPLING",
-        "bignn.recipes.Known",
     ),
-    "Distillation": (
-        "bignn.recipes.teacher_recipe",
-        "bignn.recipes.TWINS",
-        "bignn.recipes.STUDENTS",
-        "bignn.recipes.MANY_LABELS_STUDENTS",
-    ),
+    "Distillation": (),
     "Packing and prediction": (
         "bignn.pack",
         "bignn.PackedModel",

@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 from bignn import bits
 from bignn.errors import FileError, InputError, missing_extra
-from bignn.graph import Graph, from_pyg, load, save
+from bignn.graph import Graph, from_pyg, load, save, to_pyg
+from bignn.kernels.threads import get_num_threads, set_num_threads
 from bignn.runtime import PackedGraph, PackedModel, open_packed, pack_graph
-from bignn.threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:
-    from bignn import capacity, cost, loaders, nn, recipes
+    from bignn import capacity, cost, loaders, nn
     from bignn.capacity import recommend_width
-    from bignn.checkpoint import load_model, load_state
-    from bignn.nn.convert import binarize_
+    from bignn.config import Sampling
+    from bignn.nn.convert.binarize_model import binarize_
     from bignn.packing import pack
-    from bignn.pyg import to_pyg
-    from bignn.recipes import Recipe, Settings, recipe
-    from bignn.sampling import Sampling
-    from bignn.train import FitResult, fit
+    from bignn.train.checkpoint import load_model, load_state
+    from bignn.train.fit import FitResult, fit
+    from bignn.train.recipes import Recipe, Settings, recipe
 
 __version__ = "0.1.0"
 
@@ -38,19 +37,17 @@ _WITH_TORCH = {
     "capacity": "bignn.capacity",
     "loaders": "bignn.loaders",
     "nn": "bignn.nn",
-    "recipes": "bignn.recipes",
-    "binarize_": "bignn.nn.convert",
-    "load_model": "bignn.checkpoint",
-    "load_state": "bignn.checkpoint",
+    "binarize_": "bignn.nn.convert.binarize_model",
+    "load_model": "bignn.train.checkpoint",
+    "load_state": "bignn.train.checkpoint",
     "pack": "bignn.packing",
-    "to_pyg": "bignn.pyg",
-    "Recipe": "bignn.recipes",
-    "Settings": "bignn.recipes",
-    "recipe": "bignn.recipes",
+    "Recipe": "bignn.train.recipes",
+    "Settings": "bignn.train.recipes",
+    "recipe": "bignn.train.recipes",
     "recommend_width": "bignn.capacity",
-    "Sampling": "bignn.sampling",
-    "FitResult": "bignn.train",
-    "fit": "bignn.train",
+    "Sampling": "bignn.config",
+    "FitResult": "bignn.train.fit",
+    "fit": "bignn.train.fit",
 }
 _LAZY = _WITH_TORCH | {"cost": "bignn.cost"}
 
@@ -79,7 +76,6 @@ __all__ = [
     "pack",
     "pack_graph",
     "recipe",
-    "recipes",
     "recommend_width",
     "save",
     "set_num_threads",

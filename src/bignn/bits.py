@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bignn.errors import wrong
+from bignn.errors import input_error
 
 #: Bits of a word.
 WORD_BITS = 64
@@ -44,7 +44,7 @@ def pack(x: ArrayLike) -> Words:
     """Packs the signs of x [..., K] into words [..., ceil(K / 64)]."""
     values = _real("x", x)
     if values.ndim == 0:
-        raise wrong("x", "an array with at least one dimension", "a scalar")
+        raise input_error("x", "an array with at least one dimension", "a scalar")
     num_bits = values.shape[-1]
     bits = np.zeros((*values.shape[:-1], words_per_row(num_bits) * WORD_BITS), dtype=np.bool_)
     bits[..., :num_bits] = values >= 0
@@ -64,10 +64,12 @@ def check_words(argument: str, words: Any, num_bits: int) -> None:
     """Refuses what is not words of ``num_bits`` bits per row."""
     if not isinstance(words, np.ndarray) or words.dtype != np.uint64 or words.ndim == 0:
         kind = getattr(words, "dtype", type(words).__name__)
-        raise wrong(argument, "a uint64 array of packed rows", kind, "make it with bignn.bits.pack")
+        raise input_error(
+            argument, "a uint64 array of packed rows", kind, "make it with bignn.bits.pack"
+        )
     if num_bits < 0 or words.shape[-1] != words_per_row(num_bits):
         most = words.shape[-1] * WORD_BITS
-        raise wrong(
+        raise input_error(
             "num_bits",
             f"in ({max(most - WORD_BITS, -1)}, {most}] for {words.shape[-1]} words per row",
             num_bits,
@@ -78,7 +80,7 @@ def check_words(argument: str, words: Any, num_bits: int) -> None:
 def _real(argument: str, x: ArrayLike) -> NDArray[Any]:
     values = np.asarray(x)
     if values.dtype.kind not in "fiub":
-        raise wrong(argument, "an array of real numbers", f"dtype {values.dtype}")
+        raise input_error(argument, "an array of real numbers", f"dtype {values.dtype}")
     if values.dtype.kind == "f" and np.isnan(values).any():
-        raise wrong(argument, "free of NaN", "NaN", "clean or impute the values first")
+        raise input_error(argument, "free of NaN", "NaN", "clean or impute the values first")
     return values

@@ -44,16 +44,16 @@ def missing_extra(what: str, error: ImportError) -> str | None:
     return f"{what} needs {package}, which is not installed; install it: {install}"
 
 
-def wrong(argument: str, expected: str, got: object, fix: str = "") -> InputError:
+def input_error(argument: str, expected: str, got: object, fix: str = "") -> InputError:
     """Builds ``'argument' must be <expected>, got <got>[; <fix>]``."""
     return InputError(f"'{argument}' must be {expected}, got {got}" + (f"; {fix}" if fix else ""))
 
 
-def wrong_offsets(argument: str, offsets: Iterable[int], end: int) -> InputError:
+def offsets_error(argument: str, offsets: Iterable[int], end: int) -> InputError:
     """The same of offsets that do not rise from 0 to ``end``: names the first that is wrong."""
     before, place = 0, -1
     for place, offset in enumerate(offsets):
         if offset < before or (place == 0 and offset != 0):
             break
         before = offset
-    return wrong(argument, f"rising from 0 to {end}", f"{offset} at {place}")
+    return input_error(argument, f"rising from 0 to {end}", f"{offset} at {place}")

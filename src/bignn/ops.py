@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bignn import kernels
 from bignn.bits import Words, words_per_row
-from bignn.errors import wrong
+from bignn.errors import input_error
 from bignn.kernels import masked
 
 
@@ -35,7 +35,7 @@ def _(x: Tensor) -> Tensor:
 def xnor_matmul(a: Tensor, b: Tensor, num_bits: int) -> Tensor:
     """The product of ±1 matrices from packed rows a [N, w] and columns b [M, w]: int32 [N, M]."""
     if a.dtype != torch.int64 or b.dtype != torch.int64:
-        raise wrong("a, b", "int64 words from bignn.ops.pack_rows", f"{a.dtype}, {b.dtype}")
+        raise input_error("a, b", "int64 words from bignn.ops.pack_rows", f"{a.dtype}, {b.dtype}")
     product = kernels.xnor_matmul(a.numpy().view("uint64"), b.numpy().view("uint64"), num_bits)
     return torch.from_numpy(product)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bignn import kernels
-from bignn.errors import InputError, wrong
+from bignn.errors import InputError, input_error
 from bignn.kernels.operands import edge_bits_of
 from bignn.nn import (
     GNN,
@@ -18,7 +18,7 @@ from bignn.nn import (
     GATConv,
     GCNConv,
     GINConv,
-    InputNorm,
+    InputStage,
     JumpingHead,
     Linear,
     SAGEConv,
@@ -36,11 +36,11 @@ def pack(model: torch.nn.Module) -> PackedModel:
 
     """
     if not isinstance(model, torch.nn.Module):
-        raise wrong("model", "a bignn.nn.GNN", type(model).__name__)
+        raise input_error("model", "a bignn.nn.GNN", type(model).__name__)
     writer = _Writer()
     if not isinstance(model, GNN):
         return _converted(writer, model)
-    norm = model.input_norm
+    norm = model.input_stage
     value = _input(writer, norm, "x")
     hidden: list[str] = []
     for number, conv in enumerate(model.layers):
@@ -57,7 +57,7 @@ def pack(model: torch.nn.Module) -> PackedModel:
     return PackedModel(writer.operations, writer.arrays, norm.num_features)
 
 
-def _input(writer: _Writer, norm: InputNorm, value: str) -> str:
+def _input(writer: _Writer, norm: InputStage, value: str) -> str:
     if norm.standardize and not bool(norm.is_fitted):
         raise InputError(
             "the model has no input statistics yet; train it, or call model.fit_input(x)"
@@ -73,8 +73,8 @@ def _input(writer: _Writer, norm: InputNorm, value: str) -> str:
 
 def _converted(writer: _Writer, model: torch.nn.Module) -> PackedModel:
     """A model of the user's own, step by step as its forward goes."""
-    from bignn.nn.port import entrances
-    from bignn.nn.traced import trace
+    from bignn.nn.convert.trace import trace
+    from bignn.nn.convert.wrapped_layer import entrances
 
     steps = trace(model)
     convolutions = [s for s in steps if s.op == "layer" and not isinstance(s.module, Linear)]
@@ -84,7 +84,7 @@ def _converted(writer: _Writer, model: torch.nn.Module) -> PackedModel:
         values = [names[name] for name in step.inputs]
         value, module = values[0], cast(Any, step.module)
         if step.inputs[0] == "x" and num_features is None:
-            is_norm = isinstance(module, InputNorm)
+            is_norm = isinstance(module, InputStage)
             reader = entrances(module)[0] if hasattr(module, "port") else module
             num_features = module.num_features if is_norm else reader.weight.shape[1]
         match step.op:

@@ -13,7 +13,7 @@ import bignn
 from bignn.config import ModelArguments, ModelConfig, ModelOptions, Sampling, Settings
 from bignn.cost import Architecture
 from bignn.nn import GAT, GCN, GNN, GATConv
-from bignn.recipes import RECIPES, Recipe, recipe
+from bignn.train.recipes import RECIPES, Recipe, recipe
 
 
 def test_the_keywords_that_type_checkers_see_are_the_options() -> None:

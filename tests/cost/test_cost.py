@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from printed import FIGURES, RATIOS, agrees
+from printed_costs import FIGURES, RATIOS, agrees
 
 import bignn
 from bignn import cost

@@ -15,11 +15,12 @@ from conftest import Arrays, make_arrays
 import bignn
 from bignn.cli import main
 from bignn.errors import FileError, InputError
-from bignn.graph import SPLITS, datasets, ogb
+from bignn.graph import SPLITS, datasets
 from bignn.graph.edges import both_directions
-from bignn.graph.facts import FACTS
 from bignn.graph.graph import ARRAYS
-from bignn.graph.npz import read_npz, write_npz
+from bignn.graph.published_sizes import PUBLISHED_SIZES
+from bignn.graph.readers import ogb
+from bignn.graph.readers.npz import read_npz, write_npz
 from bignn.graph.sources import SOURCES
 from bignn.graph.split import FIXED
 
@@ -369,7 +370,7 @@ def test_find_downloads_nothing(folder: Path) -> None:
 def test_an_unknown_name_lists_all_known_ones(folder: Path) -> None:
     with pytest.raises(InputError, match="unknown dataset 'reddit2'") as caught:
         bignn.load("reddit2")
-    assert all(name in str(caught.value) for name in FACTS)
+    assert all(name in str(caught.value) for name in PUBLISHED_SIZES)
     assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -383,15 +384,15 @@ def test_the_default_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 def test_the_facts_fit_each_other() -> None:
-    assert set(FACTS) == set(datasets.EMBEDDED) | set(SOURCES)
+    assert set(PUBLISHED_SIZES) == set(datasets.EMBEDDED) | set(SOURCES)
     assert set(FIXED) < set(SOURCES)
-    for name, facts in FACTS.items():
+    for name, facts in PUBLISHED_SIZES.items():
         assert facts.train + facts.val + facts.test <= facts.nodes, name
         if name in FIXED:
             ends = np.cumsum(FIXED[name]) * facts.nodes // 100
             assert [facts.train, facts.val, facts.test] == np.diff(ends, prepend=0).tolist(), name
     for name in datasets.EMBEDDED:
-        facts, graph = FACTS[name], bignn.load(name)
+        facts, graph = PUBLISHED_SIZES[name], bignn.load(name)
         assert (graph.num_nodes, graph.num_features) == (facts.nodes, facts.features)
         assert graph.num_classes == facts.classes
         assert graph.num_edges <= 2 * facts.edges
@@ -405,7 +406,7 @@ def test_the_listing(folder: Path, arrays: Arrays, capsys: pytest.CaptureFixture
     report = json.loads(capsys.readouterr().out)
     assert report["folder"] == str(folder)
     rows = {row["name"]: row for row in report["datasets"]}
-    assert list(rows) == list(FACTS)
+    assert list(rows) == list(PUBLISHED_SIZES)
     assert rows["flickr"]["found"] == str(folder / "Flickr" / "raw")
     assert rows["flickr"]["get"] is None
     assert rows["cora"]["embedded"] and rows["cora"]["get"] is None

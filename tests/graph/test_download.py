@@ -16,7 +16,8 @@ from conftest import Arrays
 import bignn
 from bignn.cli import main
 from bignn.errors import FileError
-from bignn.graph import download, flickr
+from bignn.graph import download
+from bignn.graph.readers import flickr
 from bignn.graph.sources import SOURCES
 
 

@@ -15,7 +15,7 @@ from bignn.cli import main
 from bignn.errors import FileError, InputError
 from bignn.graph import EMBEDDED, SparseRows, from_arrays, to_arrays
 from bignn.graph.graph import ARRAYS
-from bignn.graph.npz import read_npz, write_npz
+from bignn.graph.readers.npz import read_npz, write_npz
 
 
 @pytest.mark.parametrize(

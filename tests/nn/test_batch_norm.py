@@ -7,7 +7,7 @@ from conftest import make_graph
 from bignn import fit
 from bignn.graph import Graph
 from bignn.nn import GCN, BatchNorm, exact_statistics
-from bignn.recipes import Settings
+from bignn.train.recipes import Settings
 
 
 def test_it_is_torchs_batch_norm_without_an_affine_part() -> None:
@@ -85,7 +85,7 @@ def test_a_trained_model_keeps_the_statistics_of_all_nodes() -> None:
     model.eval()
     x, edges = torch.from_numpy(graph.dense_x()), torch.from_numpy(graph.edge_index)
     with torch.no_grad():
-        h = model.layers[0](model.input_norm(x), edges)
+        h = model.layers[0](model.input_stage(x), edges)
     norm = model.norms[0]
     assert isinstance(norm, BatchNorm)
     assert norm.running_mean is not None

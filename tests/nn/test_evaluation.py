@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 import bignn
-from bignn.batches import full_batch
-from bignn.distill import soft_targets
 from bignn.graph import Graph
 from bignn.nn import GCN, evaluating
+from bignn.train.batches import full_batch
 from bignn.train.checks import check_model
+from bignn.train.distill import soft_targets
 
 
 def partly_frozen(graph: Graph) -> tuple[GCN, nn.Module]:

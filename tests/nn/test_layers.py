@@ -15,19 +15,19 @@ from bignn.binarize import binarize_features
 from bignn.config import BinarizeMode, SteRule
 from bignn.errors import InputError
 from bignn.graph import Graph
+from bignn.graph.pyg import to_pyg
 from bignn.nn import (
     GCN,
     GNN,
     BinaryRows,
     GCNConv,
-    InputNorm,
+    InputStage,
     Linear,
     SparseFeatures,
     normalized_adjacency,
 )
 from bignn.nn.adjacency import edge_weights, receptive_field
 from bignn.nn.dropout import dropout
-from bignn.pyg import to_pyg
 
 MODES: list[BinarizeMode] = ["none", "features", "weights", "both"]
 
@@ -254,7 +254,7 @@ def test_models_train_copy_pickle_and_reload(
 def test_input_statistics_belong_to_the_model() -> None:
     x = torch.rand(50, 7)
     x[:, 3] = 0.25
-    norm = InputNorm(7, normalize_rows=False, standardize=True, binarize=False)
+    norm = InputStage(7, normalize_rows=False, standardize=True, binarize=False)
     norm.eval()
     with pytest.raises(InputError, match="no input statistics yet"):
         norm(x)
@@ -307,7 +307,7 @@ def test_other_statistics_are_noticed(data: tuple[Tensor, Tensor]) -> None:
     model = fitted(x)
     before = model(x, edge_index)
     state = {k: v.clone() for k, v in model.state_dict().items()}
-    state["input_norm.mean"] = -state["input_norm.mean"] - 1
+    state["input_stage.mean"] = -state["input_stage.mean"] - 1
     model.load_state_dict(state, assign=True)
     assert not torch.equal(model(x, edge_index), before)
 

@@ -202,7 +202,11 @@ def test_a_file_gives_everything_back(
     expected = predictor.predict(some, output="logits")
     assert np.array_equal(predictor.predict(opened, output="logits"), expected)
     nodes = [3, 49, 3]
-    assert np.array_equal(predictor.predict(opened, nodes, output="logits"), expected[nodes])
+    some_logits = predictor.predict(opened, nodes, output="logits")
+    if form == "floats":  # a product of fewer rows may add up in another order
+        assert np.allclose(some_logits, expected[nodes], rtol=1e-5)
+    else:
+        assert np.array_equal(some_logits, expected[nodes])
 
 
 def test_a_file_may_have_long_ids(model: PackedModel, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bignn.errors import wrong
+from bignn.errors import input_error
 
 #: What is done about the bias of counting: nothing, as in the paper, or the first-order term.
 Correction = Literal["none", "miller-madow"]
@@ -49,7 +49,7 @@ def entropy(
     """
     array, bins = checked(values, bins)
     if correction not in get_args(Correction):
-        raise wrong("correction", f"one of {list(get_args(Correction))}", repr(correction))
+        raise input_error("correction", f"one of {list(get_args(Correction))}", repr(correction))
     columns = array.reshape(len(array), -1)
     ranges = Ranges.of(columns)
     bits = np.empty(columns.shape[1])
@@ -71,7 +71,7 @@ def robust_entropy(
     """
     array, bins = checked(values, bins)
     if not 0 <= tails < 0.5:
-        raise wrong("tails", "from 0 to below 0.5", tails)
+        raise input_error("tails", "from 0 to below 0.5", tails)
     columns = array.reshape(len(array), -1)
     bits = np.empty(columns.shape[1])
     width = max(1, _AT_ONCE // max(1, len(columns)))
@@ -133,9 +133,9 @@ def bootstrap(
     """
     array, bins = checked(values, bins)
     if resamples < 2:
-        raise wrong("resamples", "at least 2", resamples)
+        raise input_error("resamples", "at least 2", resamples)
     if not 0 < level < 1:
-        raise wrong("level", "between 0 and 1", level)
+        raise input_error("level", "between 0 and 1", level)
     columns = array.reshape(len(array), -1)
     codes = _codes(columns, bins)
     everything = entropy(columns, bins, correction=correction).sum()
@@ -174,7 +174,7 @@ def dependence(
     columns = array.reshape(len(array), -1)
     for size in samples:
         if not 1 <= size <= len(columns):
-            raise wrong("samples", f"numbers from 1 to {len(columns)}", size)
+            raise input_error("samples", f"numbers from 1 to {len(columns)}", size)
     order = np.random.default_rng(seed).permutation(len(columns))
     rows = []
     for size in samples or [len(columns)]:
@@ -193,19 +193,21 @@ def checked(values: ArrayLike, bins: int) -> tuple[NDArray[Any], int]:
         array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:
         line = str(error).splitlines()[0]
-        raise wrong("values", "an array of numbers [samples, neurons]", f"({line})") from error
+        raise input_error(
+            "values", "an array of numbers [samples, neurons]", f"({line})"
+        ) from error
     if array.dtype.kind not in "fiub":
-        raise wrong("values", "an array of numbers", f"dtype {array.dtype}")
+        raise input_error("values", "an array of numbers", f"dtype {array.dtype}")
     if array.ndim not in (1, 2):
-        raise wrong("values", "[samples] or [samples, neurons]", f"shape {list(array.shape)}")
+        raise input_error("values", "[samples] or [samples, neurons]", f"shape {list(array.shape)}")
     if len(array) == 0:
-        raise wrong("values", "at least one sample", f"shape {list(array.shape)}")
+        raise input_error("values", "at least one sample", f"shape {list(array.shape)}")
     try:
         bins = operator.index(bins)
     except TypeError:
-        raise wrong("bins", "a whole number", repr(bins)) from None
+        raise input_error("bins", "a whole number", repr(bins)) from None
     if not 1 <= bins <= _MOST_BINS:
-        raise wrong("bins", f"from 1 to {_MOST_BINS}", bins)
+        raise input_error("bins", f"from 1 to {_MOST_BINS}", bins)
     return array, bins
 
 
@@ -231,7 +233,7 @@ class Ranges:
             found = f"{low[number]:g} to {high[number]:g}" if low[number] <= high[number] else "NaN"
             got = f"{found} in neuron {number}"
             expected = f"numbers, none beyond {_LARGEST:g} in size"
-            raise wrong("values", expected, got, "did training diverge?")
+            raise input_error("values", expected, got, "did training diverge?")
         return cls(low, high)
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bignn.capacity.binning import Correction, Ranges, checked, entropy
-from bignn.errors import wrong
+from bignn.errors import input_error
 
 
 def copula_entropy(
@@ -103,7 +103,7 @@ def water_filling(variances: ArrayLike, distortion: float) -> float:
     """The rate in bits of independent Gaussians at a total mean square error (see :func:`rate`)."""
     falling = np.sort(np.maximum(np.asarray(variances, dtype=np.float64), 0))[::-1]
     if distortion <= 0:
-        raise wrong("distortion", "above 0", distortion)
+        raise input_error("distortion", "above 0", distortion)
     if falling.sum() <= distortion:
         return 0.0
     # With the k largest above the water, θ = (distortion - the rest) / k must not exceed the k-th.
@@ -116,7 +116,7 @@ def water_filling(variances: ArrayLike, distortion: float) -> float:
 
 def _some(columns: NDArray[Any], max_samples: int, seed: int) -> NDArray[Any]:
     if max_samples < 2:
-        raise wrong("max_samples", "at least 2", max_samples)
+        raise input_error("max_samples", "at least 2", max_samples)
     if len(columns) <= max_samples:
         return columns
     chosen = np.random.default_rng(seed).choice(len(columns), max_samples, replace=False)

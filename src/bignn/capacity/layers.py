@@ -12,7 +12,7 @@ import torch_geometric.nn as pyg
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bignn.errors import wrong
+from bignn.errors import input_error
 from bignn.graph import GraphLike, as_graph
 from bignn.nn import (
     GATConv,
@@ -46,7 +46,7 @@ def visit_layers(model: nn.Module, graph: GraphLike, see: Seen) -> None:
     layers of their own. In evaluation mode; every module's mode is as before afterwards.
     """
     if not isinstance(model, nn.Module):
-        raise wrong("model", "a trained torch.nn.Module", type(model).__name__)
+        raise input_error("model", "a trained torch.nn.Module", type(model).__name__)
     graph = as_graph(graph)
     where = next((p.device for p in model.parameters()), torch.device("cpu"))
     features = graph.dense_x()
@@ -60,7 +60,7 @@ def visit_layers(model: nn.Module, graph: GraphLike, see: Seen) -> None:
         out = model(x, *rest)
     if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != graph.num_nodes:
         came = f"shape {list(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-        raise wrong("model", "one that returns a tensor [nodes, classes]", came)
+        raise input_error("model", "one that returns a tensor [nodes, classes]", came)
     see("output", _numpy(out))
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from bignn.capacity.binning import Correction, entropy, robust_entropy
 from bignn.capacity.joint import copula_entropy, rate
 from bignn.capacity.layers import visit_layers
-from bignn.errors import InputError, wrong
+from bignn.errors import InputError, input_error
 from bignn.graph import GraphLike
 
 #: How the bits of a layer are estimated, see :func:`estimate_bits`.
@@ -37,7 +37,7 @@ def estimate_bits(
     (:func:`rate`; it counts nothing, so there is nothing to correct).
     """
     if estimate not in ESTIMATES:
-        raise wrong("estimate", f"one of {list(ESTIMATES)}", repr(estimate))
+        raise input_error("estimate", f"one of {list(ESTIMATES)}", repr(estimate))
     ways: dict[EstimateName, Callable[[], float]] = {
         "independent": lambda: float(entropy(values, bins, correction=correction).sum()),
         "robust": lambda: float(robust_entropy(values, bins, correction=correction).sum()),
@@ -200,13 +200,13 @@ def recommend_width(
 
     """
     if estimate not in ESTIMATES:
-        raise wrong("estimate", f"one of {list(ESTIMATES)}", repr(estimate))
+        raise input_error("estimate", f"one of {list(ESTIMATES)}", repr(estimate))
     if isinstance(model, nn.Module):
         for module in model.modules():
             binarization = getattr(module, "binarization", None)
             if getattr(binarization, "features", False):
                 fix = "its bits are its width; give the float model"
-                raise wrong("model", "a trained float model", "one with binary features", fix)
+                raise input_error("model", "a trained float model", "one with binary features", fix)
     layers = layer_entropies(model, graph, bins, estimates=ESTIMATES)
     width = -(-bound_of(layers, estimate) // 64) * 64
     return WidthAdvice(width, estimate, bound_of(layers), bins, tuple(layers))

@@ -25,6 +25,6 @@ def add_doctor(commands: Any) -> None:
 
 
 def _doctor(options: argparse.Namespace) -> Report:
-    from bignn import doctor
+    from bignn.runtime import doctor
 
     return doctor.examine(), doctor.describe

@@ -28,7 +28,7 @@ def add_bench(commands: Any) -> None:
 
 def _bench(options: argparse.Namespace) -> Report:
     checked_plot(options.plot)
-    from bignn.bench import suite_report, suites
+    from bignn.lab.bench import suite_report, suites
 
     set_threads(options.threads)
     report = suites.run(

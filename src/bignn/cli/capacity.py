@@ -50,9 +50,9 @@ def add_capacity(commands: Any) -> None:
 
 
 def _capacity(options: argparse.Namespace) -> Report:
-    from bignn.experiments.jobs import checked_jobs
-    from bignn.paper import width, width_report
-    from bignn.paper.rows import WIDTHS
+    from bignn.lab.paper import width, width_report
+    from bignn.lab.paper.rows import WIDTHS
+    from bignn.train.jobs import checked_jobs
 
     checked_jobs(options.jobs)
     checked_plot(options.plot)
@@ -71,7 +71,7 @@ def _capacity(options: argparse.Namespace) -> Report:
     )
     report = width.run(study, Path(options.out), device=options.device, jobs=options.jobs)
     if options.plot is not None:
-        from bignn.pages import figures
+        from bignn.lab.report import figures
 
         figures.save(width_report.figure(report), options.plot)
     return report, width_report.describe

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bignn.errors import wrong
+from bignn.errors import input_error
 from bignn.files import check_writable
-from bignn.threads import get_num_threads, set_num_threads
+from bignn.kernels.threads import get_num_threads, set_num_threads
 
 #: What a command returns: the document, and what makes text of it.
 Report = tuple[dict[str, Any], Callable[[dict[str, Any]], str]]
@@ -80,9 +80,9 @@ def checked_plot(path: str | None) -> None:
     """Refuses a file that cannot be drawn to, before the work whose result it would show."""
     if path is None:
         return
-    from bignn.pages.figures import FORMATS, check_matplotlib
+    from bignn.lab.report.figures import FORMATS, check_matplotlib
 
     if Path(path).suffix.lower() not in FORMATS:
-        raise wrong("plot", f"a file name ending in {', '.join(FORMATS)}", repr(path))
+        raise input_error("plot", f"a file name ending in {', '.join(FORMATS)}", repr(path))
     check_matplotlib()
     check_writable(path)

@@ -39,8 +39,8 @@ def add_compare(commands: Any) -> None:
 
 
 def _compare(options: argparse.Namespace) -> Report:
-    from bignn.experiments import compare
-    from bignn.pages.report import checked_page, write_if_possible
+    from bignn.lab import compare
+    from bignn.lab.report.write_page import checked_page, write_if_possible
 
     set_threads(options.threads)
     what = compare.Comparison(

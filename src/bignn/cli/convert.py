@@ -7,7 +7,7 @@ from typing import Any
 
 import bignn
 from bignn.cli.command import Report, command
-from bignn.errors import InputError, wrong
+from bignn.errors import InputError, input_error
 
 
 def add_convert(commands: Any) -> None:
@@ -41,16 +41,18 @@ def add_convert(commands: Any) -> None:
 
 
 def _convert(options: argparse.Namespace) -> Report:
-    from bignn.graph.convert import convert
+    from bignn.graph.readers.tables import convert
 
     split = None
     if options.split is not None:
         try:
             split = [float(part) for part in options.split.split(",")]
         except ValueError:
-            raise wrong("split", "percentages such as 60,20,20", repr(options.split)) from None
+            raise input_error(
+                "split", "percentages such as 60,20,20", repr(options.split)
+            ) from None
     if not options.out.endswith(".npz"):
-        raise wrong("out", "a file name ending in .npz", repr(options.out))
+        raise input_error("out", "a file name ending in .npz", repr(options.out))
     if options.graph is not None:
         return _changed(options, split)
     for name in ("edges", "features"):
@@ -74,7 +76,7 @@ def _convert(options: argparse.Namespace) -> Report:
 
 def _changed(options: argparse.Namespace, split: list[float] | None) -> Report:
     """A graph that is there already, with other labels, another split, or both."""
-    from bignn.graph.convert import with_labels, with_split
+    from bignn.graph.readers.tables import with_labels, with_split
 
     of_tables = ("edges", "features", "undirected")
     if given := [f"--{name}" for name in of_tables if getattr(options, name)]:

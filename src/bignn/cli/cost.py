@@ -9,10 +9,10 @@ import bignn
 from bignn.cli.command import Report, add_threads, command
 from bignn.cli.recipe_flags import add_recipe_flags, changes_of
 from bignn.cost import Sizes
-from bignn.errors import FileError, InputError, wrong
+from bignn.errors import FileError, InputError, input_error
 from bignn.graph import Graph
 from bignn.graph.datasets import find
-from bignn.graph.facts import FACTS
+from bignn.graph.published_sizes import PUBLISHED_SIZES
 
 _CHANGES = ("hidden", "layers", "heads", "out_heads", "binarize_head")
 _SIZES = ("nodes", "edges", "features", "classes")
@@ -45,13 +45,13 @@ def _cost(options: argparse.Namespace) -> Report:
     if not options.measure:
         for flag, default in (("scale", 1.0), ("threads", None)):
             if getattr(options, flag) != default:
-                raise wrong(flag, "left out without --measure", getattr(options, flag))
+                raise input_error(flag, "left out without --measure", getattr(options, flag))
     graph = _graph(options)
-    from bignn.experiments import costs
+    from bignn.train.recipes import cost as costs
 
     counted, document = costs.report(options.model, graph, changes_of(options, _CHANGES))
     if options.measure:
-        from bignn.bench import planned
+        from bignn.lab.bench import planned
 
         if options.threads is not None:
             bignn.set_num_threads(options.threads)
@@ -69,9 +69,11 @@ def _graph(options: argparse.Namespace) -> Graph | Sizes | str:
     if options.dataset is not None:
         if len(missing) < len(given):
             fix = "leave out one or the other"
-            raise wrong("dataset", "left out with --nodes, --edges, ...", options.dataset, fix)
+            raise input_error(
+                "dataset", "left out with --nodes, --edges, ...", options.dataset, fix
+            )
         name: str = options.dataset
-        return name if name in FACTS else bignn.load(name)
+        return name if name in PUBLISHED_SIZES else bignn.load(name)
     if len(missing) == len(given):
         raise InputError(
             "give a dataset, or --nodes, --edges, --features and --classes of a planned graph"

@@ -17,7 +17,7 @@ def add_demo(commands: Any) -> None:
 
 
 def _demo(options: argparse.Namespace) -> Report:
-    from bignn.experiments import demo
+    from bignn.lab import demo
 
     report = demo.run(options.out, seeds=options.seeds, epochs=options.epochs)
     return report, demo.describe

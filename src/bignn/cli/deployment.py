@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bignn.cli.command import Report, add_threads, command
-from bignn.errors import InputError, wrong
+from bignn.errors import InputError, input_error
 
 
 def add_pack(commands: Any) -> None:
@@ -20,14 +20,14 @@ def add_pack(commands: Any) -> None:
 
 
 def _pack(options: argparse.Namespace) -> Report:
-    from bignn.checkpoint import load_model
     from bignn.packing import pack
+    from bignn.train.checkpoint import load_model
 
     if options.out.endswith(".safetensors") and options.checkpoint.endswith(".bignn"):
         given = f"bignn pack {options.out} {options.checkpoint}"
         raise InputError(f"the checkpoint comes first: '{given}'")
     if not options.out.endswith(".bignn"):
-        raise wrong("out", "a file name ending in .bignn", repr(options.out))
+        raise input_error("out", "a file name ending in .bignn", repr(options.out))
     packed = pack(load_model(options.checkpoint))
     packed.save(options.out)
     sizes = packed.sizes
@@ -69,15 +69,15 @@ def add_predict(commands: Any) -> None:
 
 
 def _predict(options: argparse.Namespace) -> Report:
-    from bignn import deploy
+    from bignn.runtime import predict_file
 
     nodes = None
     if options.nodes is not None:
         try:
             nodes = [int(part) for part in options.nodes.split(",")]
         except ValueError:
-            raise wrong("nodes", "ids such as 0,5,9", repr(options.nodes)) from None
-    report = deploy.predict_file(
+            raise input_error("nodes", "ids such as 0,5,9", repr(options.nodes)) from None
+    report = predict_file.predict_file(
         options.model,
         options.dataset,
         nodes=nodes,
@@ -88,4 +88,4 @@ def _predict(options: argparse.Namespace) -> Report:
         threads=options.threads,
         save_graph=options.save_graph,
     )
-    return report, deploy.describe
+    return report, predict_file.describe

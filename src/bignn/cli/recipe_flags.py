@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 from bignn.cli.command import numbers
 from bignn.config import SampleKind, Sampling, Settings
 from bignn.config.options import types_of
-from bignn.recipes import SAMPLING, Recipe
+from bignn.train.recipes import SAMPLING, Recipe
 
 
 def add_recipe_flags(parser: Any, names: Sequence[str]) -> None:
@@ -21,7 +21,7 @@ def add_recipe_flags(parser: Any, names: Sequence[str]) -> None:
 
 
 def changes_of(options: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
-    """What was given of these flags, as :func:`bignn.recipes.recipe` takes it."""
+    """What was given of these flags, as :func:`bignn.train.recipes.recipe` takes it."""
     return {name: getattr(options, name) for name in names}
 
 

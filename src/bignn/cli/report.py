@@ -20,8 +20,10 @@ def add_report(commands: Any) -> None:
 
 
 def _report(options: argparse.Namespace) -> Report:
-    from bignn.pages import report
-    from bignn.paper.sections import document_of
+    from bignn.lab.paper.sections import document_of
+    from bignn.lab.report import write_page
 
-    report.check_ending("out", options.out)
-    return report.write(document_of(Path(options.folder)), Path(options.out)), report.describe
+    write_page.check_ending("out", options.out)
+    return write_page.write(
+        document_of(Path(options.folder)), Path(options.out)
+    ), write_page.describe

@@ -33,7 +33,7 @@ def add_reproduce(commands: Any) -> None:
 
 
 def _reproduce(options: argparse.Namespace) -> Report:
-    from bignn.paper import reproduce
+    from bignn.lab.paper import reproduce
 
     if options.threads is not None:
         set_threads(options.threads)

@@ -16,10 +16,9 @@ from bignn.cli.recipe_flags import (
     add_recipe_flags,
     changes_of,
 )
-from bignn.errors import InputError, wrong
-from bignn.experiments.averages import mean_and_std
-from bignn.pages.words import told
-from bignn.recipes import RECIPES, recipe, teacher_recipe
+from bignn.errors import InputError, input_error
+from bignn.train.averages import mean_and_std, plus_minus
+from bignn.train.recipes import RECIPES, recipe, teacher_recipe
 
 
 def add_train(commands: Any) -> None:
@@ -54,7 +53,7 @@ _OF_RECIPE = (*OF_MODEL, *OF_TRAINING, *OF_SAMPLES)
 
 def _train(options: argparse.Namespace) -> Report | None:
     """None where another process, of those that train together, has the word."""
-    from bignn.distributed import joined
+    from bignn.train.distributed import joined
 
     with joined(options.device) as world:
         report = _trained(options)
@@ -62,10 +61,10 @@ def _train(options: argparse.Namespace) -> Report | None:
 
 
 def _trained(options: argparse.Namespace) -> Report:
-    from bignn.experiments.jobs import checked_jobs
+    from bignn.train.jobs import checked_jobs
 
     checked_jobs(options.jobs)
-    from bignn.experiments.seeds import train_seeds
+    from bignn.train.seeds import train_seeds
 
     if options.threads is not None:
         set_threads(options.threads)
@@ -73,9 +72,9 @@ def _trained(options: argparse.Namespace) -> Report:
     # Refuses wrong values before the graph is read; samplers are a matter of the graph.
     recipe(options.model, **changes_of(options, (*OF_MODEL, *OF_TRAINING)))
     if options.seeds is not None and options.seeds < 1:
-        raise wrong("seeds", "at least 1", options.seeds)
+        raise input_error("seeds", "at least 1", options.seeds)
     if options.seed is not None and not 0 <= options.seed < 2**63:
-        raise wrong("seed", "0 or more, below 2**63", options.seed)
+        raise input_error("seed", "0 or more, below 2**63", options.seed)
     seeds = range(options.seeds) if options.seeds is not None else [options.seed or 0]
     graph = bignn.load(options.dataset)
     label = Path(options.dataset).stem
@@ -121,12 +120,12 @@ def _teachers(
     options: argparse.Namespace, graph: bignn.Graph, seeds: Sequence[int], out: Path, common: Any
 ) -> tuple[float | None, Any]:
     """The mean test accuracy of the teachers, if it is known, and the teachers."""
-    from bignn.checkpoint import load_model
-    from bignn.experiments.seeds import Teachers, train_teachers
+    from bignn.train.checkpoint import load_model
+    from bignn.train.seeds import Teachers, train_teachers
 
     if options.teacher is not None:
         if options.teachers != 1:
-            raise wrong("teachers", "left out when --teacher names them", options.teachers)
+            raise input_error("teachers", "left out when --teacher names them", options.teachers)
         return None, Teachers(of_all=[load_model(path) for path in options.teacher])
     changes = {"epochs": options.epochs, "patience": options.patience}
     changed = "".join(f"-{name}-{value}" for name, value in changes.items() if value is not None)
@@ -145,7 +144,7 @@ def _teachers(
 def _describe_train(report: dict[str, Any]) -> str:
     test = "no test split"
     if report["test_acc_mean"] is not None:
-        test = f"test accuracy {told(report['test_acc_mean'], report['test_acc_std'])} %"
+        test = f"test accuracy {plus_minus(report['test_acc_mean'], report['test_acc_std'])} %"
     count = len(report["seeds"])
     kind = f"{report['model']}, distilled," if report["distilled"] else report["model"]
     teacher = ""

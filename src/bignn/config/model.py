@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypedDict
 
 from bignn.config.options import BELOW_ONE, COUNT, about, check, option
-from bignn.errors import wrong
+from bignn.errors import input_error
 
 #: What is 1-bit.
 BinarizeMode = Literal["none", "features", "weights", "both"]
@@ -50,7 +50,7 @@ class Structure:
         check(self)
         if self.conv != "gat" and (self.heads, self.out_heads) != (1, 1):
             most = max(self.heads, self.out_heads)
-            raise wrong("heads", f"1 without attention (conv '{self.conv}')", most)
+            raise input_error("heads", f"1 without attention (conv '{self.conv}')", most)
 
 
 @dataclass(frozen=True, kw_only=True)

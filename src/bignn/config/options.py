@@ -9,7 +9,7 @@ from functools import cache
 from numbers import Integral, Real
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from bignn.errors import wrong
+from bignn.errors import input_error
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ class Bounds:
     def check(self, name: str, value: object) -> None:
         """Refuses what is no such number."""
         if not isinstance(value, Real) or not self.hold(value):
-            raise wrong(name, self.expected, repr(value))
+            raise input_error(name, self.expected, repr(value))
 
 
 COUNT = Bounds("a whole number, at least 1", lambda n: isinstance(n, Integral) and int(n) >= 1)
@@ -70,4 +70,4 @@ def check(options: Any) -> None:
 def check_choice(name: str, value: object, choices: Any) -> None:
     """Refuses what is none of the choices, a ``Literal``."""
     if value not in get_args(choices):
-        raise wrong(name, f"one of {list(get_args(choices))}", repr(value))
+        raise input_error(name, f"one of {list(get_args(choices))}", repr(value))

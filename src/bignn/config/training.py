@@ -16,7 +16,7 @@ from bignn.config.options import (
     check_choice,
     option,
 )
-from bignn.errors import InputError, wrong
+from bignn.errors import InputError, input_error
 
 SampleKind = Literal["neighbor", "walk", "node", "edge", "layer"]
 SelectBy = Literal["loss", "accuracy"]
@@ -51,7 +51,7 @@ class Sampling:
         for number in self.fan_outs:
             if number < 1 and not (number == -1 and self.kind == "neighbor"):
                 expected = "1 or more each, or -1 for all neighbours"
-                raise wrong("fan_outs", expected, list(self.fan_outs))
+                raise input_error("fan_outs", expected, list(self.fan_outs))
 
     def check_model(self, conv: str, num_layers: int, *, jumps: bool) -> None:
         """Refuses a model that such samples are not for."""
@@ -61,9 +61,9 @@ class Sampling:
                 f"'sampler' cannot be 'layer' for a model with {its}: it is for plain GCNs"
             )
         if self.kind == "neighbor" and conv == "sgc":
-            raise wrong("sampler", "'none' or a subgraph sampler for 'sgc'", "'neighbor'")
+            raise input_error("sampler", "'none' or a subgraph sampler for 'sgc'", "'neighbor'")
         if self.kind in ("neighbor", "layer") and len(self.fan_outs) != num_layers:
-            raise wrong("fan_outs", f"a number per layer ({num_layers})", list(self.fan_outs))
+            raise input_error("fan_outs", f"a number per layer ({num_layers})", list(self.fan_outs))
 
 
 @dataclass(frozen=True)

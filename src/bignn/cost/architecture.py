@@ -8,7 +8,7 @@ from typing import Any
 
 from bignn.config import Structure, Widths
 from bignn.cost.sizes import Sizes
-from bignn.errors import wrong
+from bignn.errors import input_error
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ class Architecture(Structure, Widths):
             given |= {"hidden_channels": config.hidden, "num_layers": config.layers}
         else:
             expected = "a bignn.nn.GNN, its config, or a recipe"
-            raise wrong("model", expected, type(model).__name__)
+            raise input_error("model", expected, type(model).__name__)
         for name in ("hidden_channels", "num_layers"):
             if name not in given:
-                raise wrong("model", f"one that says '{name}'", f"only {sorted(given)}")
+                raise input_error("model", f"one that says '{name}'", f"only {sorted(given)}")
         if sizes.classes == 0 and "out_channels" not in given:
-            raise wrong("classes", "at least 1 for a model that is planned by the graph", 0)
+            raise input_error("classes", "at least 1 for a model that is planned by the graph", 0)
         return cls(**{"in_channels": sizes.features, "out_channels": sizes.classes, **given})._on(
             sizes
         )
@@ -71,7 +71,7 @@ class Architecture(Structure, Widths):
     def _on(self, sizes: Sizes) -> Architecture:
         if self.in_channels != sizes.features:
             expected = f"one with {self.in_channels} features per node, as the model reads"
-            raise wrong("graph", expected, sizes.features)
+            raise input_error("graph", expected, sizes.features)
         return self
 
     @property

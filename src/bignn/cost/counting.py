@@ -31,7 +31,7 @@ from typing import Any
 
 from bignn.cost.architecture import Architecture, Layer
 from bignn.cost.sizes import Sizes
-from bignn.errors import wrong
+from bignn.errors import input_error
 from bignn.graph import GraphLike, as_graph
 
 _FLOAT = 4  # bytes
@@ -115,7 +115,7 @@ class Cost:
         """How many times less this costs than the other, as a binary model than its float twin."""
         if len(self.layers) != len(other.layers):
             expected = f"a model of as many layers ({len(self.layers)})"
-            raise wrong("other", expected, f"{len(other.layers)}")
+            raise input_error("other", expected, f"{len(other.layers)}")
         pairs = zip(self.layers, other.layers, strict=True)
         return Ratios(
             other.model_bytes / self.model_bytes,

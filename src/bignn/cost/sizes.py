@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bignn.errors import wrong
+from bignn.errors import input_error
 from bignn.graph import GraphLike, as_graph
-from bignn.graph.facts import FACTS
+from bignn.graph.published_sizes import PUBLISHED_SIZES
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Sizes:
             size = getattr(self, name)
             is_whole = isinstance(size, int | np.integer) and not isinstance(size, bool)
             if not is_whole or size < least:
-                raise wrong(name, f"a whole number, at least {least}", repr(size))
+                raise input_error(name, f"a whole number, at least {least}", repr(size))
             object.__setattr__(self, name, int(size))  # products of NumPy's could overflow
 
     @classmethod
@@ -48,8 +48,8 @@ class Sizes:
         datasets for its seven, but for PubMed's nodes, of which there are 19,717 (the table has
         19,711; no printed cost is fine enough to tell them apart).
         """
-        if name not in FACTS:
-            raise wrong("name", f"one of {list(FACTS)}", repr(name))
-        facts = FACTS[name]
+        if name not in PUBLISHED_SIZES:
+            raise input_error("name", f"one of {list(PUBLISHED_SIZES)}", repr(name))
+        facts = PUBLISHED_SIZES[name]
         edges = facts.edges if facts.paper_edges is None else facts.paper_edges
         return cls(facts.nodes, edges, facts.features, facts.classes)

@@ -18,7 +18,7 @@ from bignn import bits
 from bignn.cost.architecture import Architecture
 from bignn.cost.counting import estimate
 from bignn.cost.sizes import Sizes
-from bignn.errors import wrong
+from bignn.errors import input_error
 from bignn.kernels import checked_backend
 from bignn.kernels.operands import DenseBits, Features, SparseBits, edge_bits_of
 from bignn.runtime import PackedGraph, PackedModel
@@ -103,7 +103,9 @@ def calibrate() -> Calibration:
     """Measures small layers and fits unit costs to their times."""
     if checked_backend(None) == "reference":
         fix = "'bignn doctor' says why it is missing"
-        raise wrong("backend", "a native one, to measure unit costs", "the NumPy reference", fix)
+        raise input_error(
+            "backend", "a native one, to measure unit costs", "the NumPy reference", fix
+        )
     shares: list[list[float]] = []
     cycles: list[float] = []
     for shape, plan in _measured_plans():

@@ -1,8 +1,8 @@
 """Graphs and where they come from. NumPy only."""
 
 from bignn.graph.datasets import EMBEDDED, load, save
-from bignn.graph.given import DataLike, GraphLike, as_graph, from_pyg
 from bignn.graph.graph import SPLITS, Graph, SparseRows, from_arrays, to_arrays
+from bignn.graph.pyg import DataLike, GraphLike, as_graph, from_pyg, to_pyg
 
 __all__ = [
     "EMBEDDED",
@@ -17,4 +17,5 @@ __all__ = [
     "load",
     "save",
     "to_arrays",
+    "to_pyg",
 ]

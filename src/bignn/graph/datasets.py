@@ -11,11 +11,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from bignn.errors import FileError, InputError, wrong
-from bignn.graph.facts import FACTS
-from bignn.graph.given import GraphLike, as_graph
+from bignn.errors import FileError, InputError, input_error
 from bignn.graph.graph import ARRAYS, SPLITS, Graph, from_arrays, to_arrays
-from bignn.graph.npz import read_npz, write_npz
+from bignn.graph.published_sizes import PUBLISHED_SIZES
+from bignn.graph.pyg import GraphLike, as_graph
+from bignn.graph.readers.npz import read_npz, write_npz
 from bignn.graph.sources import SOURCES, Source
 from bignn.graph.split import FIXED, random_split
 
@@ -38,7 +38,7 @@ def load(name_or_path: str | os.PathLike[str]) -> Graph:
 
     """
     if not isinstance(name_or_path, str | os.PathLike):
-        raise wrong("name_or_path", "a name such as 'cora' or a path", repr(name_or_path))
+        raise input_error("name_or_path", "a name such as 'cora' or a path", repr(name_or_path))
     name = os.fspath(name_or_path)
     path, source = _look_for(name) or _fetch(name)
     if source is not None:
@@ -59,7 +59,7 @@ def save(graph: GraphLike, path: str | os.PathLike[str]) -> None:
     """Writes a graph, ours or a PyG ``Data``, in the .npz format that :func:`load` reads."""
     graph = as_graph(graph)
     if not os.fspath(path).endswith(".npz"):
-        raise wrong("path", "a file name ending in .npz", repr(os.fspath(path)))
+        raise input_error("path", "a file name ending in .npz", repr(os.fspath(path)))
     write_npz(path, to_arrays(graph))
 
 
@@ -81,7 +81,7 @@ def how_to_get(name: str) -> str:
 def survey() -> dict[str, Any]:
     """The known datasets: published sizes, and where each was found or how to get it."""
     rows = []
-    for name, facts in FACTS.items():
+    for name, facts in PUBLISHED_SIZES.items():
         try:
             found = _look_for(name)
             get = None if found else how_to_get(name)
@@ -128,7 +128,9 @@ def _look_for(name: str) -> _Found | None:
     if name.endswith(".npz") or os.sep in name:
         if Path(name).exists():
             return Path(name), None
-        raise FileError(f"'{name}' does not exist; give a .npz file or one of {list(FACTS)}")
+        raise FileError(
+            f"'{name}' does not exist; give a .npz file or one of {list(PUBLISHED_SIZES)}"
+        )
     if name in EMBEDDED:
         return _DATA / f"{name}.npz", None
     if (found := data_folder() / f"{name}.npz").exists():
@@ -145,7 +147,7 @@ def _look_for(name: str) -> _Found | None:
         f"'{is_set}' ($BIGNN_DATA)" if is_set else f"$BIGNN_DATA (not set) or {_DEFAULT_FOLDER}"
     )
     raise InputError(
-        f"unknown dataset '{name}'; known are {list(FACTS)}, the path of a .npz file, "
+        f"unknown dataset '{name}'; known are {list(PUBLISHED_SIZES)}, the path of a .npz file, "
         f"or the name of one in {looked}"
     )
 

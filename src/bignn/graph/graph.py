@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.errors import InputError, wrong, wrong_offsets
+from bignn.errors import InputError, input_error, offsets_error
 
 SPLITS = ("train_idx", "val_idx", "test_idx")
 UNLABELLED = -1
@@ -180,7 +180,7 @@ def _features(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float32] | Spars
         )
     shape = _integers("x_shape", arrays["x_shape"])
     if shape.shape != (2,) or (shape < 0).any() or (shape >= _MAX_SIZE).any():
-        raise wrong("x_shape", "two sizes [nodes, features] below 2**31", shape.tolist())
+        raise input_error("x_shape", "two sizes [nodes, features] below 2**31", shape.tolist())
     indices = _integers("x_indices", arrays["x_indices"])
     values = _floats("x_data", arrays.get("x_data"))
     return SparseRows(
@@ -193,9 +193,9 @@ def _features(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float32] | Spars
 
 def _integers(key: str, values: NDArray[Any]) -> NDArray[np.int64]:
     if values.dtype.kind not in "iu":
-        raise wrong(key, "integers", f"dtype {values.dtype}")
+        raise input_error(key, "integers", f"dtype {values.dtype}")
     if values.dtype.kind == "u" and values.size and int(values.max()) > np.iinfo(np.int64).max:
-        raise wrong(key, "within 64-bit signed range", int(values.max()))
+        raise input_error(key, "within 64-bit signed range", int(values.max()))
     return np.ascontiguousarray(values, dtype=np.int64)
 
 
@@ -203,7 +203,7 @@ def _floats(key: str, values: NDArray[Any] | None) -> NDArray[np.float32] | None
     if values is None:
         return None
     if values.dtype.kind not in "fiub":
-        raise wrong(key, "real numbers", f"dtype {values.dtype}")
+        raise input_error(key, "real numbers", f"dtype {values.dtype}")
     with np.errstate(over="ignore"):
         taken = np.ascontiguousarray(values, dtype=np.float32)
     if values.dtype.kind == "f" and values.dtype.itemsize > 4:
@@ -211,7 +211,7 @@ def _floats(key: str, values: NDArray[Any] | None) -> NDArray[np.float32] | None
         if beyond.any():
             where = np.argwhere(beyond)[0].tolist()
             largest = np.finfo(np.float32).max
-            raise wrong(
+            raise input_error(
                 key,
                 f"within float32's range, {largest:.1e} at most in size",
                 f"{values[tuple(where)]} at {where} ({int(beyond.sum())} in all)",
@@ -234,29 +234,31 @@ def _check(graph: Graph) -> None:
     if graph.y is not None:
         _check_labels(graph.y, num_nodes)
     if graph.edge_index.ndim != 2 or graph.edge_index.shape[0] != 2:
-        raise wrong("edge_index", "of shape [2, E]", f"shape {list(graph.edge_index.shape)}")
+        raise input_error("edge_index", "of shape [2, E]", f"shape {list(graph.edge_index.shape)}")
     _check_ids("edge_index", graph.edge_index, num_nodes)
     if graph.edge_weight is not None:
         if graph.edge_weight.shape != (graph.num_edges,):
-            raise wrong(
+            raise input_error(
                 "edge_weight",
                 f"one number per edge ({graph.num_edges})",
                 f"shape {list(graph.edge_weight.shape)}",
             )
         _check_finite("edge_weight", graph.edge_weight)
         if (graph.edge_weight < 0).any():
-            raise wrong(
+            raise input_error(
                 "edge_weight", "non-negative (degrees are sums of weights)", graph.edge_weight.min()
             )
         total = float(graph.edge_weight.sum(dtype=np.float64))
         if total > _MAX_TOTAL_WEIGHT:
-            raise wrong("edge_weight", f"{_MAX_TOTAL_WEIGHT:.0e} at most in all", f"{total:.1e}")
+            raise input_error(
+                "edge_weight", f"{_MAX_TOTAL_WEIGHT:.0e} at most in all", f"{total:.1e}"
+            )
     _check_split(graph)
 
 
 def _check_labels(y: NDArray[np.int64], num_nodes: int) -> None:
     if y.ndim == 2:
-        raise wrong(
+        raise input_error(
             "y",
             "one class per node",
             f"shape {list(y.shape)} (multi-label)",
@@ -264,31 +266,33 @@ def _check_labels(y: NDArray[np.int64], num_nodes: int) -> None:
         )
     if y.shape != (num_nodes,):
         fix = "features and labels are of the same nodes"
-        raise wrong("y", f"one class per node ({num_nodes} rows of x)", f"{y.size} values", fix)
+        raise input_error(
+            "y", f"one class per node ({num_nodes} rows of x)", f"{y.size} values", fix
+        )
     if y.min() < UNLABELLED or y.max() >= _MAX_CLASSES:
         bad = int(y.min()) if y.min() < UNLABELLED else int(y.max())
-        raise wrong("y", f"class ids from 0 below {_MAX_CLASSES}, or -1 for unknown", bad)
+        raise input_error("y", f"class ids from 0 below {_MAX_CLASSES}, or -1 for unknown", bad)
 
 
 def _check_features(x: NDArray[np.float32] | SparseRows) -> None:
     if len(x.shape) != 2:
-        raise wrong("x", "a matrix [nodes, features]", f"shape {list(x.shape)}")
+        raise input_error("x", "a matrix [nodes, features]", f"shape {list(x.shape)}")
     if x.shape[0] == 0:
-        raise wrong("x", "at least one node", "zero nodes")
+        raise input_error("x", "at least one node", "zero nodes")
     if x.shape[1] == 0:
-        raise wrong("x", "at least one feature per node", "zero features")
+        raise input_error("x", "at least one feature per node", "zero features")
     if not isinstance(x, SparseRows):
         _check_finite("x", x)
         return
     rows, columns = x.shape
     if x.indptr.shape != (rows + 1,):
-        raise wrong(
+        raise input_error(
             "x_indptr", f"of length nodes + 1 ({rows + 1})", f"shape {list(x.indptr.shape)}"
         )
     if x.indices.ndim != 1 or x.values.shape != x.indices.shape:
-        raise wrong("x_data", f"one value per index ({x.indices.size})", f"{x.values.size}")
+        raise input_error("x_data", f"one value per index ({x.indices.size})", f"{x.values.size}")
     if x.indptr[0] != 0 or x.indptr[-1] != x.indices.size or (np.diff(x.indptr) < 0).any():
-        raise wrong_offsets("x_indptr", x.indptr.tolist(), x.indices.size)
+        raise offsets_error("x_indptr", x.indptr.tolist(), x.indices.size)
     _check_ids("x_indices", x.indices, columns, what="a feature")
     _check_finite("x_data", x.values)
 
@@ -299,14 +303,14 @@ def _check_ids(key: str, ids: NDArray[np.int64], limit: int, what: str = "a node
     low, high = int(ids.min()), int(ids.max())
     if low < 0 or high >= limit:
         bad = low if low < 0 else high
-        raise wrong(key, f"{what} id in 0..{limit - 1}", bad, "ids count from 0")
+        raise input_error(key, f"{what} id in 0..{limit - 1}", bad, "ids count from 0")
 
 
 def _check_finite(key: str, values: NDArray[np.float32]) -> None:
     finite = np.isfinite(values)
     if not finite.all():
         where = np.argwhere(~finite)[0].tolist()
-        raise wrong(
+        raise input_error(
             key,
             "finite",
             f"{values[tuple(where)]} at {where} ({int((~finite).sum())} in all)",
@@ -321,20 +325,20 @@ def _check_split(graph: Graph) -> None:
         if ids is None:
             continue
         if graph.y is None:
-            raise wrong(key, "given together with 'y'", "a split without labels")
+            raise input_error(key, "given together with 'y'", "a split without labels")
         if ids.ndim != 1:
-            raise wrong(key, "a list of node ids", f"shape {list(ids.shape)}")
+            raise input_error(key, "a list of node ids", f"shape {list(ids.shape)}")
         if ids.size == 0:
-            raise wrong(key, "at least one node", "an empty split", "leave it out instead")
+            raise input_error(key, "at least one node", "an empty split", "leave it out instead")
         _check_ids(key, ids, graph.num_nodes)
         found, counts = np.unique(ids, return_counts=True)
         if found.size != ids.size:
             node = int(found[counts > 1][0])
-            raise wrong(key, "free of repetitions", f"node {node} more than once")
+            raise input_error(key, "free of repetitions", f"node {node} more than once")
         if seen[ids].any():
             node = int(ids[seen[ids]][0])
-            raise wrong(key, "disjoint from the other splits", f"node {node} in two of them")
+            raise input_error(key, "disjoint from the other splits", f"node {node} in two of them")
         if (graph.y[ids] == UNLABELLED).any():
             node = int(ids[graph.y[ids] == UNLABELLED][0])
-            raise wrong(key, "labelled nodes only", f"node {node}, whose y is -1")
+            raise input_error(key, "labelled nodes only", f"node {node}, whose y is -1")
         seen[ids] = True

@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from bignn.graph import flickr, musae, ogb, reddit, shchur
+from bignn.graph.readers import flickr, musae, ogb, reddit, shchur
 
 _SHCHUR = "https://github.com/shchur/gnn-benchmark/raw/master/data/npz/"
 _SHCHUR_PAGE = "https://github.com/shchur/gnn-benchmark"

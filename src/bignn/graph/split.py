@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.errors import wrong
+from bignn.errors import input_error
 from bignn.graph.graph import SPLITS, UNLABELLED
 
 #: Percent of the nodes for training, validation and test, seed 0, of datasets without a published
@@ -31,16 +31,18 @@ def random_split(
     rounded down.
     """
     if len(percent) != 3 or min(percent) < 0 or not 0 < sum(percent) <= 100:
-        raise wrong("split", "three percentages adding up to at most 100", list(percent))
+        raise input_error("split", "three percentages adding up to at most 100", list(percent))
     if sum(percent) <= 1:
         fix = "fractions are too small"
-        raise wrong("split", "percentages such as 60,20,20", list(percent), fix)
+        raise input_error("split", "percentages such as 60,20,20", list(percent), fix)
     if seed < 0:
-        raise wrong("seed", "0 or more", seed)
+        raise input_error("seed", "0 or more", seed)
     labelled = np.random.default_rng(seed).permutation(np.flatnonzero(y != UNLABELLED))
     ends = np.floor(np.cumsum([0, *percent]) / 100 * labelled.size + 1e-9).astype(np.int64)
     parts = {key: np.sort(labelled[ends[part] : ends[part + 1]]) for part, key in enumerate(SPLITS)}
     for (key, nodes), share in zip(parts.items(), percent, strict=True):
         if share > 0 and nodes.size == 0:
-            raise wrong("split", "at least one node per part", f"none for {key} ({share:g} %)")
+            raise input_error(
+                "split", "at least one node per part", f"none for {key} ({share:g} %)"
+            )
     return {key: nodes for key, nodes in parts.items() if nodes.size}

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn.bits import Words, check_words
-from bignn.errors import wrong
+from bignn.errors import input_error
 from bignn.kernels import native, reference
 
 __all__ = [
@@ -42,9 +42,9 @@ def available_backends() -> list[str]:
 def pack_rows(x: NDArray[Any], *, backend: str | None = None) -> Words:
     """The signs of x [N, K] as words [N, ceil(K / 64)]; what ``bits.pack`` does, on a backend."""
     if x.ndim != 2:
-        raise wrong("x", "a matrix", f"{x.ndim} dimensions")
+        raise input_error("x", "a matrix", f"{x.ndim} dimensions")
     if np.isnan(x).any():
-        raise wrong("x", "free of NaN", "NaN", "clean or impute the values first")
+        raise input_error("x", "free of NaN", "NaN", "clean or impute the values first")
     if checked_backend(backend) == "reference":
         return reference.pack_rows(x)
     if x.dtype != np.float32:  # a cast first could round a tiny negative number to zero
@@ -71,10 +71,10 @@ def xnor_matmul(
     """
     for name, words in (("a", a), ("b", b)):
         if words.ndim != 2:
-            raise wrong(name, "a matrix of packed rows", f"{words.ndim} dimensions")
+            raise input_error(name, "a matrix of packed rows", f"{words.ndim} dimensions")
         check_words(name, words, num_bits)
     if num_bits >= 2**31:
-        raise wrong("num_bits", "below 2**31", num_bits)
+        raise input_error("num_bits", "below 2**31", num_bits)
     if checked_backend(backend) == "reference":
         return reference.xnor_matmul(a, b, num_bits)
     return native.xnor_matmul(native.readable(a), b, num_bits, checked_backend(backend))
@@ -110,12 +110,12 @@ def xnor_matmul_into(
     check_words("a", a, columns.num_bits)
     end = len(a) if end is None else end
     if not 0 <= begin <= end <= len(a):
-        raise wrong("begin, end", f"a range within 0..{len(a)}", (begin, end))
+        raise input_error("begin, end", f"a range within 0..{len(a)}", (begin, end))
     if out.dtype != np.int32 or out.shape != (len(a), columns.num_columns):
         got = f"{out.dtype} {list(out.shape)}"
-        raise wrong("out", f"int32 [{len(a)}, {columns.num_columns}]", got)
+        raise input_error("out", f"int32 [{len(a)}, {columns.num_columns}]", got)
     if not all(array.flags.c_contiguous and array.flags.aligned for array in (a, out)):
-        raise wrong("a, out", "contiguous", "arrays with gaps or not aligned", "use copies")
+        raise input_error("a, out", "contiguous", "arrays with gaps or not aligned", "use copies")
     if columns.backend == "reference":
         out[begin:end] = reference.xnor_matmul(a[begin:end], columns.data, columns.num_bits)
     else:
@@ -128,5 +128,5 @@ def checked_backend(backend: str | None) -> str:
         return default_backend()
     if backend not in available_backends():
         why = native.why_not(backend)
-        raise wrong("backend", f"one of {available_backends()}", repr(backend), why)
+        raise input_error("backend", f"one of {available_backends()}", repr(backend), why)
     return backend

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.errors import wrong
+from bignn.errors import input_error
 from bignn.kernels.sampling import Choice, Neighbours, edges_between
 from bignn.kernels.sampling_reference import Ints
 
@@ -69,7 +69,7 @@ def sample_layer(
     """
     _check_weights(graph, weights)
     if count < 1:
-        raise wrong("count", "1 or more", count)
+        raise input_error("count", "1 or more", count)
     near = _neighbours_of(graph, targets)
     if near.size == 0:
         nothing = np.empty(0, dtype=np.int64)
@@ -140,4 +140,4 @@ def _neighbours_of(graph: Neighbours, targets: Ints) -> Ints:
 
 def _check_weights(graph: Neighbours, weights: Floats) -> None:
     if weights.shape != (graph.num_edges,):
-        raise wrong("weights", f"one per edge [{graph.num_edges}]", f"shape {weights.shape}")
+        raise input_error("weights", f"one per edge [{graph.num_edges}]", f"shape {weights.shape}")

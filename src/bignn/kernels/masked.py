@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bignn import bits
 from bignn.bits import Words
-from bignn.errors import wrong
+from bignn.errors import input_error
 from bignn.kernels import checked_backend, native
 from bignn.kernels.random import random_words
 
@@ -26,7 +26,7 @@ Floats = NDArray[np.float32]
 def keep_out_of(p: float) -> int:
     """How many of :data:`KEEP_SCALE` entries are kept when a share p is dropped."""
     if not 0 <= p < 1:
-        raise wrong("p", "in [0, 1)", p)
+        raise input_error("p", "in [0, 1)", p)
     return max(1, round((1 - p) * KEEP_SCALE))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bignn.errors import InputError, wrong, wrong_offsets
+from bignn.errors import InputError, input_error, offsets_error
 from bignn.kernels import checked_backend, native, sampling_reference
 from bignn.kernels.random import fractions, random_words
 from bignn.kernels.sampling_reference import Ints
@@ -46,16 +46,16 @@ class Neighbours:
         if ids.dtype != np.int32:
             ids = _vector("ids", ids)
         if ids.ndim != 1:
-            raise wrong("ids", "a vector", f"{ids.ndim} dimensions")
+            raise input_error("ids", "a vector", f"{ids.ndim} dimensions")
         if not 1 <= len(offsets) <= _MAX_NODES:
-            raise wrong("offsets", "of length nodes + 1, below 2**31 nodes", len(offsets))
+            raise input_error("offsets", "of length nodes + 1, below 2**31 nodes", len(offsets))
         if offsets[0] != 0 or offsets[-1] != len(ids) or (np.diff(offsets) < 0).any():
-            raise wrong_offsets("offsets", offsets.tolist(), len(ids))
+            raise offsets_error("offsets", offsets.tolist(), len(ids))
         _check_range("ids", ids, len(offsets) - 1)
         if self.numbers is not None:
             numbers = _vector("numbers", self.numbers)
             if len(numbers) != len(ids):
-                raise wrong("numbers", f"one per edge ({len(ids)})", len(numbers))
+                raise input_error("numbers", f"one per edge ({len(ids)})", len(numbers))
             object.__setattr__(self, "numbers", numbers)
         object.__setattr__(self, "offsets", offsets)
         object.__setattr__(self, "ids", ids)
@@ -67,9 +67,9 @@ class Neighbours:
         """Sorts edges by row; results number the edges as they were given here."""
         row, column = _vector("rows", rows), _vector("ids", ids)
         if len(row) != len(column):
-            raise wrong("ids", f"as many as rows ({len(row)})", len(column))
+            raise input_error("ids", f"as many as rows ({len(row)})", len(column))
         if not 0 <= num_nodes < _MAX_NODES:
-            raise wrong("num_nodes", "from 0 to 2**31 - 1", num_nodes)
+            raise input_error("num_nodes", "from 0 to 2**31 - 1", num_nodes)
         _check_range("rows", row, num_nodes)
         _check_range("ids", column, num_nodes)
         if checked_backend(backend) == "reference":
@@ -188,7 +188,7 @@ def random_walks(
     """
     starts = _nodes("roots", roots, graph.num_nodes)
     if length < 0:
-        raise wrong("length", "0 or more", length)
+        raise input_error("length", "0 or more", length)
     walks = np.empty((len(starts), length + 1), dtype=np.int64)
     walks[:, 0] = starts
     if checked_backend(backend) != "reference":
@@ -226,11 +226,13 @@ class Choice:
     def __init__(self, weights: ArrayLike) -> None:
         values = np.asarray(weights, dtype=np.float64)
         if values.ndim != 1:
-            raise wrong("weights", "a vector", f"shape {list(values.shape)}")
+            raise input_error("weights", "a vector", f"shape {list(values.shape)}")
         sound = np.isfinite(values) & (values >= 0)
         if not sound.all():
             place = int(np.argmin(sound))
-            raise wrong("weights", "finite numbers, none below 0", f"{values[place]} at {place}")
+            raise input_error(
+                "weights", "finite numbers, none below 0", f"{values[place]} at {place}"
+            )
         self._sums = np.cumsum(values)
         if len(values) == 0 or not 0 < self._sums[-1] < np.inf:
             total = float(values.sum())
@@ -252,7 +254,7 @@ def checked_fanouts(name: str, fanouts: Sequence[int]) -> Ints:
     if not counts or any(
         not isinstance(count, int | np.integer) or (count < 1 and count != -1) for count in counts
     ):
-        raise wrong(name, "a number of neighbours per hop, 1 or more (-1: all)", counts)
+        raise input_error(name, "a number of neighbours per hop, 1 or more (-1: all)", counts)
     return np.array(counts, dtype=np.int64)
 
 
@@ -266,7 +268,7 @@ def sorted_unique(nodes: Ints) -> Ints:
 
 def _checked_seed(seed: int) -> int:
     if not 0 <= seed < 1 << 64:
-        raise wrong("seed", "from 0 to 2**64 - 1", seed)
+        raise input_error("seed", "from 0 to 2**64 - 1", seed)
     return int(seed)
 
 
@@ -275,13 +277,15 @@ def _vector(name: str, values: ArrayLike) -> Ints:
     if array.size == 0 and array.ndim == 1:
         return np.empty(0, dtype=np.int64)  # a list without items counts as floats
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise wrong(name, "a vector of integers", f"{array.dtype} of shape {list(array.shape)}")
+        raise input_error(
+            name, "a vector of integers", f"{array.dtype} of shape {list(array.shape)}"
+        )
     return native.readable(array, np.int64)
 
 
 def _check_range(name: str, ids: NDArray[Any], num_nodes: int) -> None:
     if len(ids) and not 0 <= ids.min() <= ids.max() < num_nodes:
-        raise wrong(name, f"node ids in 0..{num_nodes - 1}", f"{ids.min()}..{ids.max()}")
+        raise input_error(name, f"node ids in 0..{num_nodes - 1}", f"{ids.min()}..{ids.max()}")
 
 
 def _nodes(name: str, values: ArrayLike, num_nodes: int) -> Ints:
@@ -295,5 +299,5 @@ def _unique_nodes(name: str, values: ArrayLike, num_nodes: int) -> Ints:
     if len(sorted_unique(nodes)) != len(nodes):
         in_order = np.sort(nodes)
         twice = int(in_order[1:][in_order[1:] == in_order[:-1]][0])
-        raise wrong(name, "unique node ids", f"{twice} more than once")
+        raise input_error(name, "unique node ids", f"{twice} more than once")
     return nodes

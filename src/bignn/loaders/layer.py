@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from bignn.errors import InputError, wrong
+from bignn.errors import InputError, input_error
 from bignn.kernels.importance import column_norms, sample_layer
 from bignn.kernels.random import random_word
 from bignn.kernels.sampling import Neighbours
@@ -53,7 +53,7 @@ class LayerLoader(SeededLoader):
             raise InputError("'data' has no node features x; give every node a feature vector")
         counts = list(num_samples)
         if not counts or any(not isinstance(count, int) or count < 1 for count in counts):
-            raise wrong("num_samples", "a number of nodes per layer, 1 or more", counts)
+            raise input_error("num_samples", "a number of nodes per layer, 1 or more", counts)
         self.data = data
         self.num_samples = counts
         self.transform = transform

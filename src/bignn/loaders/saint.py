@@ -16,7 +16,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.loader.utils import filter_data
 
-from bignn.errors import InputError, wrong
+from bignn.errors import InputError, input_error
 from bignn.kernels.importance import Coverage, column_norms, edge_importance
 from bignn.kernels.random import below, random_word, random_words
 from bignn.kernels.sampling import (
@@ -63,7 +63,7 @@ class SaintLoader(SeededLoader):
             ("sample_coverage", sample_coverage, 0),
         ):
             if value < least:
-                raise wrong(name, f"{least} or more", value)
+                raise input_error(name, f"{least} or more", value)
         for key in ("node_norm", "edge_norm"):
             if key in data:
                 raise InputError(f"'data' has a {key} already; del data.{key} first")
@@ -162,7 +162,7 @@ class SaintRandomWalkLoader(SaintLoader):
         **kwargs: Any,
     ) -> None:
         if walk_length < 1:
-            raise wrong("walk_length", "1 or more", walk_length)
+            raise input_error("walk_length", "1 or more", walk_length)
         self.walk_length = walk_length
         super().__init__(data, batch_size, num_steps, sample_coverage, **kwargs)
 

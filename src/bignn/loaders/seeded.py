@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from bignn.errors import InputError, wrong
+from bignn.errors import InputError, input_error
 from bignn.kernels import native
 from bignn.kernels.random import random_word
 
@@ -52,13 +52,13 @@ class SeededLoader(DataLoader[Any]):
         **kwargs: Any,
     ) -> None:
         if not isinstance(batch_size, int) or batch_size < 1:
-            raise wrong("batch_size", "1 or more", batch_size)
+            raise input_error("batch_size", "1 or more", batch_size)
         if kwargs.get("batch_sampler") is not None:
             raise InputError(
                 "'batch_sampler' is not supported; pass batch_size, shuffle or sampler"
             )
         if sampler is not None and shuffle:
-            raise wrong("shuffle", "left out beside a sampler", shuffle)
+            raise input_error("shuffle", "left out beside a sampler", shuffle)
         count = len(dataset)
         super().__init__(
             _Numbers(count),

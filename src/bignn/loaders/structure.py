@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bignn.errors import InputError, wrong
+from bignn.errors import InputError, input_error
 
 
 def checked_edges(data: Any) -> tuple[Tensor, int]:
@@ -16,7 +16,7 @@ def checked_edges(data: Any) -> tuple[Tensor, int]:
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
         raise InputError("'data' has no edge_index [2, E]; to_sparse_tensor drops it: undo that")
     if edge_index.ndim != 2 or edge_index.shape[0] != 2 or edge_index.is_floating_point():
-        raise wrong(
+        raise input_error(
             "edge_index",
             "an integer tensor [2, E]",
             f"{edge_index.dtype} of shape {list(edge_index.shape)}",
@@ -25,7 +25,7 @@ def checked_edges(data: Any) -> tuple[Tensor, int]:
     if num_nodes == 0:
         raise InputError("'data' has no nodes")
     if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < num_nodes:
-        raise wrong(
+        raise input_error(
             "edge_index",
             f"node ids in 0..{num_nodes - 1}",
             f"{int(edge_index.min())}..{int(edge_index.max())}",
@@ -40,20 +40,20 @@ def checked_nodes(input_nodes: Any, num_nodes: int) -> Tensor:
     nodes = torch.as_tensor(input_nodes).detach().cpu()
     if nodes.dtype == torch.bool:
         if nodes.shape != (num_nodes,):
-            raise wrong(
+            raise input_error(
                 "input_nodes", f"a mask of {num_nodes} nodes", f"one of shape {list(nodes.shape)}"
             )
         nodes = nodes.nonzero().flatten()
     if nodes.numel() == 0:
-        raise wrong("input_nodes", "at least one node", "none")
+        raise input_error("input_nodes", "at least one node", "none")
     if nodes.ndim != 1 or nodes.is_floating_point():
-        raise wrong(
+        raise input_error(
             "input_nodes",
             "a vector of node ids, or a mask",
             f"{nodes.dtype} of shape {list(nodes.shape)}",
         )
     if not 0 <= int(nodes.min()) <= int(nodes.max()) < num_nodes:
-        raise wrong(
+        raise input_error(
             "input_nodes",
             f"node ids in 0..{num_nodes - 1}",
             f"{int(nodes.min())}..{int(nodes.max())}",

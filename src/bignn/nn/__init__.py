@@ -9,7 +9,7 @@ from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
 from bignn.nn.gin_conv import GINConv
 from bignn.nn.gnn import GAT, GCN, GNN, MODELS, GraphSAGE
-from bignn.nn.input_norm import InputNorm
+from bignn.nn.input_stage import InputStage
 from bignn.nn.jumping import JumpingHead
 from bignn.nn.linear import Linear
 from bignn.nn.sage_conv import SAGEConv
@@ -30,7 +30,7 @@ __all__ = [
     "GCNConv",
     "GINConv",
     "GraphSAGE",
-    "InputNorm",
+    "InputStage",
     "JumpMode",
     "JumpingHead",
     "Linear",

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from bignn.errors import wrong
+from bignn.errors import input_error
 from bignn.nn.memory import Memory
 from bignn.nn.sparse import SparseMatrix, csr_with_values, row_of_each_entry
 
@@ -96,7 +96,7 @@ def normalized_adjacency(
             place = int((weights != 1).nonzero()[0])
             got = f"{float(weights[place])} from {int(edges[0, place])} to {int(edges[1, place])}"
             fix = "give its edges as [2, E] to leave weights out"
-            raise wrong("edge_index", "a sparse adjacency of ones for this layer", got, fix)
+            raise input_error("edge_index", "a sparse adjacency of ones for this layer", got, fix)
         values, own = edge_weights(norm, edges, weights, num_nodes, dtype)
         row, column = edges[1], edges[0]
         if norm not in ("mean", "sum"):
@@ -124,7 +124,9 @@ def aggregate(edges: Edges, edge_weight: Tensor | None, x: Tensor, norm: Norm = 
     if not torch.compiler.is_compiling():
         edges, edge_weight = _edge_list(edges, edge_weight, num_nodes)
     elif edges.layout != torch.strided:
-        raise wrong("edge_index", "an edge list [2, E] in a compiled model", "a sparse matrix")
+        raise input_error(
+            "edge_index", "an edge list [2, E] in a compiled model", "a sparse matrix"
+        )
     weight, own = edge_weights(norm, edges, edge_weight, num_nodes, dtype)
     z = x.to(dtype)
     messages = weight.unsqueeze(-1) * z[edges[0]]
@@ -148,29 +150,29 @@ def _edge_list(
     """Edges as [2, E] and weights as [E], checked."""
     if edge_index.layout != torch.strided:
         if edge_index.layout != torch.sparse_csr or edge_index.shape != (num_nodes, num_nodes):
-            raise wrong(
+            raise input_error(
                 "edge_index",
                 f"an integer tensor [2, E] or a sparse CSR adjacency of {num_nodes} nodes",
                 f"{edge_index.layout} of shape {list(edge_index.shape)}",
             )
         if edge_weight is not None:
-            raise wrong("edge_weight", "None beside a sparse adjacency", "a tensor")
+            raise input_error("edge_weight", "None beside a sparse adjacency", "a tensor")
         edges = torch.stack([edge_index.col_indices(), row_of_each_entry(edge_index)])
         return edges, edge_index.values()
     if edge_index.ndim != 2 or edge_index.shape[0] != 2 or edge_index.is_floating_point():
-        raise wrong(
+        raise input_error(
             "edge_index",
             "an integer tensor [2, E]",
             f"{edge_index.dtype} of shape {list(edge_index.shape)}",
         )
     if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < num_nodes:
-        raise wrong(
+        raise input_error(
             "edge_index",
             f"node ids in 0..{num_nodes - 1}",
             f"{int(edge_index.min())}..{int(edge_index.max())}",
         )
     if edge_weight is not None and edge_weight.shape != (edge_index.shape[1],):
-        raise wrong(
+        raise input_error(
             "edge_weight",
             f"one number per edge [{edge_index.shape[1]}]",
             f"shape {list(edge_weight.shape)}",

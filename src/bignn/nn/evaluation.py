@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from torch import nn
 
-from bignn.errors import wrong
+from bignn.errors import input_error
 
 
 @contextmanager
@@ -38,4 +38,4 @@ def telling_widths(argument: str, num_features: int) -> Iterator[None]:
         if not re.search(rf"shapes cannot be multiplied \(\d+x{num_features} and", line):
             raise
         expected = f"one that takes the graph's {num_features} features per node"
-        raise wrong(argument, expected, f"torch's error: {line}") from error
+        raise input_error(argument, expected, f"torch's error: {line}") from error

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bignn.config.options import BELOW_ONE
-from bignn.errors import wrong
+from bignn.errors import input_error
 from bignn.nn.adjacency import Edges, Norm, edge_weights, normalized_adjacency
 from bignn.nn.attention import softmax_of_rows, weighted_sum
 from bignn.nn.linear import Features, Linear, LinearOptions
@@ -58,7 +58,7 @@ class GATConv(nn.Module):
     ) -> None:
         super().__init__()
         if heads < 1:
-            raise wrong("heads", "at least 1", heads)
+            raise input_error("heads", "at least 1", heads)
         BELOW_ONE.check("attention_dropout", attention_dropout)
         self.heads = heads
         self.out_channels = out_channels
@@ -119,7 +119,9 @@ class GATConv(nn.Module):
     def _by_scatter(self, edges: Tensor, z: Tensor, to_others: Tensor, to_self: Tensor) -> Tensor:
         """The same with shapes that do not depend on the data, for compiled models."""
         if edges.layout != torch.strided:
-            raise wrong("edge_index", "an edge list [2, E] in a compiled model", "a sparse matrix")
+            raise input_error(
+                "edge_index", "an edge list [2, E] in a compiled model", "a sparse matrix"
+            )
         present, own = edge_weights("ones_self", edges, None, len(z), z.dtype)
         loops = torch.arange(len(z), device=z.device)
         column, row = torch.cat([edges[0], loops]), torch.cat([edges[1], loops])

@@ -7,7 +7,7 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from bignn.errors import wrong
+from bignn.errors import input_error
 from bignn.nn.adjacency import Edges, Norm, aggregate
 from bignn.nn.linear import Features, Linear, LinearOptions
 
@@ -48,7 +48,7 @@ class GCNConv(nn.Module):
     ) -> None:
         super().__init__()
         if norm not in ("gcn", "mean_self"):
-            raise wrong("norm", "'gcn' or 'mean_self'", repr(norm))
+            raise input_error("norm", "'gcn' or 'mean_self'", repr(norm))
         self.norm: Norm = norm
         self.lin = Linear(
             in_channels,

@@ -13,13 +13,13 @@ from torch.nn import functional
 
 from bignn.binarize import Binarization
 from bignn.config import ConvName, ModelArguments, ModelConfig, ModelOptions
-from bignn.errors import wrong
+from bignn.errors import input_error
 from bignn.nn.adjacency import Edges, normalized_adjacency
 from bignn.nn.batch_norm import BatchNorm
 from bignn.nn.evaluation import evaluating
 from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
-from bignn.nn.input_norm import InputNorm
+from bignn.nn.input_stage import InputStage
 from bignn.nn.jumping import JumpingHead
 from bignn.nn.linear import Features
 from bignn.nn.sage_conv import SAGEConv
@@ -48,8 +48,8 @@ class GNN(nn.Module):
     ``x -> [rows, columns normalised] -> conv -> [norm] -> [activation] -> conv -> ... -> logits``
 
     Binary features have no activation: their sign is one. Models with binary features standardise
-    the columns of their input (:class:`bignn.nn.InputNorm`); the others do not, since it would cost
-    them sparsity and, on the citation graphs, 4 to 23 points of accuracy (docs/trials.md).
+    the columns of their input (:class:`bignn.nn.InputStage`); the others do not, since it would
+    cost them sparsity and, on the citation graphs, 4 to 23 points of accuracy (docs/trials.md).
 
     Args:
         in_channels: features per node.
@@ -103,7 +103,7 @@ class GNN(nn.Module):
         conv = self.own_conv if conv is None else conv
         if type(self) is not GNN and conv != self.own_conv:
             own = f"'{self.own_conv}' in a {type(self).__name__}"
-            raise wrong("conv", own, repr(conv), "take bignn.nn.GNN")
+            raise input_error("conv", own, repr(conv), "take bignn.nn.GNN")
         out_channels = hidden_channels if out_channels is None else out_channels
         config = ModelConfig(
             in_channels, hidden_channels, num_layers, out_channels, conv=conv, **options
@@ -111,7 +111,7 @@ class GNN(nn.Module):
         #: The arguments that build this model again; checkpoints carry them.
         self.config: dict[str, Any] = asdict(config)
         self.binarization = Binarization.of(config.binarize, config.ste)
-        self.input_norm = InputNorm(
+        self.input_stage = InputStage(
             in_channels,
             normalize_rows=config.normalize_rows,
             standardize=self.binarization.features,
@@ -163,7 +163,7 @@ class GNN(nn.Module):
 
     def fit_input(self, x: Tensor) -> None:
         """Takes the input statistics from x; done by the first training batch otherwise."""
-        self.input_norm.fit(x)
+        self.input_stage.fit(x)
 
     def forward(
         self,
@@ -171,8 +171,8 @@ class GNN(nn.Module):
         edge_index: Graphs,
         edge_weight: Tensor | None = None,
     ) -> Tensor:
-        """See the class. An x that is not a tensor is one that :attr:`input_norm` has made."""
-        h: Features = self.input_norm(x) if isinstance(x, Tensor) else x
+        """See the class. An x that is not a tensor is one that :attr:`input_stage` has made."""
+        h: Features = self.input_stage(x) if isinstance(x, Tensor) else x
         hidden: list[Tensor] = []
         for layer, conv in enumerate(self.convs):
             if hidden:

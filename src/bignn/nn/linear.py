@@ -11,7 +11,7 @@ from torch.nn import functional
 from bignn.binarize import Binarization, binarize_features, binarize_weight
 from bignn.config import BinarizeMode, DropMode, SteRule
 from bignn.config.options import BELOW_ONE, COUNT, check_choice
-from bignn.errors import wrong
+from bignn.errors import input_error
 from bignn.nn.binary_product import binary_product
 from bignn.nn.dropout import dropout
 from bignn.nn.features import BinaryRows, SparseFeatures
@@ -109,7 +109,7 @@ class Linear(nn.Module):
     def product(self, x: Features) -> Tensor:
         """``H̃ W̃ᵀ``, without the bias."""
         if x.shape[-1] != self.in_channels:
-            raise wrong("x", f"{self.in_channels} features per node", x.shape[-1])
+            raise input_error("x", f"{self.in_channels} features per node", x.shape[-1])
         weight: Tensor = self.weight
         alpha = None
         if self.binarization.weights:

@@ -6,7 +6,7 @@ from typing import Unpack
 
 from torch import Tensor, nn
 
-from bignn.errors import wrong
+from bignn.errors import input_error
 from bignn.nn.adjacency import Edges, Norm, aggregate
 from bignn.nn.linear import Features, Linear, LinearOptions
 
@@ -44,7 +44,7 @@ class SGConv(nn.Module):
     ) -> None:
         super().__init__()
         if hops < 1:
-            raise wrong("hops", "at least 1", hops)
+            raise input_error("hops", "at least 1", hops)
         self.hops = hops
         self.lin = Linear(
             in_channels,

@@ -34,7 +34,7 @@ _EXACT = ("binarize", "binary_linear", "add", "concat", "bias", "batch_norm", "s
 
 @dataclass(frozen=True, eq=False)
 class Input:
-    """What happens to raw features, see ``bignn.nn.InputNorm``."""
+    """What happens to raw features, see ``bignn.nn.InputStage``."""
 
     num_features: int
     normalize_rows: bool

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn.bits import words_per_row
-from bignn.errors import FileError, wrong
+from bignn.errors import FileError, input_error
 from bignn.graph import SPLITS, GraphLike, as_graph
 from bignn.kernels.operands import DenseBits, Edges, Features, SparseBits
 from bignn.runtime import tensors
@@ -175,9 +175,11 @@ def pack_graph(graph: GraphLike, *, like: PackedModel) -> PackedGraph:
     network = getattr(like, "network", None)
     stage = getattr(network, "input", None)
     if network is None or stage is None:
-        raise wrong("like", "a packed model", type(like).__name__, "make one with bignn.pack")
+        raise input_error("like", "a packed model", type(like).__name__, "make one with bignn.pack")
     if graph.num_features != stage.num_features:
-        raise wrong("graph", f"one with {stage.num_features} features per node", graph.num_features)
+        raise input_error(
+            "graph", f"one with {stage.num_features} features per node", graph.num_features
+        )
     features, beta = read_features(stage, graph)
     source, target = graph.edge_index
     adjacency: Adjacency = "gcn" if network.norms.isdisjoint(_AS_GIVEN) else "plain"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bignn import kernels
-from bignn.errors import FileError, InputError, wrong
+from bignn.errors import FileError, InputError, input_error
 from bignn.kernels.chain import Chain, Output
 from bignn.kernels.operands import Edges, SparseBits
 from bignn.kernels.reference import first_largest
@@ -128,7 +128,7 @@ class PackedModel:
 
         """
         if output not in get_args(Kind):
-            raise wrong("output", f"one of {list(get_args(Kind))}", repr(output))
+            raise input_error("output", f"one of {list(get_args(Kind))}", repr(output))
         kernels.checked_backend(backend)
         self._check(graph)
         if nodes is None:
@@ -154,9 +154,9 @@ class PackedModel:
         of floats exists at a time, where ``predict`` would make them all.
         """
         if output not in get_args(Kind):
-            raise wrong("output", f"one of {list(get_args(Kind))}", repr(output))
+            raise input_error("output", f"one of {list(get_args(Kind))}", repr(output))
         if not isinstance(block, int) or block < 1:
-            raise wrong("block", "a number of nodes, at least 1", repr(block))
+            raise input_error("block", "a number of nodes, at least 1", repr(block))
         kernels.checked_backend(backend)
         self._check(graph)
         return self._blocks(graph, output, block, plan, backend)
@@ -240,9 +240,9 @@ class PackedModel:
     def _check(self, graph: PackedGraph) -> None:
         if not isinstance(graph, PackedGraph):
             fix = "make one with bignn.pack_graph(graph, like=model)"
-            raise wrong("graph", "a packed graph", type(graph).__name__, fix)
+            raise input_error("graph", "a packed graph", type(graph).__name__, fix)
         if graph.input_digest != self.input_digest:
-            raise wrong(
+            raise input_error(
                 "graph",
                 "packed with this model's input statistics",
                 "one packed with other statistics",
@@ -252,9 +252,9 @@ class PackedModel:
         if graph.num_features != self.num_features or is_bits != self.network.input.binarize:
             kind = "bits" if self.network.input.binarize else "floats"
             got = f"{graph.num_features} as {'bits' if is_bits else 'floats'}"
-            raise wrong("graph", f"one with {self.num_features} features as {kind}", got)
+            raise input_error("graph", f"one with {self.num_features} features as {kind}", got)
         if graph.adjacency == "gcn" and not self.network.norms.isdisjoint(("mean", "sum")):
-            raise wrong(
+            raise input_error(
                 "graph",
                 "one whose edges are as they were given",
                 "one with every node among its neighbours",
@@ -331,7 +331,7 @@ class PackedModel:
 
     def _check_no_plan(self, plan: str | None) -> None:
         if plan is not None:
-            raise wrong("plan", "None for a model that is not all bits", repr(plan))
+            raise input_error("plan", "None for a model that is not all bits", repr(plan))
 
     def _finish(self, values: NDArray[Any], output: Kind) -> NDArray[Any]:
         if output == "probabilities":
@@ -357,10 +357,12 @@ def _node_ids(nodes: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
         return ids.astype(np.int64)
     if ids.dtype.kind not in "iu" or ids.ndim != 1:
         got = f"{ids.dtype} of shape {list(ids.shape)}"
-        raise wrong("nodes", "a list of node ids", got, "for a mask, pass np.flatnonzero(mask)")
+        raise input_error(
+            "nodes", "a list of node ids", got, "for a mask, pass np.flatnonzero(mask)"
+        )
     if int(ids.min()) < 0 or int(ids.max()) >= num_nodes:
         bad = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
-        raise wrong("nodes", f"node ids in 0..{num_nodes - 1}", bad)
+        raise input_error("nodes", f"node ids in 0..{num_nodes - 1}", bad)
     return ids.astype(np.int64)
 
 

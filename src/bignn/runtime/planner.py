@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bignn.bits import words_per_row
-from bignn.errors import wrong
+from bignn.errors import input_error
 from bignn.kernels.operands import MOST_INPUTS_OF_G, Edges, Features, SparseBits, Way, Weights
 
 WAYS: tuple[Way, ...] = ("T", "G", "S")
@@ -188,7 +188,9 @@ def plan_layers(
         seconds: dict[Way, float] = {way: seconds_of(done) for way, done in work.items()}
         seconds.setdefault("G", math.inf)
         if ways is not None and math.isinf(seconds[ways[number]]):
-            raise wrong("plan", f"'T' for a layer of over {MOST_INPUTS_OF_G} inputs", repr(forced))
+            raise input_error(
+                "plan", f"'T' for a layer of over {MOST_INPUTS_OF_G} inputs", repr(forced)
+            )
         choice = min(seconds, key=lambda way: seconds[way]) if ways is None else ways[number]
         plan.layers.append(LayerPlan(inputs, columns, choice, work, seconds, touched))
     return plan
@@ -207,7 +209,7 @@ def _forced(forced: str | None, num_layers: int, features: Features) -> list[Way
     if forced is None:
         return None
     if not isinstance(forced, str):
-        raise wrong("plan", "letters such as 'T' or 'GT'", repr(forced))
+        raise input_error("plan", "letters such as 'T' or 'GT'", repr(forced))
     letters = forced.upper().replace(",", "")
     if len(letters) == 1:
         # "S" can only be meant for the first layer.
@@ -215,9 +217,11 @@ def _forced(forced: str | None, num_layers: int, features: Features) -> list[Way
     ways = [way for letter in letters for way in WAYS if way == letter]
     if len(ways) != len(letters) or len(ways) != num_layers:
         expected = f"one of T, G, S, or {num_layers} of them (a letter per layer)"
-        raise wrong("plan", expected, repr(forced))
+        raise input_error("plan", expected, repr(forced))
     if "S" in ways[1:]:
-        raise wrong("plan", "'S' for the first layer only", repr(forced))
+        raise input_error("plan", "'S' for the first layer only", repr(forced))
     if ways[0] == "S" and not isinstance(features, SparseBits):
-        raise wrong("plan", "'T' or 'G' for features that are stored as dense bits", repr(forced))
+        raise input_error(
+            "plan", "'T' or 'G' for features that are stored as dense bits", repr(forced)
+        )
     return ways

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from bignn.batches import Batch
-from bignn.errors import InputError, wrong
+from bignn.errors import InputError, input_error
 from bignn.nn import evaluating
 from bignn.nn.evaluation import telling_widths
+from bignn.train.batches import Batch
 
 
 @torch.no_grad()
@@ -18,12 +18,14 @@ def check_model(model: nn.Module, batch: Batch, num_classes: int, argument: str 
     except TypeError as error:
         arguments = "x, edge_index" + ("" if batch.edge_weight is None else ", edge_weight")
         line = str(error).splitlines()[0]
-        raise wrong(argument, f"called as model({arguments})", f"TypeError: {line}") from error
+        raise input_error(
+            argument, f"called as model({arguments})", f"TypeError: {line}"
+        ) from error
     if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != len(batch.y):
         came = f"shape {list(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-        raise wrong(argument, "one that returns a tensor of logits [nodes, classes]", came)
+        raise input_error(argument, "one that returns a tensor of logits [nodes, classes]", came)
     if out.shape[1] < num_classes:
-        raise wrong(argument, f"one with an output per class ({num_classes})", out.shape[1])
+        raise input_error(argument, f"one with an output per class ({num_classes})", out.shape[1])
 
 
 def check_teacher(teacher: nn.Module, whole: Batch, num_classes: int) -> None:
@@ -34,4 +36,6 @@ def check_teacher(teacher: nn.Module, whole: Batch, num_classes: int) -> None:
         if str(error).startswith("'teacher'"):
             raise
         line = str(error).splitlines()[0]
-        raise wrong("teacher", "a model that takes this graph", f"the error: {line}") from error
+        raise input_error(
+            "teacher", "a model that takes this graph", f"the error: {line}"
+        ) from error

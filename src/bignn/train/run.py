@@ -18,16 +18,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 from tqdm import tqdm
 
-from bignn import checkpoint
-from bignn.batches import Batch, as_batch, part_of_loss, reachable, training_part
-from bignn.distill import digest, distillation_loss, moved, soft_targets
-from bignn.distributed import World
-from bignn.errors import FileError, InputError, wrong
+from bignn.errors import FileError, InputError, input_error
 from bignn.graph import Graph
 from bignn.nn import GNN, exact_statistics
-from bignn.recipes import Settings
-from bignn.sampling import SampledBatches
+from bignn.train import checkpoint
+from bignn.train.batches import Batch, as_batch, part_of_loss, reachable, training_part
 from bignn.train.checks import check_model, check_teacher
+from bignn.train.distill import digest, distillation_loss, moved, soft_targets
+from bignn.train.distributed import World
+from bignn.train.recipes import Settings
+from bignn.train.sampled_batches import SampledBatches
 
 #: Seconds between lines about a run where there is no terminal for a bar.
 _TOLD_EVERY = 10.0
@@ -110,7 +110,9 @@ class Run:
         if self.settings.sampling is None:
             return [part_of_loss(reachable(self.seen, self.model), self.world.share)]
         if not isinstance(self.model, GNN):
-            raise wrong("batches", "given for a model of your own that trains on samples", None)
+            raise input_error(
+                "batches", "given for a model of your own that trains on samples", None
+            )
         return SampledBatches(self.settings.sampling, self.model, self.seen, self.world.share)
 
     def train(
@@ -170,7 +172,7 @@ class Run:
             self.world.add_gradients(self.model)
             self.optimizer.step()
         if step == 0:
-            raise wrong("batches", "at least one batch per epoch", "none")
+            raise input_error("batches", "at least one batch per epoch", "none")
         self.world.follow_leader(self.model.buffers())  # running averages, of what each has seen
         self.epoch += 1
 

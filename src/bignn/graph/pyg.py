@@ -1,0 +1,122 @@
+"""PyG's ``Data`` as a graph, and back. Only :func:`to_pyg` imports torch, when it is called."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bignn.errors import InputError, input_error
+from bignn.graph.graph import SPLITS, Graph, from_arrays
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+
+class DataLike(Protocol):
+    """A PyG ``Data``, as far as type checkers are told."""
+
+    @property
+    def x(self) -> Any:
+        """Node features [N, d]."""
+
+    @property
+    def edge_index(self) -> Any:
+        """Sources and targets [2, E]."""
+
+
+#: What functions take as a graph.
+GraphLike = Graph | DataLike
+
+
+def as_graph(given: GraphLike, expected: str = "a bignn.Graph or a PyG Data") -> Graph:
+    """The graph itself, or that of a PyG ``Data``; anything else is refused in one line."""
+    if isinstance(given, Graph):
+        return given
+    if not _is_data(given):
+        raise input_error("graph", expected, type(given).__name__, "see bignn.load")
+    return from_pyg(given)
+
+
+def from_pyg(data: DataLike, name: str = "data") -> Graph:
+    """A :class:`bignn.Graph` from a PyG ``Data``.
+
+    Takes x (made dense), edge_index, edge_weight, y and the split masks (an all-False one counts as
+    absent). ``edge_attr`` is not used, with a warning: PyG's convolutions do not take it for
+    weights by themselves, and codes of edge types would be wrong ones.
+    """
+    if not _is_data(data):
+        raise input_error("data", "a PyG Data", type(data).__name__)
+    if data.x is None:
+        raise InputError("'data' has no node features x; give every node a feature vector")
+    if data.edge_index is None:
+        raise InputError("'data' has no edge_index; to_sparse_tensor drops it: undo that")
+    edges = _numpy("edge_index", data.edge_index)
+    arrays = {"x": _numpy("x", data.x, as_floats=True), "edge_index": edges}
+    weight = getattr(data, "edge_weight", None)
+    if weight is None and getattr(data, "edge_attr", None) is not None:
+        warnings.warn(
+            "'edge_attr' is not used; if it holds weights that the model is called with, set "
+            "data.edge_weight = data.edge_attr.view(-1)",
+            stacklevel=3,
+        )
+    if weight is not None:
+        arrays["edge_weight"] = _numpy("edge_weight", weight, as_floats=True)
+    if getattr(data, "y", None) is not None:
+        arrays["y"] = _numpy("y", data.y)  # type: ignore[attr-defined]
+    for key in SPLITS:
+        mask_name = key.replace("_idx", "_mask")
+        if getattr(data, mask_name, None) is None:
+            continue
+        mask = _numpy(mask_name, getattr(data, mask_name))
+        if mask.shape != arrays["x"].shape[:1] or mask.dtype != np.bool_:
+            raise input_error(
+                mask_name,
+                f"one boolean per node [{len(arrays['x'])}]",
+                f"{mask.dtype} of shape {list(mask.shape)}",
+                "of several splits, choose one: data.train_mask = data.train_mask[:, 0], ...",
+            )
+        if mask.any():
+            arrays[key] = np.flatnonzero(mask)
+    return from_arrays(arrays, name=name)
+
+
+def to_pyg(graph: GraphLike) -> Data:
+    """Copies a graph into a PyG ``Data`` with dense x and boolean split masks."""
+    import torch
+    from torch_geometric.data import Data
+
+    graph = as_graph(graph)
+    data = Data(
+        x=torch.tensor(graph.dense_x()),
+        edge_index=torch.tensor(graph.edge_index),
+        num_nodes=graph.num_nodes,
+    )
+    if graph.edge_weight is not None:
+        data.edge_weight = torch.tensor(graph.edge_weight)
+    if graph.y is not None:
+        data.y = torch.tensor(graph.y)
+    for key in SPLITS:
+        ids = getattr(graph, key)
+        if ids is not None:
+            mask = torch.zeros(graph.num_nodes, dtype=torch.bool)
+            mask[torch.from_numpy(ids)] = True
+            data[key.replace("_idx", "_mask")] = mask
+    return data
+
+
+def _is_data(given: Any) -> bool:
+    return not isinstance(given, type) and hasattr(given, "x") and hasattr(given, "edge_index")
+
+
+def _numpy(name: str, tensor: Any, *, as_floats: bool = False) -> NDArray[Any]:
+    if not (hasattr(tensor, "layout") and hasattr(tensor, "to_dense")):
+        raise input_error(name, "a tensor in the PyG Data", type(tensor).__name__)
+    dense = tensor.detach().cpu()
+    if str(dense.layout) != "torch.strided":  # of strided ones, EdgeIndex means another thing by it
+        dense = dense.to_dense()
+    # NumPy does not know every float of 16 bits.
+    array: NDArray[Any] = (dense.float() if as_floats else dense).numpy()
+    return array

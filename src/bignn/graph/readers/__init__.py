@@ -1,0 +1,1 @@
+"""Graphs read from files, a file per format."""

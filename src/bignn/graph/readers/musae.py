@@ -1,0 +1,70 @@
+"""MUSAE's GitHub: SNAP's tables (4,005 words), or the .npz PyG takes (128 numbers per node)."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bignn.errors import FileError
+from bignn.graph.edges import undirected
+from bignn.graph.readers.npz import read_some
+from bignn.graph.readers.raw_files import by_node, node_ids, read_json, read_numbers
+
+FILES = ("musae_git_edges.csv", "musae_git_features.json", "musae_git_target.csv")
+
+
+def read(folder: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of SNAP's tables: words per node in JSON, a class per node, pairs."""
+    edges, features, targets = (folder / name for name in FILES)
+    y = _targets(targets)
+    words = [
+        np.unique(node_ids(features, f"node {node}", row or []))
+        for node, row in enumerate(by_node(features, read_json(features), len(y)))
+    ]
+    indices = np.concatenate(words)
+    if indices.size == 0:
+        raise FileError(f"'{features}' has no features; get the file again")
+    pairs = read_numbers(edges, np.int64, header=True)
+    if pairs.shape[1] != 2:
+        raise FileError(f"'{edges}' must have two ids per row, got {pairs.shape[1]}")
+    return {
+        "x_indptr": np.cumsum([0, *map(len, words)]),
+        "x_indices": indices,
+        "x_shape": np.array([len(y), int(indices.max()) + 1]),
+        "edge_index": undirected(f"'{edges}'", pairs[:, 0], pairs[:, 1], len(y)),
+        "y": y,
+    }
+
+
+def read_reduced(file: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of github.npz: ``edges`` [E, 2], ``features`` [N, d], ``target`` [N]."""
+    wanted = ("edges", "features", "target")
+    given = read_some(file, wanted, needed=wanted)
+    edges = given["edges"]
+    if edges.ndim != 2 or edges.shape[1] != 2:
+        raise FileError(f"'{file}': 'edges' must be [edges, 2], got {list(edges.shape)}")
+    pairs = undirected(f"'{file}'", edges[:, 0], edges[:, 1], len(given["features"]))
+    return {"x": given["features"], "edge_index": pairs, "y": given["target"]}
+
+
+def _targets(file: Path) -> NDArray[np.int64]:
+    """Column ``ml_target`` in the order of column ``id``."""
+    try:
+        with file.open(newline="", encoding="utf-8") as opened:
+            rows = [(int(row["id"]), int(row["ml_target"])) for row in csv.DictReader(opened)]
+    except FileNotFoundError:
+        raise FileError(f"'{file}' does not exist; get the file again") from None
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        raise FileError(
+            f"'{file}' must be a table with columns id and ml_target ({error}); get the file again"
+        ) from None
+    ids = np.array([node for node, _ in rows], dtype=np.int64)
+    if not np.array_equal(np.sort(ids), np.arange(len(rows))) or not rows:
+        raise FileError(f"'{file}' must have ids 0 to {len(rows) - 1}, each once")
+    y = np.empty(len(rows), dtype=np.int64)
+    y[ids] = [target for _, target in rows]
+    return y

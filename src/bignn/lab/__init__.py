@@ -1,0 +1,1 @@
+"""The laboratory: everything that measures, compares or reproduces. Only ``cli`` imports it."""

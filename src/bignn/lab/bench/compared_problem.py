@@ -1,0 +1,196 @@
+"""A user's graph with trained models, as a problem that the benchmarks' contenders run on."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bignn.errors import input_error
+from bignn.graph import Graph, SparseRows
+from bignn.lab.bench.contenders import Contender, contenders_of
+from bignn.lab.bench.problems import (
+    MODELS,
+    Floats,
+    Problem,
+    float_features,
+    sparse_features,
+)
+from bignn.nn import GNN, GATConv, SAGEConv
+from bignn.nn.features import SparseFeatures
+from bignn.runtime import PackedGraph, pack_graph
+from bignn.runtime.packed_graph import compressed_rows, gcn_neighbours
+
+#: Nodes of the graph on which libraries are warmed up.
+_FEW = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """A graph's neighbours in compressed rows: of A + I, and as they were given."""
+
+    offsets: NDArray[np.int64]
+    ids: NDArray[Any]
+    weights: Floats | None
+    norm: Floats
+    as_given: tuple[NDArray[np.int64], NDArray[Any]]
+
+    @classmethod
+    def of(cls, graph: Graph) -> Neighbours:
+        """Those of a graph, as :func:`bignn.pack_graph` has them."""
+        source, target = graph.edge_index
+        num_nodes = graph.num_nodes
+        given = compressed_rows(source, target, None, num_nodes)
+        return cls(*gcn_neighbours(source, target, graph.edge_weight, num_nodes), given[:2])
+
+
+class ComparedProblem(Problem):
+    """A graph, a trained float model, and its trained binary twin where there is one.
+
+    Differs from the other problems: the float contenders have the float model's own weights, so
+    they predict what it does, and its own widths, which need not be the twin's.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        float_model: GNN,
+        binary: GNN | None = None,
+        neighbours: Neighbours | None = None,
+    ) -> None:
+        self.name, self.graph, self.float_model = graph.name, graph, float_model
+        if binary is not None:
+            self.model = binary
+        config = float_model.config
+        given = config["conv"]
+        self.conv = "sage" if given == "sage" else "gat" if given == "gat" else "gcn"
+        self.activation = config["activation"]
+        width = config["hidden_channels"] * config["heads"]
+        num_hidden = config["num_layers"] - (config["jump"] == "none")
+        self.sizes = (graph.num_features, *[width] * num_hidden, config["out_channels"])
+        self.neighbours = Neighbours.of(graph) if neighbours is None else neighbours
+        self.offsets, self.ids = self.neighbours.offsets, self.neighbours.ids
+        self.norm, self.entry_weights = self.neighbours.norm, self.neighbours.weights
+
+    @property
+    def heads(self) -> list[int]:
+        """Of the float model."""
+        return [c.heads if isinstance(c, GATConv) else 1 for c in self.float_model.layers]
+
+    @cached_property
+    def weights(self) -> list[Tensor]:
+        """See the base class."""
+        return [_linear(conv).weight.detach() for conv in self.float_model.layers]
+
+    @cached_property
+    def biases(self) -> list[Tensor]:
+        """See the base class."""
+        layers = self.float_model.layers
+        found: list[Any] = [c.lin_l.bias if isinstance(c, SAGEConv) else c.bias for c in layers]
+        return [bias.detach() for bias in found]
+
+    @cached_property
+    def own_weights(self) -> list[Tensor]:
+        """See the base class."""
+        layers = self.float_model.layers
+        return [conv.lin_r.weight.detach() for conv in layers if isinstance(conv, SAGEConv)]
+
+    @cached_property
+    def attention(self) -> list[Tensor]:
+        """See the base class."""
+        return [
+            torch.cat([conv.att_src, conv.att_dst]).detach()
+            for conv in self.float_model.layers
+            if isinstance(conv, GATConv)
+        ]
+
+    @property
+    def as_given(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """See the base class; self-loops are there if they were given."""
+        return self.neighbours.as_given
+
+    def raw_features(self) -> Floats:
+        """See the base class."""
+        normalize_rows = self.float_model.input_stage.normalize_rows
+        return float_features(self.graph, normalize_rows=normalize_rows)
+
+    def sparse_features(self) -> SparseRows | None:
+        """See the base class."""
+        normalize_rows = self.float_model.input_stage.normalize_rows
+        return sparse_features(self.graph, normalize_rows=normalize_rows)
+
+    def packed_graph(self, x: Floats | None = None) -> PackedGraph:
+        """See the base class."""
+        return pack_graph(self.graph, like=self.packed)
+
+    def few_nodes(self) -> ComparedProblem:
+        """The same models on the first nodes alone, for libraries to warm up on."""
+        graph = self.graph
+        count = min(_FEW, graph.num_nodes)
+        kept = (graph.edge_index < count).all(axis=0)
+        x = graph.x
+        if isinstance(x, SparseRows):
+            end = x.indptr[count]
+            some = (x.indptr[: count + 1], x.indices[:end], x.values[:end])
+            x = SparseRows(*some, (count, graph.num_features))
+        else:
+            x = x[:count]
+        weight = None if graph.edge_weight is None else graph.edge_weight[kept]
+        few = Graph(x, graph.edge_index[:, kept], weight)
+        return ComparedProblem(few, self.float_model, getattr(self, "model", None))
+
+
+def _linear(conv: Any) -> Any:
+    return conv.lin_l if isinstance(conv, SAGEConv) else conv.lin
+
+
+class OwnTorch(Contender):
+    """Our float model in torch as it was trained: sparse matrices for the graph, and for features
+    where few of them are not 0.
+    """
+
+    problem: ComparedProblem
+
+    def __init__(self, problem: ComparedProblem) -> None:
+        super().__init__(problem)
+        self.model = copy.deepcopy(problem.float_model).eval()
+        # Rows are normalised when the features are made, as for the others.
+        setattr(self.model, "input_stage", nn.Identity())  # noqa: B010
+        graph = problem.graph
+        self.edges = torch.from_numpy(graph.edge_index)
+        weight = graph.edge_weight
+        self.edge_weight = None if weight is None else torch.from_numpy(weight)
+        if self.model.config["conv"] != "gat":  # remembered, as a part of the structure
+            self.model.adjacency(self.edges, self.edge_weight, graph.num_nodes)
+
+    def load(self) -> None:
+        """See the base class."""
+        x = torch.from_numpy(self.problem.raw_features())
+        self.x = SparseFeatures(x) if SparseFeatures.pays_for(x) else x
+
+    @torch.no_grad()
+    def run(self) -> Tensor:
+        """See the base class."""
+        logits: Tensor = self.model(self.x, self.edges, self.edge_weight)
+        return logits.argmax(dim=1)
+
+
+def float_contenders(model: GNN) -> Mapping[str, Any]:
+    """The ways to run a trained float model, by name: those of the benchmarks where they compute
+    the same network, and else our own model in torch.
+    """
+    config = model.config
+    if config["binarize"] != "none":
+        raise input_error("model", "a float one", f"binarize='{config['binarize']}'")
+    plain = (config["jump"], config["norm"], config["out_heads"]) == ("none", "none", 1)
+    if config["conv"] not in MODELS or not plain:
+        return {"torch": OwnTorch}
+    kinds = contenders_of(config["conv"])
+    return {key: kind for key, kind in kinds.items() if key not in ("packed", "simulated")}

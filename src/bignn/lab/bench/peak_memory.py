@@ -1,0 +1,179 @@
+"""Peak memory of one contender, measured in a process of its own.
+
+What counts is what features, weights and activations take, in the form that a contender runs with:
+how far the resident size of the process rises, while all nodes are predicted, above what it was
+with libraries and graph structure alone. What it takes to bring features and weights into that form
+(packing, compressing rows, transposing) counts for none: the peak starts anew once they are there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from bignn.graph import load
+from bignn.kernels.threads import set_num_threads
+from bignn.lab.bench.compared_problem import ComparedProblem, float_contenders
+from bignn.lab.bench.contenders import Contender, Packed, contenders_of
+from bignn.lab.bench.problems import SHAPES, CitationProblem, ModelName, Problem, ShapeProblem
+from bignn.train.checkpoint import load_model
+
+#: A process measures so many times, as long as it has not taken so many seconds, but twice at
+#: least: code that is first used on a problem of that size is read from disk, and counts then.
+_WINDOWS, _SECONDS = 5, 10.0
+
+#: Of Linux's sys/prctl.h and glibc's malloc.h.
+_PR_SET_THP_DISABLE = 41
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
+
+def memory_bytes() -> int:
+    """What this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def peak_mib(
+    problem: str, contender: str, *, conv: ModelName = "gcn", scale: float, threads: int
+) -> float | None:
+    """MiB of features, weights and activations; None where the system cannot tell."""
+    return _asked({"name": problem, "conv": conv, "scale": scale}, contender, threads)
+
+
+def peak_mib_of_trained(
+    dataset: str,
+    float_model: str | os.PathLike[str],
+    binary: str | os.PathLike[str] | None,
+    contender: str,
+    *,
+    threads: int,
+) -> float | None:
+    """The same of trained models, given as checkpoints, on a dataset."""
+    models = {"float": str(float_model), "binary": None if binary is None else str(binary)}
+    return _asked({"dataset": dataset, **models}, contender, threads)
+
+
+def _asked(problem: dict[str, Any], contender: str, threads: int) -> float | None:
+    """The answer of a process of its own."""
+    command = [sys.executable, "-m", __name__, json.dumps(problem), contender, str(threads)]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+    )
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        name = problem.get("name") or problem["dataset"]
+        print(f"bignn: peak memory of {contender} on {name}: {last}", file=sys.stderr)
+        return None
+    value: float | None = json.loads(done.stdout)
+    return value
+
+
+def _status(key: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(key + ":"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"/proc/self/status has no {key}")
+
+
+def _made(asked: dict[str, Any]) -> tuple[Problem, Problem]:
+    """A problem, and a small one of the same kind."""
+    if "dataset" in asked:
+        binary = None if asked["binary"] is None else load_model(asked["binary"])
+        compared = ComparedProblem(load(asked["dataset"]), load_model(asked["float"]), binary)
+        return compared, compared.few_nodes()
+    name, conv = asked["name"], asked["conv"]
+    small = CitationProblem("cora", conv=conv, epochs=0)
+    if name in SHAPES:
+        return ShapeProblem(name, conv=conv, scale=asked["scale"]), small
+    return CitationProblem(name, conv=conv, epochs=0), small
+
+
+def _measure(problem: Problem, small: Problem, contender: str) -> float:
+    if isinstance(problem, ComparedProblem):
+        kinds = {"packed": Packed, **float_contenders(problem.float_model)}
+    else:
+        kinds = contenders_of(problem.conv)
+    kind = kinds[contender]
+    _peak_bytes(kind(small))  # libraries allocate when first used: let them, on a small problem
+    chosen = kind(problem)
+    found: list[int] = []
+    start = time.perf_counter()
+    gc.freeze()  # what is here stays: looking through it each time would take longest
+    try:
+        while len(found) < 2 or (len(found) < _WINDOWS and time.perf_counter() - start < _SECONDS):
+            found.append(_peak_bytes(chosen))
+    finally:
+        gc.unfreeze()
+    return statistics.median_low(found) / 2**20
+
+
+def _peak_bytes(contender: Contender) -> int:
+    """Of one prediction; the contender is left as it came."""
+    structure = dict(vars(contender))
+    # A model that a contender has from the start: its weights are copied, so that they count too.
+    models = [part for part in structure.values() if isinstance(part, nn.Module)]
+    weights = [(weight, weight.data) for model in models for weight in model.parameters()]
+    _let_go_of_what_is_freed(at_once=True)
+    _give_back_what_is_free()
+    before = _status("VmRSS")
+    contender.load()
+    for weight, values in weights:
+        weight.data = values.clone()
+    _give_back_what_is_free()
+    _let_go_of_what_is_freed(at_once=False)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from here
+    contender.run()
+    peak = _status("VmHWM")
+    for weight, values in weights:
+        weight.data = values
+    vars(contender).clear()
+    vars(contender).update(structure)
+    return peak - before
+
+
+def _let_go_of_what_is_freed(at_once: bool) -> None:
+    """How glibc takes arrays above 128 KiB: from the system, and gives them back when they are
+    freed; or (up to 32 MiB) as a part of its heap, and keeps their pages.
+
+    The first while features and weights are made: glibc would come to keep pages for the next
+    array, and buffers that are never written to would then count by what was converted before. The
+    second during a prediction: Linux counts pages by batches per core and notes a peak when some
+    are given back, up to half a MiB too low on two cores; what stays is counted exactly.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "prctl"):  # NumPy asks for huge pages; a heap that has them grows by 2 MiB
+        libc.prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(_M_MMAP_THRESHOLD, 1 << (17 if at_once else 25))
+        libc.mallopt(_M_TRIM_THRESHOLD, 1 << (17 if at_once else 30))
+
+
+def _give_back_what_is_free() -> None:
+    """To the system: what is used again would count for nothing, what is kept for too much."""
+    gc.collect()
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)
+
+
+if __name__ == "__main__":
+    problem_text, which, threads_text = sys.argv[1:]
+    set_num_threads(int(threads_text))
+    large, little = _made(json.loads(problem_text))
+    try:
+        print(json.dumps(_measure(large, little, which)))
+    except OSError:
+        print(json.dumps(None))

@@ -1,0 +1,296 @@
+"""What the benchmarks run on: the real citation graphs, and graphs of published shapes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bignn.graph import Graph, SparseRows, load
+from bignn.graph.published_sizes import PUBLISHED_SIZES
+from bignn.nn import GNN, Activation, GATConv
+from bignn.packing import pack
+from bignn.runtime import PackedGraph, PackedModel, pack_graph
+from bignn.runtime.features import digest, normalized, read_features, row_normalized
+from bignn.train.fit import fit
+from bignn.train.recipes import recipe
+
+Floats = NDArray[np.float32]
+
+#: Rows that are normalised at a time: what that takes on the way stays small beside the whole.
+_BLOCK = 64
+
+#: Models that the benchmarks run, and what they are called.
+MODELS = {"gcn": "Bi-GCN", "sage": "Bi-GraphSAGE", "gat": "Bi-GAT"}
+ModelName = Literal["gcn", "sage", "gat"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A published graph's sizes, and the paper's widths for it."""
+
+    num_nodes: int
+    num_edges: int
+    sizes: tuple[int, ...]
+
+
+def _shape(name: str, *hidden: int) -> Shape:
+    facts = PUBLISHED_SIZES[name]
+    return Shape(facts.nodes, facts.edges, (facts.features, *hidden, facts.classes))
+
+
+#: Published nodes, undirected edges and features, with the paper's GCN widths.
+SHAPES = {
+    "flickr": _shape("flickr", 256),
+    "arxiv": _shape("ogbn-arxiv", 256, 256),
+    "reddit": _shape("reddit", 256),
+    "products": _shape("ogbn-products", 512, 512),
+}
+
+
+class Problem(ABC):
+    """A graph, a binary model on it, and the weights of a float model of the same sizes.
+
+    Structure is there from the start; contenders make features and weights of their own, so that
+    memory can be measured from one point to the other.
+    """
+
+    name: str
+    conv: ModelName
+    sizes: tuple[int, ...]
+    #: A + I in compressed rows.
+    offsets: NDArray[np.int64]
+    ids: NDArray[np.int32]
+    norm: Floats
+    #: Of the entries of A + I; None where all are 1. GraphSAGE and GAT do not look at them.
+    entry_weights: Floats | None = None
+    model: GNN
+    #: Between the layers of the float model.
+    activation: Activation = "relu"
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return len(self.norm)
+
+    @cached_property
+    def packed(self) -> PackedModel:
+        """The binary model, packed."""
+        return pack(self.model)
+
+    @cached_property
+    def weights(self) -> list[torch.Tensor]:
+        """Weights [d_out, d_in] of the float model."""
+        generator = torch.Generator().manual_seed(1)
+        return [
+            torch.randn(d_out, d_in, generator=generator) / d_in**0.5
+            for d_in, d_out in zip(self.sizes, self.sizes[1:], strict=False)
+        ]
+
+    @cached_property
+    def biases(self) -> list[torch.Tensor]:
+        """Biases [d_out] of the float model."""
+        return [torch.zeros(len(weight)) for weight in self.weights]
+
+    @cached_property
+    def own_weights(self) -> list[torch.Tensor]:
+        """Weights of nodes' own parts [d_out, d_in], of GraphSAGE."""
+        generator = torch.Generator().manual_seed(2)
+        return [
+            torch.randn(*weight.shape, generator=generator) / weight.shape[1] ** 0.5
+            for weight in self.weights
+        ]
+
+    @cached_property
+    def attention(self) -> list[torch.Tensor]:
+        """Of GAT: vectors of scores [2, heads, channels] of the float model, sources' first."""
+        generator = torch.Generator().manual_seed(3)
+        return [
+            torch.randn(2, heads, size // heads, generator=generator) / (size // heads) ** 0.5
+            for heads, size in zip(self.heads, self.sizes[1:], strict=True)
+        ]
+
+    @property
+    def heads(self) -> list[int]:
+        """Attention heads of each layer, side by side; 1 without attention."""
+        return [conv.heads if isinstance(conv, GATConv) else 1 for conv in self.model.layers]
+
+    @cached_property
+    def rows(self) -> NDArray[np.int32]:
+        """The row of each entry of A + I."""
+        return np.repeat(np.arange(self.num_nodes, dtype=np.int32), np.diff(self.offsets))
+
+    @cached_property
+    def edge_values(self) -> Floats:
+        """The entries of Â."""
+        values = self.norm[self.rows] * self.norm[self.ids]
+        return values if self.entry_weights is None else values * self.entry_weights
+
+    @cached_property
+    def as_given(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """A in compressed rows."""
+        kept = self.rows != self.ids
+        offsets = np.zeros(self.num_nodes + 1, dtype=np.int64)
+        np.cumsum(np.bincount(self.rows[kept], minlength=self.num_nodes), out=offsets[1:])
+        return offsets, self.ids[kept]
+
+    @property
+    def packed_neighbours(self) -> tuple[NDArray[np.int64], NDArray[Any], Floats | None]:
+        """Offsets, ids and weights that the packed model reads."""
+        if self.conv == "sage":
+            return (*self.as_given, None)
+        return self.offsets, self.ids, self.entry_weights
+
+    def graph_of(self, features: Any, beta: Floats | None) -> PackedGraph:
+        """Packed features with the neighbours that the model reads."""
+        return PackedGraph(
+            features, self.sizes[0], beta, *self.packed_neighbours, self.norm,
+            digest(self.packed.network.input), name=self.name,
+            adjacency="plain" if self.conv == "sage" else "gcn",
+        )  # fmt: skip
+
+    @abstractmethod
+    def raw_features(self) -> Floats:
+        """Features as the float model reads them [N, d]."""
+
+    def sparse_features(self) -> SparseRows | None:
+        """The same in compressed rows, where the graph has them so; arrays may be the graph's."""
+        return None
+
+    @abstractmethod
+    def packed_graph(self, x: Floats | None = None) -> PackedGraph:
+        """The graph, its features packed for the binary model (from ``x`` if they are at hand)."""
+
+    def binary_input(self) -> Floats:
+        """What the binary model takes signs and scales of [N, d]."""
+        return normalized(self.packed.network.input, self.raw_features())
+
+
+class CitationProblem(Problem):
+    """A real graph and a binary model with the paper's widths, trained for some epochs."""
+
+    def __init__(self, name: str, *, conv: ModelName = "gcn", epochs: int = 40) -> None:
+        self.name = name
+        self.conv = conv
+        self.graph = load(name)
+        chosen = recipe(f"bi-{conv}", epochs=max(1, epochs))
+        torch.manual_seed(0)
+        self.model = chosen.build(self.graph)
+        config = self.model.config
+        width = config["hidden_channels"] * (config["heads"] if conv == "gat" else 1)
+        num_hidden = config["num_layers"] - 1
+        self.sizes = (self.graph.num_features, *[width] * num_hidden, self.graph.num_classes)
+        if epochs:
+            fit(self.model, self.graph, chosen.settings, seed=0, progress=False)
+        else:
+            self.model.fit_input(torch.from_numpy(self.graph.dense_x()))
+        self.model.eval()
+        whole = self.packed_graph().edges("gcn")
+        self.offsets, self.ids, self.norm = whole.offsets, whole.ids, whole.target_factor
+
+    def raw_features(self) -> Floats:
+        """Bag of words or tf-idf; rows are normalised as in float GCN."""
+        assert self.packed.network.input.normalize_rows
+        return float_features(self.graph, normalize_rows=True)
+
+    def sparse_features(self) -> SparseRows | None:
+        """See the base class."""
+        return sparse_features(self.graph, normalize_rows=True)
+
+    def packed_graph(self, x: Floats | None = None) -> PackedGraph:
+        """See the base class."""
+        return pack_graph(self.graph, like=self.packed)
+
+
+class ShapeProblem(Problem):
+    """A random graph of a published size with skewed degrees, random features and weights."""
+
+    def __init__(self, name: str, *, conv: ModelName = "gcn", scale: float = 1.0) -> None:
+        shape = SHAPES[name]
+        self.name = name
+        self.conv = conv
+        self.sizes = shape.sizes
+        num_nodes = max(2, round(shape.num_nodes * scale))
+        num_edges = max(1, round(shape.num_edges * scale))
+        self.offsets, self.ids = skewed_graph(num_nodes, num_edges, np.random.default_rng(0))
+        self.norm = (1 / np.sqrt(np.diff(self.offsets))).astype(np.float32)
+        torch.manual_seed(0)
+        # Attention has two heads that share the width, and one in the last layer.
+        heads = 2 if conv == "gat" else 1
+        self.model = GNN(
+            shape.sizes[0],
+            shape.sizes[1] // heads,
+            len(shape.sizes) - 1,
+            shape.sizes[-1],
+            conv=conv,
+            heads=heads,
+            binarize="both",
+            normalize_rows=False,
+        )
+        self.model.input_stage.is_fitted.fill_(True)  # mean 0, scale 1: the features are normal
+        self.model.load_state_dict(self.model.state_dict())
+        self.model.eval()
+
+    def raw_features(self) -> Floats:
+        """Standard normal numbers."""
+        generator = np.random.default_rng(2)
+        return generator.standard_normal((self.num_nodes, self.sizes[0]), dtype=np.float32)
+
+    def packed_graph(self, x: Floats | None = None) -> PackedGraph:
+        """See the base class."""
+        x = self.raw_features() if x is None else x
+        nothing = np.zeros((2, 0), dtype=np.int64)
+        stage = self.packed.network.input
+        features, beta = read_features(stage, Graph(x, nothing))
+        return self.graph_of(features, beta)
+
+
+def float_features(graph: Graph, *, normalize_rows: bool) -> Floats:
+    """A graph's features as float models read them [N, d]: an array of its own, made without any
+    other of its size, so that its memory is what they take.
+    """
+    x = np.array(graph.x) if isinstance(graph.x, np.ndarray) else graph.x.toarray()
+    for start in range(0, len(x) if normalize_rows else 0, _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        x[rows] = row_normalized(x[rows])
+    return x
+
+
+def sparse_features(graph: Graph, *, normalize_rows: bool) -> SparseRows | None:
+    """The same in compressed rows, where the graph has them so."""
+    x = graph.x
+    if not isinstance(x, SparseRows) or not normalize_rows:
+        return None if isinstance(x, np.ndarray) else x
+    rows = np.repeat(np.arange(graph.num_nodes), np.diff(x.indptr))
+    total = np.bincount(rows, np.abs(x.values), minlength=graph.num_nodes)
+    values = (x.values / np.where(total > 0, total, 1)[rows]).astype(np.float32)
+    return SparseRows(x.indptr, x.indices, values, x.shape)
+
+
+def skewed_graph(
+    num_nodes: int, num_edges: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Undirected edges, one end uniform, the other with density ~ rank^-0.44, and self-loops.
+
+    Built by counting, since sorting 10^8 edges would take longer than the benchmark.
+    """
+    names = rng.permutation(num_nodes).astype(np.int32)
+    uniform = rng.random(num_edges, dtype=np.float32)
+    skewed = np.minimum((uniform.astype(np.float64) ** 1.8 * num_nodes), num_nodes - 1)
+    a = names[skewed.astype(np.int32)]
+    b = rng.integers(0, num_nodes, num_edges, dtype=np.int32)
+    b = np.where(a == b, (b + 1) % np.int32(num_nodes), b)  # self-loops are added below
+    del uniform, skewed
+    loops = np.arange(num_nodes, dtype=np.int32)
+    target = np.concatenate([b, a, loops])
+    source = np.concatenate([a, b, loops])
+    del a, b
+    offsets = np.zeros(num_nodes + 1, dtype=np.int64)
+    np.cumsum(np.bincount(target, minlength=num_nodes), out=offsets[1:])
+    order = np.argsort(target, kind="stable")  # radix sort
+    return offsets, source[order]

@@ -1,0 +1,129 @@
+"""What the suites' rows say: as text, and as bars of speedups. No torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from bignn.lab.report.document import Figure, Series
+from bignn.lab.report.figures import save
+from bignn.lab.report.wording import name_of
+
+Row = dict[str, Any]
+
+HEADER = (
+    f"{'graph':<15}{'plan':<6}{'packed':>10}{'best float':>11}{'PyG':>10}{'PyG CSR':>10}"
+    f"{'simulated':>11}{'vs best':>9}{'vs PyG':>8}{'vs CSR':>8}{'MiB float':>11}"
+    f"{'packed':>8}{'agree':>9}{'flips':>9}"
+)
+
+_BUSY = (
+    "* other processes took cores that were timed, and slow torch's threads down more than ours:\n"
+    "  neither medians nor bursts are to be relied upon; measure again when the machine is idle."
+)
+
+
+def describe(report: dict[str, Any]) -> str:
+    """The rows as tables."""
+    rows = report["rows"]
+    lines: list[str] = []
+    products = [row for row in rows if row["suite"] == "gemm"]
+    if products:
+        lines += [
+            "XNOR product, one thread, outputs preallocated",
+            f"{'rows x inputs x outputs':<26}{'float32 ms':>12}{'packed ms':>11}{'GMAC/s':>9}"
+            f"{'speedup':>9}",
+        ]
+        lines += [
+            f"{row['shape']:<26}{row['best_float_ms']:>12.3f}{row['packed_ms']:>11.3f}"
+            f"{row['gmacs']:>9.0f}{row['speedup_vs_best_float']:>8.1f}x"
+            for row in products
+        ]
+    networks = [row for row in rows if row["suite"] != "gemm"]
+    if networks:
+        lines += [""] * bool(lines) + [
+            f"{name_of(networks[0]['model'])}, {networks[0]['threads']} "
+            "threads, median ms per prediction of all nodes",
+            HEADER,
+        ]
+        lines += [network_line(row) for row in networks]
+        lines += [
+            "",
+            "fastest burst of each against the fastest of ours, nearer to an idle machine:",
+            *(f"  {row['shape']:<15}{_fastest(row)}" for row in networks),
+            "",
+            *([_BUSY, ""] if any(row["machine_was_busy"] for row in networks) else []),
+            "best float: the fastest of PyG (edge_index), PyG (CSR), torch by hand (CSR, cheaper",
+            "order, preallocated). simulated: the binary model in floats.",
+            "MiB: peak of features, weights and activations. agree: nodes whose class is torch's;",
+            "flips: hidden bits that differ from torch's float32 sums.",
+        ]
+    return "\n".join(lines)
+
+
+def _fastest(row: Row) -> str:
+    ratios = {"best float": "vs_best_float", "PyG": "vs_pyg"}
+    found = ((label, row[f"fastest_speedup_{key}"]) for label, key in ratios.items())
+    return ", ".join(f"{ratio:.1f}x {label}" for label, ratio in found if ratio is not None)
+
+
+def network_line(row: Row) -> str:
+    """A row below :data:`HEADER`."""
+
+    def number(key: str, form: str) -> str:
+        return "-" if row[key] is None else format(row[key], form)
+
+    times = (number(key, ".2f") for key in ("pyg_ms", "pyg_sparse_ms", "simulated_ms"))
+    pyg, csr, simulated = times
+    ratios = [
+        "-" if row[key] is None else f"{row[key]:.1f}x"
+        for key in ("speedup_vs_best_float", "speedup_vs_pyg", "speedup_vs_pyg_sparse")
+    ]
+    return (
+        f"{row['shape']:<15}{row['plan']:<6}{row['packed_ms']:>10.3f}"
+        f"{number('best_float_ms', '.2f'):>11}{pyg:>10}{csr:>10}{simulated:>11}"
+        f"{ratios[0]:>9}{ratios[1]:>8}{ratios[2]:>8}"
+        f"{number('peak_mib_float', '.0f'):>11}{number('peak_mib_packed', '.1f'):>8}"
+        f"{number('agreement', '.5f'):>9}{number('flipped_bits', 'd'):>9}"
+        + (" *" if row["machine_was_busy"] else "")
+    )
+
+
+def row_names(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Of each row the graph and the model, and the threads where not all have as many."""
+    several = len({row["threads"] for row in rows}) > 1
+    return tuple(
+        f"{row['shape']}, {name_of(row['model'])}"
+        + (f", {row['threads']} thread{'s'[: row['threads'] - 1]}" if several else "")
+        for row in rows
+    )
+
+
+def speedups(rows: Sequence[Row]) -> Figure:
+    """How many times faster than each alternative ours is, a group of bars per row."""
+    every = {
+        "best float": "speedup_vs_best_float",
+        "PyG, CSR": "speedup_vs_pyg_sparse",
+        "PyG, edge_index": "speedup_vs_pyg",
+        "float simulation": "speedup_vs_simulated",
+    }
+    names = row_names(rows)
+    threads = "/".join(map(str, sorted({row["threads"] for row in rows})))
+    return Figure(
+        "speedups",
+        f"How many times faster packed prediction is than float inference, {threads} threads",
+        "bars",
+        "",
+        f"times faster than, {threads} threads",
+        tuple(
+            Series(label, names, tuple(row[key] for row in rows)) for label, key in every.items()
+        ),
+        log_y=True,
+        bars_from=1,
+    )
+
+
+def plot(report: dict[str, Any], path: str | os.PathLike[str]) -> None:
+    """Draws the speedups to a file."""
+    save(speedups(report["rows"]), path)

@@ -1,0 +1,254 @@
+"""``bignn bench``: ours against PyG, torch and a float simulation, in one run, the same threads."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import torch
+
+import bignn
+from bignn import bits, kernels
+from bignn.errors import input_error
+from bignn.graph import EMBEDDED
+from bignn.kernels.threads import get_num_threads
+from bignn.lab.bench.contenders import Contender, Packed, Simulated, contenders_of
+from bignn.lab.bench.machine import machine
+from bignn.lab.bench.peak_memory import peak_mib
+from bignn.lab.bench.problems import (
+    SHAPES,
+    CitationProblem,
+    ModelName,
+    Problem,
+    ShapeProblem,
+)
+from bignn.lab.bench.rounds import time_beside
+from bignn.lab.bench.suite_report import HEADER, Row, network_line
+from bignn.lab.bench.timing import Seconds, measure
+from bignn.runtime import PackedModel
+
+SUITES = ("gemm", "citation", "shapes")
+
+#: Rows, inputs, outputs of the products in the suite ``gemm``; the first is Cora's first layer.
+PRODUCTS = ((2708, 1433, 64), (2708, 256, 64), (4096, 512, 64), (19717, 500, 64))
+
+
+def run(
+    suites: Sequence[str],
+    *,
+    model: ModelName = "gcn",
+    scale: float = 1.0,
+    only: Sequence[str] | None = None,
+    memory: bool = True,
+) -> dict[str, Any]:
+    """Runs suites and returns ``{"rows": [...], "machine": ..., "version": ..., "date": ...}``,
+    the date being the UTC time of its end.
+
+    Args:
+        suites: some of :data:`SUITES`; none for all.
+        model: what is run on graphs, one of :data:`bignn.lab.bench.problems.MODELS`.
+        scale: of the suite ``shapes``: nodes and edges times this.
+        only: names of shapes or datasets; None for all.
+        memory: also measure peak memory, each contender in a process of its own.
+
+    """
+    chosen = list(suites) or list(SUITES)
+    for suite in chosen:
+        if suite not in SUITES:
+            raise input_error("suite", f"some of {list(SUITES)}", repr(suite))
+    contenders_of(model)  # refuses what it does not know
+    if not 0 < scale <= 4:
+        raise input_error("scale", "above 0 and at most 4", scale)
+    graphs = {"citation": EMBEDDED, "shapes": tuple(SHAPES)}
+    known = [name for suite in chosen for name in graphs.get(suite, ())]
+    for name in only or ():
+        if name not in known:
+            raise input_error("only", f"some of {known} in these suites", repr(name))
+    rows: list[Row] = []
+    for suite in chosen:
+        if suite == "gemm":
+            if only is None:
+                rows += [_product(*sizes) for sizes in PRODUCTS]
+            continue
+        for name in graphs[suite]:
+            if only is None or name in only:
+                sized = scale if suite == "shapes" else 1.0
+                rows.append(_network(suite, name, model, sized, memory))
+    return {
+        "rows": rows,
+        "machine": machine("cpu"),
+        "version": bignn.__version__,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _say(text: str) -> None:
+    print(f"bignn bench: {text}", file=sys.stderr, flush=True)
+
+
+def _row(suite: str, shape: str, model: str) -> Row:
+    """All columns, filled as they are measured."""
+    names = (
+        *("plan", "packed_ms", "best_float", "best_float_ms", "pyg_ms", "pyg_sparse_ms"),
+        *("torch_sparse_ms", "simulated_ms", "speedup_vs_pyg", "speedup_vs_pyg_sparse"),
+        *("speedup_vs_best_float", "speedup_vs_simulated", "pyg_predicted_bytes", "packing_ms"),
+        *("peak_mib_float", "peak_mib_simulated", "peak_mib_packed", "memory_ratio"),
+        *("agreement", "flipped_bits", "hidden_bits", "layer_ms", "record_bytes", "gmacs"),
+        *("fastest_ms", "fastest_speedup_vs_best_float", "fastest_speedup_vs_pyg"),
+        *("machine_was_busy", "graph_mib_float", "graph_mib_packed", "memory_ratio_with_graph"),
+    )
+    row: Row = {"suite": suite, "shape": shape, "model": model, "threads": get_num_threads()}
+    return row | dict.fromkeys(names)
+
+
+def _product(num_rows: int, num_inputs: int, num_outputs: int) -> Row:
+    """The XNOR product on one core, against torch's float32 product, outputs preallocated."""
+    shape = f"{num_rows}x{num_inputs}x{num_outputs}"
+    _say(f"gemm {shape}")
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((num_rows, num_inputs), dtype=np.float32)
+    w = rng.standard_normal((num_outputs, num_inputs), dtype=np.float32)
+    a, columns = bits.pack(x), kernels.prepare_columns(bits.pack(w), num_inputs)
+    out = np.empty((num_rows, num_outputs), dtype=np.int32)
+    tx, tw = torch.from_numpy(x), torch.from_numpy(w).t().contiguous()
+    float_out = torch.empty(num_rows, num_outputs)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # ours runs on the calling thread
+    try:
+        times = measure(
+            {
+                "float": lambda: torch.mm(tx, tw, out=float_out),
+                "packed": lambda: kernels.xnor_matmul_into(a, columns, out),
+            },
+            rounds=21,
+        )
+    finally:
+        torch.set_num_threads(threads)
+    expected = bits.sign(x).astype(np.float32) @ bits.sign(w).astype(np.float32).T
+    row = _row("gemm", shape, "xnor") | {"threads": 1, "best_float": "torch.mm float32"}
+    packed, floats = times["packed"], times["float"]
+    row["packed_ms"], row["best_float_ms"] = 1e3 * packed.median, 1e3 * floats.median
+    row["speedup_vs_best_float"] = floats.median / packed.median
+    row["fastest_ms"] = {key: 1e3 * seconds.fastest for key, seconds in times.items()}
+    row["fastest_speedup_vs_best_float"] = floats.fastest / packed.fastest
+    row["gmacs"] = num_rows * num_inputs * num_outputs / packed.median / 1e9
+    row["agreement"] = float((out == expected).mean())
+    return row
+
+
+def _network(suite: str, name: str, model: ModelName, scale: float, memory: bool) -> Row:
+    def say(text: str) -> None:
+        _say(f"{suite} {name}: {text}")
+
+    start = time.perf_counter()
+    say("making the graph" + (f" at scale {scale:g}" if scale != 1 else ""))
+    row = _row(suite, name if scale == 1 else f"{name} x {scale:g}", f"bi-{model}")
+    row |= _measured(
+        CitationProblem(name, conv=model)
+        if suite == "citation"
+        else ShapeProblem(name, conv=model, scale=scale),
+        contenders_of(model),
+        say,
+    )
+    if memory:
+        measured = {"packed": "packed", "simulated": "simulated", row["best_float"]: "float"}
+        for key, field in measured.items():
+            if key is not None and row[f"{key}_ms"] is not None:
+                say(f"peak memory of {key}")
+                row[f"peak_mib_{field}"] = peak_mib(
+                    name, key, conv=model, scale=scale, threads=get_num_threads()
+                )
+        if row["peak_mib_float"] and row["peak_mib_packed"]:
+            row |= memory_ratios(row)
+    say(f"done in {time.perf_counter() - start:.0f} s")
+    print(f"{HEADER}\n{network_line(row)}", file=sys.stderr, flush=True)
+    return row
+
+
+def memory_ratios(row: Row) -> Row:
+    """How much less memory ours takes: features, weights, activations; and with the edges."""
+    ours, floats = row["peak_mib_packed"], row["peak_mib_float"]
+    with_graph = (floats + row["graph_mib_float"]) / (ours + row["graph_mib_packed"])
+    return {"memory_ratio": floats / ours, "memory_ratio_with_graph": with_graph}
+
+
+def _measured(
+    problem: Problem, contenders: Mapping[str, type[Contender]], say: Callable[[str], None]
+) -> Row:
+    """All but peak memory, which is measured when the problem here is gone."""
+    row: Row = {"packing_ms": 1e3 * _seconds_of_packing(problem)}
+    ours = Packed(problem)
+    ours.load()
+
+    def compare_classes(runners: Mapping[str, Contender]) -> None:
+        simulated = runners.get("simulated")
+        if isinstance(simulated, Simulated):
+            say("agreement")
+            row.update(_agreement(problem.packed, ours, simulated))
+
+    others = {key: kind for key, kind in contenders.items() if key != "packed"}
+    row["pyg_predicted_bytes"] = others["pyg"].bytes_needed(problem)
+    timed = time_beside({"packed": ours}, others, problem, say=say, after_group=compare_classes)
+    plan = problem.packed.explain(ours.graph)
+    row |= _speeds(timed.seconds)
+    row["graph_mib_packed"] = ours.structure_bytes() / 2**20
+    if "best_float" in row:
+        row["graph_mib_float"] = contenders[row["best_float"]](problem).structure_bytes() / 2**20
+    return row | {
+        "machine_was_busy": timed.machine_was_busy,
+        "plan": plan.ways,
+        "layer_ms": [1e3 * (layer.measured or 0.0) for layer in plan.layers],
+        "record_bytes": [layer.record_bytes for layer in plan.layers],
+    }
+
+
+def _seconds_of_packing(problem: Problem) -> float:
+    x = problem.raw_features()
+    begin = time.perf_counter()
+    problem.packed_graph(x)
+    return time.perf_counter() - begin
+
+
+def _speeds(times: Mapping[str, Seconds]) -> Row:
+    """Milliseconds of all, and how many times ours they are."""
+    ours = times["packed"]
+    row: Row = {f"{key}_ms": 1e3 * seconds.median for key, seconds in times.items()}
+    row["fastest_ms"] = {key: 1e3 * seconds.fastest for key, seconds in times.items()}
+    floats = {key: times[key] for key in ("pyg", "pyg_sparse", "torch_sparse") if key in times}
+    if floats:
+        best = min(floats, key=lambda key: floats[key])
+        row["best_float"], row["best_float_ms"] = best, 1e3 * floats[best].median
+        row["speedup_vs_best_float"] = floats[best].median / ours.median
+        least = min(seconds.fastest for seconds in floats.values())
+        row["fastest_speedup_vs_best_float"] = least / ours.fastest
+    for key in ("pyg", "pyg_sparse", "simulated"):
+        if key in times:
+            row[f"speedup_vs_{key}"] = times[key].median / ours.median
+    if "pyg" in times:
+        row["fastest_speedup_vs_pyg"] = times["pyg"].fastest / ours.fastest
+    return row
+
+
+def _agreement(packed: PackedModel, ours: Packed, simulated: Simulated) -> Row:
+    """Classes that equal torch's, and hidden bits that do not."""
+    same = float((ours.run() == simulated.run().numpy()).mean())
+    flipped = total = 0
+    for count in range(1, packed.num_hops):
+        theirs = simulated.layers(count).numpy()
+        for rows, values in prefix(packed, count).stream(ours.graph, output="logits"):
+            flipped += int(((values >= 0) != (theirs[rows] >= 0)).sum())
+            total += values.size
+    return {"agreement": same, "flipped_bits": flipped, "hidden_bits": total}
+
+
+def prefix(packed: PackedModel, num_layers: int) -> PackedModel:
+    """The first layers of a model, as a model whose logits are the last one's values."""
+    ends = [number for number, step in enumerate(packed.operations) if step["op"] == "binarize"]
+    operations = packed.operations[: ends[num_layers]]
+    names = {name for step in operations for name in step.values() if isinstance(name, str)}
+    arrays = {name: array for name, array in packed.arrays.items() if name in names}
+    return PackedModel(operations, arrays, packed.num_features)

@@ -1,0 +1,172 @@
+"""What a results folder holds: finished runs, and the documents of other commands.
+
+``runs.jsonl`` is the ledger of :mod:`bignn.lab.study.runs`; ``bench*.json`` and
+``capacity*.json`` are what ``bignn bench --json`` and ``bignn capacity --json`` print.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bignn.errors import FileError
+from bignn.lab.paper.measured_speeds import measured_speeds
+from bignn.lab.paper.published import RUNS_ASSUMED
+from bignn.lab.paper.welch import p_value
+from bignn.lab.report.document import Tone, Verdict
+from bignn.lab.study.ledger import Ledger, Record
+from bignn.lab.study.run import RUNS, Run
+from bignn.train.averages import mean_and_std, plus_minus
+
+#: The page that 'bignn reproduce' writes into a results folder.
+PAGE = "results.md"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Test accuracies of the seeds of a row, in percent, and the mean validation accuracy."""
+
+    test: tuple[float, ...]
+    val: float
+
+    @property
+    def mean(self) -> float:
+        """Of the test accuracies."""
+        return statistics.fmean(self.test)
+
+    @property
+    def std(self) -> float | None:
+        """The sample standard deviation (n - 1); None for one value."""
+        return mean_and_std(self.test)[1]
+
+    def plus_minus(self, digits: int = 1) -> str:
+        """Mean ± standard deviation; of one seed there is none."""
+        return plus_minus(self.mean, self.std, digits)
+
+
+class Results:
+    """A folder of results, read whole."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        if not folder.is_dir():
+            fix = (
+                "give a folder"
+                if folder.exists()
+                else f"'bignn reproduce --out {folder}' makes one"
+            )
+            raise FileError(f"'{folder}' is not a folder of results; {fix}")
+        self.records = Ledger(folder / RUNS).read()
+        for number, record in enumerate(self.records, 1):
+            _check(record, number, folder)
+        #: Of every measurement of speed the newest.
+        self.bench = measured_speeds(_documents(folder, "bench", ("rows",)))
+        self.capacity = list(_documents(folder, "capacity", _OF_CAPACITY).values())
+        # A row that was run under several recipes: that of its newest record counts, and it alone.
+        newest = {record["row"]: record["recipe"] for record in self.records}
+        self._rows: dict[str, dict[int, Record]] = {}
+        for record in self.records:
+            if record["recipe"] == newest[record["row"]]:
+                self._rows.setdefault(record["row"], {})[record["seed"]] = record
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to show."""
+        return not (self.records or self.bench or self.capacity)
+
+    def of(self, run: Run) -> Summary | None:
+        """All seeds of a run's row; None if there is none, or no test split."""
+        records = self.seeds(run)
+        test = [record["test_acc"] for record in records if record["test_acc"] is not None]
+        if not test or len(test) < len(records):
+            return None
+        return Summary(tuple(test), statistics.fmean(record["val_acc"] for record in records))
+
+    def seeds(self, run: Run) -> list[Record]:
+        """The records of a run's row, by seed."""
+        found = self._rows.get(run.row, {})
+        return [found[seed] for seed in sorted(found)]
+
+
+def _check(record: Record, number: int, folder: Path) -> None:
+    """Refuses a line of the ledger without what is shown of one."""
+    words = dict.fromkeys(("row", "dataset", "recipe", "machine", "version", "torch"), str)
+    needed = {**words, "seed": int, "val_acc": float | int, "test_acc": float | int | None}
+    for name, kind in needed.items():
+        value = record.get(name, ...)
+        if not isinstance(value, kind) or (isinstance(value, float) and not math.isfinite(value)):
+            raise FileError(
+                f"'{folder / RUNS}': record {number} has no sound '{name}', as no run of this "
+                "version writes; remove its line, or run into another folder"
+            )
+
+
+#: What is shown of a document of ``bignn capacity``.
+_OF_CAPACITY = (
+    *("name", "dataset", "model", "bins", "as_paper", "distill", "heads", "bi_heads", "bi_model"),
+    *("widths", "float_acc", "float_std", "bi_acc", "bi_std", "min_width", "entropy_bits"),
+    *("entropy_std", "lower_bound", "bi_min_width", "bi_peak_width", "holds", "holds_share"),
+    *("needed", "size_ratio", "estimates", "paper", "at_papers_width"),
+)
+
+
+def _documents(folder: Path, kind: str, needed: Sequence[str]) -> dict[Path, dict[str, Any]]:
+    found = {}
+    for path in sorted(folder.glob(f"{kind}*.json")):
+        try:
+            document = json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise FileError(f"'{path}' is not a JSON document ({error}); remove it") from error
+        if not isinstance(document, dict):
+            document = {}
+        if missing := [name for name in needed if name not in document]:
+            raise FileError(
+                f"'{path}' is not what this version's 'bignn {kind} --json' prints (it has no "
+                f"'{missing[0]}'); make it anew, or remove it"
+            )
+        found[path] = document
+    return found
+
+
+def welch(ours: Summary, paper: tuple[float, float], runs: int = RUNS_ASSUMED) -> float | None:
+    """The p-value of Welch's test that both means are equal; None where nothing varies."""
+    if ours.std is None or (ours.std == 0 and paper[1] == 0):
+        return None
+    return p_value((ours.mean, ours.std, len(ours.test)), (*paper, runs))
+
+
+#: Above it, a difference is put down to noise.
+SIGNIFICANT = 0.01
+
+
+def verdict(
+    ours: Summary | None, paper: tuple[float, float] | None, runs: int = RUNS_ASSUMED
+) -> str:
+    """Ours beside the paper's, in words: a :class:`Verdict`, or nothing where one is missing.
+
+    The paper's mean is printed to a tenth: what rounds to it is no difference.
+    """
+    if paper is None or ours is None:
+        return ""
+    difference = ours.mean - paper[0]
+    if round(ours.mean, 1) == paper[0]:
+        return Verdict("equal as printed", "even")
+    direction = "higher" if difference > 0 else "lower"
+    p = welch(ours, paper, runs)
+    if p is None:
+        if len(ours.test) == 1:
+            return Verdict(f"{direction}; one seed", "even")
+        return Verdict(f"{direction}; nothing varies", _tone(difference))
+    told = f"(p = {p:.2g})"
+    if p > SIGNIFICANT:
+        return Verdict(f"within noise {told}", "even")
+    return Verdict(f"{direction} {told}", _tone(difference))
+
+
+def _tone(difference: float) -> Tone:
+    return "good" if difference > 0 else "poor"

@@ -1,0 +1,26 @@
+"""How our results are written beside the paper's."""
+
+from __future__ import annotations
+
+from bignn.lab.paper.results import Summary
+
+NOT_MEASURED = "not measured here"
+#: The synthetic graph of a dataset's sizes that ``bignn bench`` measures.
+SHAPE_OF = {"reddit": "reddit", "flickr": "flickr", "ogbn-arxiv": "arxiv"} | {
+    "ogbn-products": "products"
+}
+
+
+def accuracy(summary: Summary | None) -> str:
+    """Mean ± standard deviation."""
+    return NOT_MEASURED if summary is None else summary.plus_minus()
+
+
+def difference(ours: Summary | None, papers: tuple[float, float] | None) -> str:
+    """Ours minus the paper's."""
+    return "" if ours is None or papers is None else f"{ours.mean - papers[0]:+.1f}"
+
+
+def published(papers: tuple[float, float] | None) -> str:
+    """The paper's mean ± standard deviation."""
+    return "" if papers is None else f"{papers[0]:.1f} ± {papers[1]:.1f}"

@@ -1,0 +1,91 @@
+"""One training run of an experiment as data. No torch: who reads results needs none.
+
+A run is known by what decides its result: the graph, the recipe, the teacher's recipe and the seed
+(:meth:`Run.key`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from bignn.graph import Graph
+from bignn.train.recipes import Recipe, recipe, teacher_recipe
+
+#: The ledger of runs in a folder of results.
+RUNS = "runs.jsonl"
+#: A digest of all that decides a run's result but the seed, and the seed.
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A model trained on a graph with a seed.
+
+    Attributes:
+        dataset: a name or a path, as :func:`bignn.load` takes it.
+        model: a key of ``recipes.RECIPES``.
+        seed: of weights, dropout and samples.
+        distill: from float teachers, trained first; they are the same for all students of a seed.
+        teachers: how many of them, whose opinions are averaged.
+        changes: to the recipe, as ``(("hidden", 128), ...)``.
+        curve: whether the validation loss of every epoch is wanted too.
+
+    """
+
+    dataset: str
+    model: str
+    seed: int = 0
+    distill: bool = False
+    teachers: int = 1
+    changes: tuple[tuple[str, Any], ...] = ()
+    curve: bool = False
+
+    @property
+    def row(self) -> str:
+        """Its name without the seed, as ``cora/bi-gcn/distilled/hidden=128``."""
+        changes = [f"{name}={value}" for name, value in self.changes]
+        if self.distill:
+            changes.insert(0, "distilled" if self.teachers == 1 else f"distilled-{self.teachers}")
+        return "/".join([Path(self.dataset).stem, self.model, *changes])
+
+    def recipe(self, graph: Graph) -> Recipe:
+        """How it is trained."""
+        changes = dict(self.changes)
+        return recipe(self.model, graph=graph, distill=self.distill, **changes)
+
+    def teacher_recipe(self, graph: Graph) -> Recipe | None:
+        """How its teacher is trained: as by default, at most as long as the student."""
+        if not self.distill:
+            return None
+        of_both = {k: v for k, v in self.changes if k in ("epochs", "patience")}
+        return teacher_recipe(self.model, graph, **of_both)
+
+    def key(self, graph: Graph) -> Key:
+        """A digest of all that decides its result but the seed, and the seed."""
+        several = {} if self.teachers == 1 or not self.distill else {"teachers": self.teachers}
+        recipes = self.recipe(graph), self.teacher_recipe(graph)
+        return digest(graph, *recipes, **several), self.seed
+
+
+def digest(graph: Graph, *recipes: Recipe | None, **more: int) -> str:
+    """Of a graph and what of recipes is not the default, so that an option that is added later
+    leaves older runs what they are.
+    """
+    decides = [graph.digest(), *map(_not_default, recipes), *more.items()]
+    text = json.dumps(decides, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _not_default(value: Any) -> Any:
+    if not is_dataclass(value):
+        return value
+    said = {}
+    for field in fields(value):
+        mine = getattr(value, field.name)
+        if field.default is MISSING or mine != field.default:
+            said[field.name] = _not_default(mine)
+    return said

@@ -1,0 +1,195 @@
+"""Many training runs: in processes, written down, resumed.
+
+Tables and figures ask for runs; one that the ledger has already, under whatever name, is not run
+again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import bignn
+from bignn.errors import InputError
+from bignn.files import prepare
+from bignn.graph import Graph, load
+from bignn.lab.bench.machine import machine
+from bignn.lab.study.ledger import Ledger, Record, check_locks, locked
+from bignn.lab.study.run import RUNS, Key, Run, digest
+from bignn.train.batches import check_labels
+from bignn.train.checkpoint import load_model
+from bignn.train.distributed import own_device
+from bignn.train.fit import FitResult
+from bignn.train.jobs import in_processes
+from bignn.train.recipes import Recipe
+from bignn.train.seeds import fit_seed
+
+
+def do_runs(
+    runs: Sequence[Run], out: Path, *, device: str = "cpu", jobs: int = 1, progress: bool = True
+) -> list[Record]:
+    """The records of all runs, in their order: those in ``out/runs.jsonl``, and the others once
+    they are done and written there. Teachers are kept in ``out/teachers``.
+
+    A run that is refused, diverges or does not fit memory does not stop the others; afterwards the
+    first failure is raised.
+    """
+    ledger = Ledger(out / RUNS)
+    if runs:  # what would end all runs is found out before the work
+        check_locks()
+        own_device(device)
+    for run in runs:
+        check_labels(_graph(run.dataset))
+    prepare(ledger.path)
+    wanted = {run: run.key(_graph(run.dataset)) for run in dict.fromkeys(runs)}
+    known: dict[Key, Record] = {}
+    rows: dict[tuple[str, int], Key] = {}
+    for record in ledger.read():
+        key = (str(record.get("recipe")), int(record.get("seed", -1)))
+        rows[str(record.get("row")), key[1]] = key
+        # The newest counts, as where results are shown.
+        known[key] = {**_curve_of(known.get(key)), **record}
+    todo: dict[tuple[Key, bool], Run] = {}
+    for run, key in wanted.items():
+        if key not in known or (run.curve and "curve" not in known[key]):
+            todo.setdefault((key, run.curve), run)
+    for key, curve in list(todo):  # one with the curve serves one without
+        if not curve and (key, True) in todo:
+            del todo[key, curve]
+    if progress and todo:
+        there = len(set(wanted.values())) - len(todo)
+        print(f"{len(todo)} runs to do, {there} are there already", file=sys.stderr, flush=True)
+    task = _Task(out, device, len(todo), progress, progress and min(jobs, len(todo)) == 1)
+    failures = []
+    for run, done in zip(
+        todo.values(), in_processes(task, list(enumerate(todo.values(), 1)), jobs), strict=True
+    ):
+        if isinstance(done, str):
+            failures.append(f"{run.row} seed {run.seed}: {done}")
+        else:
+            known[wanted[run]] = done
+            rows[run.row, run.seed] = wanted[run]
+    for run, key in wanted.items():
+        # Done under another name, or before this one meant something else: written down under it,
+        # for those who read by names.
+        if key in known and rows.get((run.row, run.seed)) != key:
+            ledger.append({**known[key], **_names(run)})
+            rows[run.row, run.seed] = key
+    if failures:
+        count = f"{len(failures)} of {len(todo)} runs failed"
+        raise InputError(f"{count}; the first: {failures[0]}")
+    return [known[wanted[run]] for run in runs]
+
+
+def _curve_of(record: Record | None) -> Record:
+    return {} if record is None or "curve" not in record else {"curve": record["curve"]}
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Does one run and writes it down; in a process of its own, perhaps."""
+
+    out: Path
+    device: str
+    total: int
+    progress: bool
+    #: Whether each run has a bar of its own.
+    bars: bool
+
+    def __call__(self, item: tuple[int, Run]) -> Record | str:
+        number, run = item
+        record: Record | str
+        try:
+            record = self._record(run)
+        except InputError as error:
+            record = str(error)
+        except (RuntimeError, MemoryError) as error:  # out of memory, on the device or here
+            record = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        told = record if isinstance(record, str) else _summary(record)
+        if self.progress:
+            line = f"[{number}/{self.total}] {run.row} seed {run.seed}: {told}"
+            print(line, file=sys.stderr, flush=True)
+        return record
+
+    def _record(self, run: Run) -> Record:
+        graph = _graph(run.dataset)
+        taught_by = run.teacher_recipe(graph)
+        first = run.seed * run.teachers
+        teachers = [
+            load_model(self._taught(taught_by, graph, seed))
+            for seed in range(first, first + run.teachers)
+            if taught_by is not None
+        ]
+        curve: list[float] = []
+        result = self._fit(
+            run.recipe(graph),
+            graph,
+            run.seed,
+            teacher=teachers or None,
+            on_epoch=(lambda _, loss, __: curve.append(round(loss, 4))) if run.curve else None,
+        )
+        record = {
+            **_names(run),
+            **{name: value for name, value in asdict(result).items() if name != "seconds"},
+            "seconds": round(result.seconds, 2),
+            "device": self.device,
+            "machine": machine(self.device),
+            "version": bignn.__version__,
+            "torch": torch.__version__,
+            "recipe": run.key(graph)[0],
+        }
+        if run.curve:
+            record["curve"] = curve
+        Ledger(self.out / RUNS).append(record)
+        return record
+
+    def _taught(self, chosen: Recipe, graph: Graph, seed: int) -> Path:
+        """The checkpoint of a teacher, trained if it is not there."""
+        path = self.out / "teachers" / f"{digest(graph, chosen)}-{seed}.safetensors"
+        with locked(path.with_suffix(".lock")):  # another process may be training the same
+            self._train_teacher(chosen, graph, seed, path)
+        return path
+
+    def _train_teacher(self, chosen: Recipe, graph: Graph, seed: int, path: Path) -> None:
+        try:
+            self._fit(chosen, graph, seed, checkpoint_path=path, resume=True, save_every=1e9)
+        except InputError:
+            if not path.exists():
+                raise
+            path.unlink()  # damaged, or another version's
+            self._fit(chosen, graph, seed, checkpoint_path=path, save_every=1e9)
+
+    def _fit(self, chosen: Recipe, graph: Graph, seed: int, **options: Any) -> FitResult:
+        return fit_seed(chosen, graph, seed, device=self.device, progress=self.bars, **options)
+
+
+def _names(run: Run) -> Record:
+    return {
+        "row": run.row,
+        "dataset": run.dataset,
+        "model": run.model,
+        "distill": run.distill,
+        "teachers": run.teachers,
+        "changes": dict(run.changes),
+        "seed": run.seed,
+    }
+
+
+def _summary(record: Record) -> str:
+    test = "-" if record["test_acc"] is None else f"{record['test_acc']:.1f}"
+    return (
+        f"test {test} val {record['val_acc']:.1f} after {record['epochs']} epochs, "
+        f"{record['seconds']:.1f} s"
+    )
+
+
+@cache
+def _graph(dataset: str) -> Graph:
+    """Read once per process."""
+    return load(dataset)

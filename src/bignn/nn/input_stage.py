@@ -1,0 +1,129 @@
+"""What happens to raw features before the first layer. The statistics belong to the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bignn.binarize import binarize_features
+from bignn.errors import InputError, input_error
+from bignn.nn.features import BinaryRows, SparseFeatures
+from bignn.nn.memory import Memory
+
+
+class InputStage(nn.Module):
+    r"""Normalises rows, standardises columns, binarizes; each step where the model wants it.
+
+    1. ``x_i <- x_i / ||x_i||_1`` (rows of zeros stay): as usual for bag-of-words features.
+    2. ``x_k <- (x_k - mean_k) * scale_k``, ``scale_k = 1 / std_k`` (1 for a constant column): the
+       paper's batch normalisation of the input, with zero mean, unit variance and no affine part,
+       which keeps +1 and -1 in balance. The statistics are taken once, from the training input,
+       and kept with the weights, since unseen nodes need them.
+    3. the sign and β of every row, as :class:`BinaryRows` (float features that are mostly 0 become
+       :class:`SparseFeatures` instead).
+
+    The result is remembered for as long as x lives (see :class:`bignn.nn.memory.Memory`).
+
+    Args:
+        num_features: d.
+        normalize_rows: step 1.
+        standardize: step 2.
+        binarize: step 3.
+        dense: the result is always a tensor, whoever reads it; no step 3.
+
+    """
+
+    mean: Tensor
+    scale: Tensor
+    is_fitted: Tensor
+
+    def __init__(
+        self,
+        num_features: int,
+        *,
+        normalize_rows: bool,
+        standardize: bool,
+        binarize: bool,
+        dense: bool = False,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.normalize_rows = normalize_rows
+        self.standardize = standardize
+        self.binarize = binarize
+        self.dense = dense
+        # The buffer travels in the state; its copy is a fact that compiled code can branch on.
+        self._knows_statistics = not standardize
+        if standardize:
+            self.register_buffer("mean", torch.zeros(num_features))
+            self.register_buffer("scale", torch.ones(num_features))
+            self.register_buffer("is_fitted", torch.tensor(False))
+        self._memory = Memory()
+
+    @torch.no_grad()
+    def fit(self, x: Tensor) -> None:
+        """Takes the column statistics from x [N, d]."""
+        self._check(x)
+        if not self.standardize:
+            return
+        if not bool(torch.isfinite(x).all()):
+            raise input_error(
+                "x", "finite", "NaN or infinite features", "clean or impute them first"
+            )
+        rows = self._rows(x).double()
+        deviation = rows.std(dim=0, correction=0)
+        # A constant column has no spread to scale by; rounding must not make one up.
+        constant = deviation <= 1e-7 * rows.abs().amax(dim=0)
+        self.mean.copy_(torch.where(constant, rows[0], rows.mean(dim=0)))
+        self.scale.copy_(torch.where(constant, 1.0, 1.0 / deviation))
+        self.is_fitted.fill_(True)
+        self._knows_statistics = True
+
+    def forward(self, x: Tensor) -> Tensor | BinaryRows | SparseFeatures:
+        """The first layer's input."""
+        self._check(x)
+        if not self._knows_statistics:
+            if not self.training or torch.compiler.is_compiling():
+                raise InputError(
+                    "the model has no input statistics yet; call model.fit_input(x), "
+                    "bignn.fit(model, graph), or load a trained state"
+                )
+            self.fit(x)
+        if torch.compiler.is_compiling() or x.requires_grad:
+            # The first layer binarizes it, and passes gradients on to x.
+            return self._normalized(x)
+        statistics = [self.mean, self.scale] if self.standardize else []
+        return self._memory.get(x, statistics, None, lambda: self._as_constant(x))
+
+    def _check(self, x: Tensor) -> None:
+        if x.ndim != 2 or x.shape[1] != self.num_features:
+            raise input_error(
+                "x",
+                f"[nodes, {self.num_features}] (features per node as in 'in_channels')",
+                f"shape {list(x.shape)}",
+            )
+
+    def _rows(self, x: Tensor) -> Tensor:
+        if not self.normalize_rows:
+            return x
+        total = x.abs().sum(dim=1, keepdim=True)
+        return x / torch.where(total > 0, total, 1)
+
+    def _normalized(self, x: Tensor) -> Tensor:
+        x = self._rows(x)
+        return (x - self.mean) * self.scale if self.standardize else x
+
+    def _as_constant(self, x: Tensor) -> Tensor | BinaryRows | SparseFeatures:
+        x = self._normalized(x)
+        if self.dense:
+            return x
+        if self.binarize:
+            return BinaryRows(*binarize_features(x))
+        return SparseFeatures(x) if SparseFeatures.pays_for(x) else x
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+        if self.standardize and (prefix + "is_fitted") in state_dict:
+            self._knows_statistics = bool(state_dict[prefix + "is_fitted"])

@@ -1,0 +1,160 @@
+"""Predictions from files to files, without torch: what ``bignn predict`` does."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bignn.errors import InputError, input_error
+from bignn.files import atomic_path, check_writable
+from bignn.graph import load
+from bignn.kernels.threads import set_num_threads
+from bignn.runtime import Kind, PackedGraph, PackedModel, pack_graph
+
+
+def predict_file(
+    model_path: str,
+    dataset: str,
+    *,
+    nodes: list[int] | None = None,
+    out: str | None = None,
+    output: Kind = "classes",
+    plan: str | None = None,
+    explain: bool = False,
+    threads: int | None = None,
+    save_graph: str | None = None,
+) -> dict[str, Any]:
+    """Predicts a graph, by name or from a file, with a packed model's file."""
+    first, second = Path(model_path).suffix, Path(dataset).suffix
+    if first == ".npz" or (second == ".bignn" and first != ".bignn"):
+        raise InputError(
+            f"'{model_path}' is no packed model; the model comes first, as 'bignn predict "
+            "mine.bignn mine.npz'"
+        )
+    if out is not None:
+        if Path(out).suffix not in (".csv", ".npy"):
+            raise input_error("out", "a file name ending in .csv or .npy", repr(out))
+        check_writable(out)
+    _check_different(
+        {"model": model_path, "dataset": dataset}, {"out": out, "save-graph": save_graph}
+    )
+    if save_graph is not None:
+        if Path(save_graph).suffix == ".npz":
+            raise input_error("save-graph", "a file name not ending in .npz (those are raw graphs)",
+                        repr(save_graph))  # fmt: skip
+        check_writable(save_graph)
+    if threads is not None:
+        set_num_threads(threads)
+    model = PackedModel.open(model_path)
+    start = time.perf_counter()
+    graph = _graph(dataset, model)
+    packing = time.perf_counter() - start
+    if explain and not model.network.layers:
+        raise InputError(
+            "'explain' is for models of binary features and weights, which have a plan"
+        )
+    start = time.perf_counter()
+    values = model.predict(graph, nodes, output=output, plan=plan)
+    seconds = time.perf_counter() - start
+    ids = np.arange(graph.num_nodes) if nodes is None else np.asarray(nodes, dtype=np.int64)
+    if out is not None:
+        write(out, ids, values)
+    if save_graph is not None:
+        graph.save(save_graph)
+    classes = values if values.ndim == 1 else values.argmax(axis=1)
+    chosen = None
+    if model.network.layers:
+        chosen = model.explain(graph, plan=plan, measure=explain)
+    report: dict[str, Any] = {
+        "model": model_path,
+        "dataset": dataset,
+        "num_nodes": len(ids),
+        "seconds": seconds,
+        "packing_seconds": packing,
+        "plan": None if chosen is None else chosen.ways,
+        "test_acc": _test_accuracy(graph, ids, classes),
+        "out": out,
+        "saved_graph": save_graph,
+    }
+    if explain and chosen is not None:
+        report["explanation"] = str(chosen)
+    if out is None:
+        report["nodes"] = ids.tolist()
+        report["predictions"] = values.tolist()
+    return report
+
+
+def describe(report: dict[str, Any]) -> str:
+    """The report of :func:`predict_file` for people."""
+    accuracy = report["test_acc"]
+    lines = [
+        f"{report['num_nodes']} nodes in {1e3 * report['seconds']:.2f} ms"
+        + (f", plan {report['plan']}" if report["plan"] else "")
+        + ("" if accuracy is None else f", test accuracy {accuracy:.1f} % (test nodes among them)")
+    ]
+    if "explanation" in report:
+        lines.append(report["explanation"])
+    lines += [f"wrote {report[key]}" for key in ("out", "saved_graph") if report[key] is not None]
+    if report["out"] is None:
+        shown = list(zip(report["nodes"], report["predictions"], strict=True))[:10]
+        lines += [f"  node {node}: {_short(value)}" for node, value in shown]
+        if len(report["nodes"]) > len(shown):
+            more = len(report["nodes"]) - len(shown)
+            lines.append(f"  ... and {more} more; --out FILE writes them all")
+    return "\n".join(lines)
+
+
+def write(path: str | os.PathLike[str], ids: NDArray[Any], values: NDArray[Any]) -> None:
+    """Predictions as ``.npy`` (the values alone) or ``.csv`` (a line per node)."""
+    with atomic_path(path) as temporary:
+        if Path(path).suffix == ".npy":
+            with temporary.open("wb") as file:
+                np.save(file, values)
+            return
+        with temporary.open("w", encoding="utf-8") as file:
+            names = (
+                ["class"] if values.ndim == 1 else [f"class_{c}" for c in range(values.shape[1])]
+            )
+            file.write(",".join(["node", *names]) + "\n")
+            for node, value in zip(ids.tolist(), values.tolist(), strict=True):
+                cells = [value] if values.ndim == 1 else value
+                file.write(",".join([str(node), *map(str, cells)]) + "\n")
+
+
+def _check_different(inputs: dict[str, str], outputs: dict[str, str | None]) -> None:
+    """Refuses to write over what is read, or twice to the same file."""
+    taken = {Path(path).resolve(): name for name, path in inputs.items()}
+    for name, path in outputs.items():
+        if path is None:
+            continue
+        if (other := taken.get(Path(path).resolve())) is not None:
+            raise input_error(name, f"another file than '{other}'", repr(path))
+        taken[Path(path).resolve()] = name
+
+
+def _graph(dataset: str, model: PackedModel) -> PackedGraph:
+    """A packed graph's file as it is; anything else is loaded and packed for the model."""
+    if Path(dataset).is_file() and not dataset.endswith(".npz"):
+        return PackedGraph.open(dataset)
+    return pack_graph(load(dataset), like=model)
+
+
+def _test_accuracy(graph: PackedGraph, ids: NDArray[Any], classes: NDArray[Any]) -> float | None:
+    """Percent of the test nodes among ``ids`` whose class is right; None if there are none."""
+    if "y" not in graph.labels or "test_idx" not in graph.labels:
+        return None
+    tested = np.isin(ids, graph.labels["test_idx"])
+    if not tested.any():
+        return None
+    return 100 * float((graph.labels["y"][ids[tested]] == classes[tested]).mean())
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(f"{number:.3f}" for number in value)
+    return f"class {value}"

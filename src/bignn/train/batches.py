@@ -1,0 +1,173 @@
+"""Pieces of a graph as tensors: what a training loop iterates over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bignn.errors import InputError, input_error
+from bignn.graph import Graph
+from bignn.nn import GNN
+from bignn.nn.adjacency import receptive_field
+from bignn.nn.gnn import Graphs
+from bignn.nn.linear import Features
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A piece of a graph as tensors; the loss is taken on ``loss_nodes``.
+
+    Attributes:
+        x: features; a tensor, or (for our own models) what ``model.input_stage`` made of one.
+        edge_index: in any form the model takes.
+        edge_weight: [E], or None.
+        y: classes of the nodes that the model predicts.
+        loss_nodes: their numbers.
+        loss_weight: what each of them counts in the loss, whose terms are then added up instead of
+            averaged; None for a mean.
+        targets: [N, classes], a teacher's probabilities, which are learned on all nodes.
+        taught: or on these of them.
+        taught_weight: [N], as ``loss_weight``, of the teacher's part of the loss.
+
+    """
+
+    x: Features
+    edge_index: Graphs
+    edge_weight: Tensor | None
+    y: Tensor
+    loss_nodes: Tensor
+    loss_weight: Tensor | None = None
+    targets: Tensor | None = None
+    taught: slice = field(default_factory=lambda: slice(None))
+    taught_weight: Tensor | None = None
+
+    @property
+    def terms(self) -> tuple[int, int]:
+        """Over how much the two parts of the loss, labels and teacher, are averaged. A sum of
+        weighted terms estimates the loss of the whole graph by itself and counts as one.
+        """
+        labels = len(self.loss_nodes) if self.loss_weight is None else 1
+        if self.targets is None:
+            return labels, 0
+        return labels, len(self.targets[self.taught]) if self.taught_weight is None else 1
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is."""
+        return self.y.device
+
+    def logits(self, model: nn.Module) -> Tensor:
+        """The model's output on this piece."""
+        weight = () if self.edge_weight is None else (self.edge_weight,)
+        out: Tensor = model(self.x, self.edge_index, *weight)
+        return out
+
+
+def reachable(batch: Batch, model: nn.Module) -> Batch:
+    """The part of a whole graph that can influence the outputs at ``loss_nodes``.
+
+    Aggregation is local, so a model of L layers needs the nodes within L steps and Â among them
+    (with the degrees of the whole graph); outputs and gradients are those of the whole graph. Few
+    labels make it small: 2,798 of PubMed's 19,717 nodes. Where a model's reach is not known, batch
+    statistics tie all nodes together, or a teacher has an opinion of all, the batch stays whole.
+    """
+    num_hops = model.num_hops if isinstance(model, GNN) else None
+    if num_hops is None or not isinstance(batch.edge_index, Tensor) or batch.targets is not None:
+        return batch
+    assert isinstance(model, GNN)
+    assert isinstance(batch.x, Tensor)
+    adjacency = model.adjacency(batch.edge_index, batch.edge_weight, len(batch.x))
+    nodes = receptive_field(adjacency, batch.loss_nodes, num_hops)
+    loss_nodes = torch.searchsorted(nodes, batch.loss_nodes.contiguous())
+    return Batch(batch.x[nodes], adjacency.among(nodes), None, batch.y[nodes], loss_nodes)
+
+
+def check_labels(graph: Graph) -> None:
+    """Refuses a graph without what training needs."""
+    absent = [k for k in ("y", "train_idx", "val_idx") if getattr(graph, k) is None]
+    if absent:
+        raise InputError(
+            f"{graph.name}: training needs {absent} (of a PyG Data: y, train_mask, val_mask); "
+            "'bignn convert NEW.npz --graph FILE.npz --split 60,20,20' or PyG's RandomNodeSplit "
+            "splits labelled nodes"
+        )
+
+
+def full_batch(graph: Graph, device: torch.device) -> Batch:
+    """The whole graph as one batch."""
+    check_labels(graph)
+    assert graph.y is not None
+    assert graph.train_idx is not None
+    weight = graph.edge_weight
+    return Batch(
+        torch.from_numpy(graph.dense_x()).to(device),
+        torch.from_numpy(graph.edge_index).to(device),
+        None if weight is None else torch.from_numpy(weight).to(device),
+        torch.from_numpy(graph.y).to(device),
+        torch.from_numpy(graph.train_idx).to(device),
+    )
+
+
+def part_of_loss(batch: Batch, share: slice) -> Batch:
+    """The same batch, with a share of its loss."""
+    weight = None if batch.loss_weight is None else batch.loss_weight[share]
+    nodes = batch.loss_nodes[share]
+    return replace(batch, loss_nodes=nodes, loss_weight=weight, taught=share)
+
+
+def training_part(whole: Batch) -> Batch:
+    """The nodes of ``loss_nodes`` and the edges among them: all that inductive training may see."""
+    assert isinstance(whole.x, Tensor)
+    assert isinstance(whole.edge_index, Tensor)
+    nodes = whole.loss_nodes.unique()
+    number = torch.full((len(whole.x),), -1, dtype=torch.int64, device=whole.device)
+    number[nodes] = torch.arange(len(nodes), device=whole.device)
+    edges = number[whole.edge_index]
+    kept = (edges >= 0).all(dim=0)
+    return Batch(
+        whole.x[nodes],
+        edges[:, kept],
+        None if whole.edge_weight is None else whole.edge_weight[kept],
+        whole.y[nodes],
+        number[whole.loss_nodes],
+    )
+
+
+def as_batch(piece: Any, device: torch.device) -> Batch:
+    """A batch as it is, or what a PyG loader yields as one.
+
+    Of a PyG ``Data`` the loss is taken on the seed nodes of a neighbour loader (``batch_size`` of
+    them, first) that are in ``train_mask``, if it has either or both. GraphSAINT's ``node_norm``
+    weighs the loss; its ``edge_norm`` is passed on as ``edge_weight``, for models that look at it.
+    """
+    if isinstance(piece, Batch):
+        return piece
+    if not hasattr(piece, "keys") or getattr(piece, "x", None) is None or piece.y is None:
+        raise input_error(
+            "batches", "of bignn batches, or PyG Data with x and y", type(piece).__name__
+        )
+    if getattr(piece, "layers", None) is not None:
+        fix = (
+            "train a bignn.nn.GCN with "
+            "bignn.Settings(sampling=bignn.Sampling('layer', 256, (400, 400)))"
+        )
+        raise InputError(f"'batches' of a LayerLoader have a graph per layer, not one each; {fix}")
+    piece = piece.to(device)
+    mask = getattr(piece, "train_mask", None)
+    # Of a PyG Batch, batch_size counts graphs; neighbour loaders number their seeds.
+    has_seeds = getattr(piece, "input_id", None) is not None
+    if mask is None and not has_seeds:
+        fix = "keep data.train_mask, or sample around input_nodes=data.train_mask"
+        raise InputError(f"'batches' have neither a train_mask nor seed nodes; {fix}")
+    learned = torch.ones(len(piece.y), dtype=torch.bool, device=device) if mask is None else mask
+    nodes = learned[: int(piece.batch_size) if has_seeds else None].nonzero()[:, 0]
+    weight = getattr(piece, "edge_weight", None)
+    if getattr(piece, "edge_norm", None) is not None:
+        weight = piece.edge_norm if weight is None else weight * piece.edge_norm
+    batch = Batch(piece.x, piece.edge_index, weight, piece.y, nodes)
+    if getattr(piece, "node_norm", None) is not None:
+        batch = replace(batch, loss_weight=piece.node_norm[nodes])
+    return batch

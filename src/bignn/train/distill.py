@@ -1,0 +1,92 @@
+"""Learning from a teacher: a trained model's opinion of every node, labelled or not."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from bignn.errors import input_error
+from bignn.nn import evaluating
+from bignn.train.batches import Batch
+
+#: One model, or several whose probabilities are averaged.
+Teacher = nn.Module | Sequence[nn.Module]
+
+
+def as_teachers(teacher: Teacher) -> list[nn.Module]:
+    """The models, checked."""
+    if isinstance(teacher, nn.Module):
+        return [teacher]
+    teachers: list[nn.Module] = list(teacher) if isinstance(teacher, list | tuple) else [teacher]  # type: ignore[list-item]
+    if not teachers:
+        raise input_error("teacher", "at least one model", "none")
+    for model in teachers:
+        if not isinstance(model, nn.Module):
+            raise input_error(
+                "teacher", "a trained torch.nn.Module, or several", type(model).__name__
+            )
+    return teachers
+
+
+@contextmanager
+def moved(model: nn.Module, device: torch.device) -> Iterator[None]:
+    """A model on another device for a while."""
+    before = next((p.device for p in model.parameters()), device)
+    model.to(device)
+    try:
+        yield
+    finally:
+        model.to(before)
+
+
+@torch.no_grad()
+def soft_targets(teachers: Sequence[nn.Module], batch: Batch, temperature: float) -> Tensor:
+    """What the teachers think of each node: probabilities [N, classes], averaged."""
+    total: Tensor | None = None
+    for model in teachers:
+        with evaluating(model), moved(model, batch.device):
+            logits = batch.logits(model)
+        if not bool(torch.isfinite(logits).all()):
+            raise input_error(
+                "teacher", "a model whose logits are finite", "NaN or infinite logits"
+            )
+        probabilities = functional.softmax(logits / temperature, dim=-1)
+        total = probabilities if total is None else total + probabilities
+    assert total is not None
+    return total / len(teachers)
+
+
+def distillation_loss(
+    logits: Tensor, targets: Tensor, temperature: float, weight: Tensor | None = None
+) -> Tensor:
+    """``T² KL(teacher ‖ student)``, both at temperature T (Hinton et al. 2015): the mean over
+    nodes, or the sum with a weight per node.
+    """
+    if logits.shape != targets.shape:
+        got = f"one with {targets.shape[-1]}"
+        raise input_error(
+            "teacher", f"a model with {logits.shape[-1]} outputs, as the student has", got
+        )
+    students = functional.log_softmax(logits / temperature, dim=-1)
+    if weight is None:
+        return functional.kl_div(students, targets, reduction="batchmean") * temperature**2
+    of_nodes = functional.kl_div(students, targets, reduction="none").sum(dim=-1)
+    return (of_nodes * weight).sum() * temperature**2
+
+
+def digest(teachers: Sequence[nn.Module]) -> str:
+    """Tells teachers apart by their weights."""
+    whole = hashlib.sha256()
+    for model in teachers:
+        for name, value in sorted(model.state_dict().items()):
+            whole.update(f"{name} {value.dtype} {list(value.shape)}".encode())
+            # As bytes: NumPy does not know every dtype.
+            octets = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            whole.update(octets.numpy().tobytes())
+        whole.update(repr(getattr(model, "config", type(model).__name__)).encode())
+    return whole.hexdigest()[:16]

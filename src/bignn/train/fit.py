@@ -1,0 +1,152 @@
+"""The only training loop. Full-batch, neighbour and subgraph training differ in their batches.
+
+One process or several (``torchrun``) run it: a process alone is a world of one, whose share is all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from bignn.errors import input_error
+from bignn.files import prepare, remove_leftovers
+from bignn.graph import Graph, GraphLike, as_graph
+from bignn.train import distributed
+from bignn.train.batches import full_batch
+from bignn.train.distill import Teacher, as_teachers
+from bignn.train.recipes import Settings, settings_for
+from bignn.train.run import FitResult, Run
+
+__all__ = ["FitResult", "fit"]
+
+#: Graphs up to this size train on one of torch's threads (ours stay as they are).
+_SMALL = 4096
+
+
+def fit(
+    model: nn.Module,
+    graph: GraphLike,
+    settings: Settings | None = None,
+    *,
+    seed: int = 0,
+    teacher: Teacher | None = None,
+    device: str | None = None,
+    batches: Iterable[Any] | None = None,
+    checkpoint_path: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    save_every: float = 10.0,
+    progress: bool = True,
+    on_epoch: Callable[[int, float, float], object] | None = None,
+) -> FitResult:
+    """Trains a model in place; it ends with the weights of its best epoch on validation.
+
+    Under ``torchrun`` all processes call it alike and train one model together: each takes its
+    share of the loss (docs/design.md), all end with the leader's weights bit for bit, and the
+    leader (rank 0) shows the bar and writes the checkpoint.
+
+    Args:
+        model: anything called as ``model(x, edge_index[, edge_weight])`` that returns logits.
+        graph: a :class:`bignn.Graph` or a PyG ``Data`` with labels and a train and val split.
+        settings: by default those that served this kind of model best (``bignn.train.recipes``).
+        seed: of dropout (and sampling); the model's initial weights are the caller's.
+        teacher: a trained model to learn from, on every node, labelled or not (on the nodes of the
+            batch where neighbours or layers are sampled); or several, whose
+            probabilities are averaged. ``settings.distill_mix`` is their share of the loss.
+        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...; None is where the model is. Under
+            ``torchrun``, ``"cuda"`` is each process's own GPU.
+        batches: iterated anew every epoch (a list or a loader, not a generator; resuming is exact
+            if they draw from torch's generator): of PyG's ``Data`` (:func:`as_batch`) or of
+            :class:`Batch`. By default what ``settings.sampling`` says, or the whole graph in one
+            batch, less what cannot matter (:func:`reachable`). Several processes take them in
+            turn.
+        checkpoint_path: where to save the run; None does not save.
+        resume: continue from ``checkpoint_path`` if it is there; the result is the same as that of
+            a run that was never interrupted.
+        save_every: seconds between checkpoints.
+        progress: show a bar on stderr, or, if that is no terminal, a line every ten seconds.
+        on_epoch: called after each epoch with its number, validation loss and accuracy, as to draw
+            or log them.
+
+    """
+    graph = as_graph(graph)
+    if not isinstance(model, nn.Module):
+        raise input_error("model", "a torch.nn.Module", type(model).__name__)
+    if not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise input_error("seed", "a whole number, 0 or more", seed)
+    if resume and checkpoint_path is None:
+        raise input_error("checkpoint_path", "given when 'resume' is true", None)
+    if not save_every >= 0:
+        raise input_error("save_every", "0 seconds or more", save_every)
+    if settings is not None and not isinstance(settings, Settings):
+        fix = "as bignn.Settings(epochs=200)"
+        raise input_error("settings", "bignn.Settings", type(settings).__name__, fix)
+    if batches is not None and not isinstance(batches, Iterable):
+        raise input_error("batches", "a list or a loader", type(batches).__name__)
+    if batches is not None and iter(batches) is batches:
+        raise input_error(
+            "batches", "iterable again and again, as a list or a loader", "an iterator"
+        )
+    where = _find_device(device, model)
+    if settings is None:
+        settings = settings_for(model, graph, distill=teacher is not None)
+    whole = full_batch(graph, where)
+    model.to(where)
+    teachers = [] if teacher is None else as_teachers(teacher)
+    with _own_generator(seed, where), own_threads(graph):
+        run = Run(model, graph, whole, settings, seed, teachers, distributed.current(where))
+        # Made before the generators are restored: what they draw for it is drawn again.
+        share = run.batches(batches)
+        if checkpoint_path is not None:  # not before all that can be refused was
+            prepare(checkpoint_path)
+            if run.world.is_leader:
+                remove_leftovers(checkpoint_path)
+        # All read it, or none: as the leader sees it.
+        if checkpoint_path is not None and (
+            run.world.gathered(resume and Path(checkpoint_path).exists())[0] == [1]
+        ):
+            run.restore(checkpoint_path)
+        if not run.finished:
+            run.train(share, checkpoint_path, save_every, progress, on_epoch)
+        return run.result()
+
+
+def _find_device(name: str | None, model: nn.Module) -> torch.device:
+    """The device of that name, if it can be used; None means the model's own."""
+    if name is None:
+        return next((p.device for p in model.parameters()), torch.device("cpu"))
+    return distributed.own_device(name)
+
+
+@contextmanager
+def own_threads(graph: Graph) -> Iterator[None]:
+    """One torch thread for the block if the graph is small.
+
+    Its operations are too short to be shared: a second thread gains nothing on Cora, and where
+    another process keeps a core busy, each of them waits for it (20x the time per epoch was seen).
+    """
+    before = torch.get_num_threads()
+    if graph.num_nodes <= _SMALL:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _own_generator(seed: int, device: torch.device) -> Iterator[None]:
+    """Seeds torch's generators for the block and gives the caller's back after it.
+
+    The seed is mixed first: a caller who drew the initial weights after ``manual_seed(seed)`` must
+    not see dropout repeat the same numbers.
+    """
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed((seed * 0x9E3779B97F4A7C15 + 1) % 2**63)
+        yield

@@ -1,0 +1,191 @@
+"""``bignn cost``: what a model by name costs on a graph by name, float beside binary."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bignn.cost import Cost, LayerCost, Sizes, estimate
+from bignn.graph import Graph
+from bignn.graph.published_sizes import PUBLISHED_SIZES
+from bignn.train.recipes import RECIPES, TWINS, Known, Recipe, recipe
+
+# GAT has eight output heads on PubMed; the size that the paper prints has one.
+_AS_COUNTED: dict[tuple[str, str], dict[str, Any]] = {("pubmed", "gat"): {"out_heads": 1}}
+
+
+@dataclass(frozen=True)
+class Published:
+    """A graph known by name, whether it is at hand or not."""
+
+    name: str
+    num_nodes: int
+    train_idx: Sized
+
+    @classmethod
+    def of(cls, name: str) -> Published:
+        """The one of :data:`bignn.graph.published_sizes.PUBLISHED_SIZES`."""
+        return cls(name, PUBLISHED_SIZES[name].nodes, range(PUBLISHED_SIZES[name].train))
+
+
+def cost_of(model: str, dataset: str, **changes: Any) -> Cost:
+    """What a model by name costs on a dataset by name, at the paper's sizes and widths, or ours
+    where the paper has none; ``changes`` as in :func:`bignn.train.recipes.recipe`.
+    """
+    return estimate(_recipe(model, Published.of(dataset), changes), Sizes.published(dataset))
+
+
+def report(
+    model: str, graph: Graph | Sizes | str, changes: dict[str, Any]
+) -> tuple[Cost, dict[str, Any]]:
+    """The cost of a model, and the document that ``bignn cost`` prints.
+
+    Args:
+        model: a name, as ``bignn train`` takes it.
+        graph: a graph, a name of a published one, or the sizes of one that is planned.
+        changes: of the model's recipe, None to keep it.
+
+    """
+    if isinstance(graph, str):
+        counted = cost_of(model, graph, **changes)
+    elif isinstance(graph, Graph):
+        counted = estimate(_recipe(model, graph, changes), graph)
+    else:
+        counted = estimate(_recipe(model, None, changes), graph)
+    twin = estimate(counted.architecture.twin, counted.sizes)
+    is_binary = counted.architecture.binarize != "none"
+    floats, binary = (twin, counted) if is_binary else (counted, twin)
+    dataset = {str: graph, Graph: getattr(graph, "name", None)}.get(type(graph))
+    document = {
+        "dataset": dataset,
+        "sizes": asdict(counted.sizes),
+        "model": model,
+        "architecture": asdict(counted.architecture),
+        **_figures(counted),
+        "twin": {"model": _twin_name(model), **_figures(twin)},
+        "ratios": asdict(binary.compared(floats)),
+    }
+    return counted, document
+
+
+def _recipe(model: str, graph: Known | None, changes: dict[str, Any]) -> Recipe:
+    given = {name: value for name, value in changes.items() if value is not None}
+    counted = {} if graph is None else _AS_COUNTED.get((graph.name, model), {})
+    return recipe(model, graph=graph, **{**counted, **given})
+
+
+def _twin_name(model: str) -> str:
+    if model in TWINS:
+        return TWINS[model]
+    return f"bi-{model}" if f"bi-{model}" in RECIPES else f"binary {model}"
+
+
+def _figures(counted: Cost) -> dict[str, Any]:
+    return {
+        "model_bytes": _whole(counted.model_bytes),
+        "data_bytes": _whole(counted.data_bytes),
+        "cycle_ops": _whole(counted.cycle_ops),
+        "layers": [_layer_figures(layer) for layer in counted.layers],
+    }
+
+
+def _layer_figures(counted: LayerCost) -> dict[str, Any]:
+    layer = counted.layer
+    return {
+        "name": layer.name,
+        "inputs": layer.inputs,
+        "outputs": layer.outputs,
+        "products": layer.products,
+        "model_bytes": _whole(counted.model_bytes),
+        "extraction_ops": _whole(counted.extraction_ops),
+        "aggregation_ops": _whole(counted.aggregation_ops),
+        "cycle_ops": _whole(counted.cycle_ops),
+    }
+
+
+def _whole(number: float) -> float:
+    """The same, as an integer where it is one."""
+    return int(number) if float(number).is_integer() else number
+
+
+def _other_count(dataset: str | None, edges: int) -> list[str]:
+    """A line where the paper counts other edges than the publisher."""
+    facts = PUBLISHED_SIZES.get(dataset or "")
+    if facts is None or facts.edges == edges:
+        return []
+    return [f"edges as the paper counts them; as published there are {facts.edges:,}"]
+
+
+def describe(document: dict[str, Any]) -> str:
+    """The document as a table, float beside binary."""
+    is_binary = document["architecture"]["binarize"] != "none"
+    named, twin = document, document["twin"]
+    floats, binary = (twin, named) if is_binary else (named, twin)
+    sizes = document["sizes"]
+    on = document["dataset"] or "a planned graph"
+    lines = [
+        f"{named['model']} on {on}: {sizes['nodes']:,} nodes, {sizes['edges']:,} undirected edges, "
+        f"{sizes['features']:,} features, {sizes['classes']:,} classes",
+        *_other_count(document["dataset"], sizes["edges"]),
+        "",
+        f"{'':<8}{'':>14}{'model bytes':>24}{'':>9}{'cycle operations':>36}{'':>9}{'products':>10}",
+        f"{'':<8}{'size':>14}{floats['model']:>12}{binary['model']:>12}{'ratio':>9}"
+        f"{floats['model']:>18}{binary['model']:>18}{'ratio':>9}{'alone':>10}",
+    ]
+    rows = zip(floats["layers"], binary["layers"], document["ratios"]["layers"], strict=True)
+    for left, right, ratios in rows:
+        times = f" x{left['products']}" if left["products"] > 1 else ""
+        size = f"{left['inputs']}x{left['outputs']}{times}"
+        lines.append(_line(left["name"], size, left, right, ratios))
+    lines += [
+        _line("total", "", floats, binary, document["ratios"]),
+        f"{'data':<8}{'':>14}{_mega(floats['data_bytes']):>12}{_mega(binary['data_bytes']):>12}"
+        f"{document['ratios']['data']:>8.1f}x",
+        "",
+        "K = 1024 bytes, M = 1024 K. Biases are not counted; a cycle operation is a multiplication",
+        "and an addition, or 64 binary ones. How it is counted: docs/design.md.",
+    ]
+    if "measured" in document:
+        lines += ["", *_measured_lines(document["measured"], binary["model"])]
+    return "\n".join(lines)
+
+
+def _line(
+    name: str, size: str, floats: dict[str, Any], binary: dict[str, Any], ratios: dict[str, Any]
+) -> str:
+    return (
+        f"{name:<8}{size:>14}{_kilo(floats['model_bytes']):>12}"
+        f"{_kilo(binary['model_bytes']):>12}{ratios['model']:>8.1f}x"
+        f"{floats['cycle_ops']:>18,.0f}{binary['cycle_ops']:>18,.0f}{ratios['full']:>8.1f}x"
+        f"{ratios['extraction']:>9.1f}x"
+    )
+
+
+def _kilo(number: float) -> str:
+    return f"{number / 1024:.2f}K"
+
+
+def _mega(number: float) -> str:
+    return f"{number / 1024**2:.2f}M"
+
+
+def _measured_lines(measured: dict[str, Any], model: str) -> list[str]:
+    kind = "a random graph" if measured["synthetic"] else "the graph itself"
+    sizes = f"{measured['nodes']:,} nodes, {measured['edges']:,} edges"
+    lines = [
+        f"measured: {model}, packed, with random weights, on {kind} ({sizes}), "
+        f"{measured['threads']} thread{'s' if measured['threads'] > 1 else ''}",
+        f"  weights and scales {_kilo(measured['model_bytes'])}, estimated "
+        f"{_kilo(measured['estimated_model_bytes'])} (rows of bits are padded to 64)",
+        f"  features           {_mega(measured['data_bytes'])}, estimated "
+        f"{_mega(measured['estimated_data_bytes'])}",
+        f"  all nodes in       {measured['ms']:.3f} ms",
+    ]
+    if measured["predicted_ms"] is not None:
+        lines += [
+            f"  predicted          {measured['predicted_ms']:.3f} ms, by what plan "
+            f"{measured['plan']} does at unit costs measured now",
+            f"                     {measured['cycle_ms']:.3f} ms, by cycle operations alone",
+        ]
+    return lines

@@ -1,0 +1,181 @@
+"""Training on samples of a graph: the batches that :class:`bignn.config.Sampling` asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from bignn import loaders
+from bignn.config import Sampling
+from bignn.errors import input_error
+from bignn.nn import GNN, BinaryRows, SparseFeatures, SparseMatrix
+from bignn.nn.adjacency import edge_weights
+from bignn.nn.linear import Features
+from bignn.train.batches import Batch
+
+__all__ = ["SampledBatches", "Sampling"]
+
+
+class SampledBatches:
+    """Batches of a training graph for one of our models; new ones in every iteration.
+
+    All draws come from torch's generator. Features are normalised and binarized once, for the whole
+    graph, and batches take their rows of them.
+
+    With a ``share``, ``slice(rank, None, size)``, they are those of one of several processes: of
+    each epoch's order of nodes it takes its own, ``batch_size / size`` (rounded up) at a time, or
+    of GraphSAINT's subgraphs every ``size``-th.
+    """
+
+    def __init__(
+        self, sampling: Sampling, model: GNN, whole: Batch, share: slice = slice(None)
+    ) -> None:
+        if not isinstance(model, GNN):
+            raise input_error(
+                "model", "a bignn.nn.GNN to be trained on samples", type(model).__name__
+            )
+        convs = model.config["conv"]
+        sampling.check_model(convs, len(model.convs), jumps=model.head is not None)
+        self.sampling, self.model, self.whole, self.share = sampling, model, whole, share
+        assert isinstance(whole.x, Tensor)
+        assert isinstance(whole.edge_index, Tensor)
+        self.adjacency = model.adjacency(whole.edge_index, whole.edge_weight, len(whole.x))
+        self.x: Features = model.input_stage(whole.x)
+        norm = model.layers[0].norm
+        self._weights, self._own = edge_weights(
+            norm, whole.edge_index, whole.edge_weight, len(whole.x), torch.float32
+        )
+        self._has_own = norm != "mean"
+        self._degree = torch.bincount(whole.edge_index[1], minlength=len(whole.x))
+        self._loader = self._make_loader()
+
+    def __iter__(self) -> Iterator[Batch]:
+        for data in self._loader:
+            yield self._batch(data)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def _make_loader(self) -> Any:
+        sampling, whole = self.sampling, self.whole
+        assert isinstance(whole.edge_index, Tensor)
+        seeds_per_step = -(-sampling.batch_size // (self.share.step or 1))
+        if sampling.kind == "neighbor":
+            return loaders.NeighborLoader(
+                Data(edge_index=whole.edge_index.cpu(), num_nodes=len(whole.y)),
+                list(sampling.fan_outs),
+                batch_size=seeds_per_step,
+                input_nodes=whole.loss_nodes.cpu(),
+                shuffle=True,
+                share=self.share,
+            )
+        if sampling.kind == "layer":
+            weight = None if whole.edge_weight is None else whole.edge_weight.cpu()
+            # Features are looked up afterwards, in a form of ours.
+            data = Data(
+                x=torch.empty(len(whole.y), 0),
+                edge_index=whole.edge_index.cpu(),
+                edge_weight=weight,
+            )
+            return loaders.LayerLoader(
+                data,
+                list(sampling.fan_outs),
+                batch_size=seeds_per_step,
+                input_nodes=whole.loss_nodes.cpu(),
+                shuffle=True,
+                share=self.share,
+            )
+        # The entries of the weighted adjacency as edges: their numbers find the weights again.
+        row, column, _ = (part.cpu() for part in self.adjacency.entries())
+        data = Data(edge_index=torch.stack([column, row]), num_nodes=len(whole.y))
+        options: dict[str, Any] = {"sample_coverage": sampling.coverage, "share": self.share}
+        size, num_nodes = sampling.batch_size, len(whole.y)
+        if sampling.kind == "walk":
+            options["walk_length"] = sampling.walk_length
+            size *= sampling.walk_length + 1
+        options["num_steps"] = max(1, -(-num_nodes // size))
+        makers: dict[str, Any] = {
+            "walk": loaders.SaintRandomWalkLoader,
+            "node": loaders.SaintNodeLoader,
+            "edge": loaders.SaintEdgeLoader,
+        }
+        return makers[sampling.kind](data, batch_size=sampling.batch_size, **options)
+
+    def _batch(self, data: Any) -> Batch:
+        device = self.whole.device
+        nodes = data.n_id.to(device)
+        if self.sampling.kind == "neighbor":
+            matrices = self._hops(data, nodes)
+            return self._of_targets(nodes, nodes[: matrices[-1].shape[0]], matrices)
+        if self.sampling.kind == "layer":
+            matrices = tuple(
+                SparseMatrix.from_entries(
+                    edges[1].to(device), edges[0].to(device), weight.to(device), (targets, sources)
+                )
+                for edges, weight, (sources, targets) in data.layers
+            )
+            return self._of_targets(nodes, data.target_id.to(device), matrices)
+        weight = self.adjacency.matrix.values()[data.e_id.to(device)] * data.edge_norm.to(device)
+        row, column = data.edge_index[1].to(device), data.edge_index[0].to(device)
+        matrix = SparseMatrix.from_entries(row, column, weight, (len(nodes), len(nodes)))
+        learned = torch.isin(nodes, self.whole.loss_nodes).nonzero()[:, 0]
+        # 1/λ makes a sum over a subgraph a mean over all nodes; labels are a part of them.
+        norm = data.node_norm.to(device)
+        share = len(self.whole.y) / max(1, len(self.whole.loss_nodes))
+        targets = self.whole.targets
+        return Batch(
+            _rows(self.x, nodes),
+            matrix,
+            None,
+            self.whole.y[nodes],
+            learned,
+            norm[learned] * share,
+            None if targets is None else targets[nodes],
+            taught_weight=None if targets is None else norm,
+        )
+
+    def _of_targets(
+        self, sources: Tensor, targets: Tensor, matrices: tuple[SparseMatrix, ...]
+    ) -> Batch:
+        return Batch(
+            _rows(self.x, sources),
+            matrices,
+            None,
+            self.whole.y[targets],
+            torch.arange(len(targets), device=self.whole.device),
+            None,
+            None if self.whole.targets is None else self.whole.targets[targets],
+        )
+
+    def _hops(self, data: Any, nodes: Tensor) -> tuple[SparseMatrix, ...]:
+        """A matrix per layer. Nodes come in the order of discovery: layer l of L makes those of the
+        first L - l hops from those of one hop more.
+
+        Of d edges that reach a node, k were drawn: each has its weight in the whole graph times
+        d / k, so that a sum is right on average (and a mean over all is one over those drawn).
+        """
+        source, target = data.edge_index.to(nodes.device)
+        drawn = torch.bincount(target, minlength=len(nodes))
+        values = self._weights[data.e_id.to(nodes.device)]
+        if self.model.layers[0].norm != "ones_self":  # attention shares out 1 by itself
+            values = values * (self._degree[nodes] / drawn.clamp(min=1))[target]
+        if self._has_own:
+            loops = torch.arange(len(nodes), device=nodes.device)
+            # Where nodes keep a term of their own, it stands for their self-loops too.
+            kept = (source != target).nonzero()[:, 0]
+            source, target = torch.cat([source[kept], loops]), torch.cat([target[kept], loops])
+            values = torch.cat([values[kept], self._own[nodes]])
+        size = (len(nodes), len(nodes))
+        matrix = SparseMatrix.from_entries(target, source, values, size)
+        found = torch.as_tensor(data.num_sampled_nodes).cumsum(0).tolist()
+        return tuple(
+            matrix.corner(found[hop], found[hop + 1]) for hop in reversed(range(len(found) - 1))
+        )
+
+
+def _rows(x: Features, nodes: Tensor) -> Features:
+    return x.rows(nodes) if isinstance(x, BinaryRows | SparseFeatures) else x[nodes]

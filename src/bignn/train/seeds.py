@@ -1,0 +1,175 @@
+"""One model trained on one graph with several seeds."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from bignn.errors import FileError, WriteError, input_error
+from bignn.graph import Graph
+from bignn.train import distributed
+from bignn.train.checkpoint import load_model
+from bignn.train.fit import FitResult, fit
+from bignn.train.jobs import checked_jobs, in_processes
+from bignn.train.recipes import Recipe
+
+
+@dataclass(frozen=True)
+class SeedResults:
+    """The results of all seeds, in their order."""
+
+    seeds: list[int]
+    results: list[FitResult]
+    checkpoints: list[Path]
+
+    @property
+    def test_acc(self) -> list[float | None]:
+        """Test accuracy per seed in percent; None without a test split."""
+        return [result.test_acc for result in self.results]
+
+    @property
+    def best(self) -> int:
+        """Position of the run with the lowest validation loss."""
+        return min(range(len(self.results)), key=lambda index: self.results[index].val_loss)
+
+
+def fit_seed(recipe: Recipe, graph: Graph, seed: int, **options: Any) -> FitResult:
+    """One run, whose initial weights and dropout the seed decides; ``options`` are those of
+    :func:`bignn.fit`.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = recipe.build(graph)
+    return fit(model, graph, recipe.settings, seed=seed, **options)
+
+
+@dataclass(frozen=True)
+class Teachers:
+    """Who students learn from: the same models for all seeds, or the checkpoints of each seed's."""
+
+    of_all: Sequence[nn.Module] = ()
+    of_seed: Mapping[int, Sequence[Path]] = field(default_factory=dict)
+
+    def __call__(self, seed: int) -> list[nn.Module]:
+        """The teachers of a seed."""
+        if seed in self.of_seed:
+            return [load_model(path) for path in self.of_seed[seed]]
+        return list(self.of_all)
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """What the runs of all seeds share."""
+
+    recipe: Recipe
+    graph: Graph
+    out: Path
+    options: dict[str, Any]
+    teachers: Teachers | None
+    #: Whether a checkpoint that is another run's, or damaged, is trained anew instead of refused.
+    anew: bool
+    label: str
+
+    def __call__(self, seed: int) -> FitResult:
+        """One run."""
+        try:
+            return self._fit(seed, self.options)
+        except WriteError:
+            raise
+        except FileError as error:
+            if not (self.anew and self.options["resume"]):
+                raise
+            why = str(error).split(";")[0]  # what follows is advice for those who are stopped
+            if distributed.leads():
+                print(f"{self.label} seed {seed} is trained anew: {why}", file=sys.stderr)
+            return self._fit(seed, {**self.options, "resume": False})
+
+    def _fit(self, seed: int, options: dict[str, Any]) -> FitResult:
+        teacher = None if self.teachers is None else self.teachers(seed)
+        path = self.path(seed)
+        return fit_seed(
+            self.recipe, self.graph, seed, teacher=teacher, checkpoint_path=path, **options
+        )
+
+    def path(self, seed: int) -> Path:
+        """Where its checkpoint is."""
+        return self.out / f"seed-{seed}.safetensors"
+
+
+def train_seeds(
+    recipe: Recipe,
+    graph: Graph,
+    seeds: Sequence[int],
+    out: str | os.PathLike[str],
+    *,
+    device: str = "cpu",
+    resume: bool = False,
+    anew: bool = False,
+    save_every: float = 10.0,
+    progress: bool = True,
+    label: str = "",
+    teachers: Teachers | None = None,
+    jobs: int = 1,
+) -> SeedResults:
+    """Trains one model per seed; checkpoints are ``<out>/seed-<s>.safetensors``.
+
+    A seed decides the initial weights and the dropout, so it gives the same result alone and among
+    others, in one process and in several (up to rounding: some of torch's sums depend on the number
+    of threads, and ``jobs`` processes share them). With ``resume``, finished seeds are read from
+    their checkpoints and those that were interrupted go on where they were; with ``anew`` too, a
+    checkpoint that is damaged or another run's is replaced. ``teachers`` are the models that seeds
+    learn from.
+    """
+    if not seeds:
+        raise input_error("seeds", "at least 1", 0)
+    options = {
+        "device": device,
+        "resume": resume,
+        "save_every": save_every,
+        "progress": progress and min(checked_jobs(jobs), len(seeds)) == 1,
+    }
+    label = label or graph.name
+    runs = _Runs(recipe, graph, Path(out), options, teachers, anew, label)
+    results = []
+    for seed, result in zip(seeds, in_processes(runs, list(seeds), jobs), strict=True):
+        if progress and distributed.leads():
+            test = "-" if result.test_acc is None else f"{result.test_acc:.1f}"
+            print(
+                f"{label} seed {seed}: test {test} val {result.val_acc:.1f} "
+                f"after {result.epochs} epochs, {result.seconds:.1f} s",
+                file=sys.stderr,
+                flush=True,
+            )
+        results.append(result)
+    return SeedResults(list(seeds), results, [runs.path(seed) for seed in seeds])
+
+
+def train_teachers(
+    recipe: Recipe,
+    graph: Graph,
+    seeds: Sequence[int],
+    count: int,
+    out: str | os.PathLike[str],
+    **options: Any,
+) -> tuple[SeedResults, Teachers]:
+    """Trains the float models that students learn from, or reads those that ``out`` has already.
+
+    The student of seed s has ``count`` teachers of its own, of seeds s count, s count + 1, ...;
+    returns the results of all teachers and who teaches whom. ``options`` are those of
+    :func:`train_seeds`.
+    """
+    if count < 1:
+        raise input_error("teachers", "at least 1", count)
+    needed = [seed * count + number for seed in seeds for number in range(count)]
+    trained = train_seeds(recipe, graph, needed, out, resume=True, anew=True, **options)
+    paths = dict(zip(needed, trained.checkpoints, strict=True))
+    return trained, Teachers(
+        of_seed={seed: [paths[seed * count + k] for k in range(count)] for seed in seeds}
+    )

@@ -1,0 +1,224 @@
+"""The page in Chromium: that it loads alone, says what it was given, and fits phones and themes.
+
+Skipped without a browser; ``make test`` installs one where it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import NAMES, Browser, find
+from documents import DOCUMENT, FIGURES, HOSTILE, TABLES
+
+from bignn.lab.report.page import numbers_of, page
+
+pytestmark = pytest.mark.skipif(
+    find() is None, reason=f"none of {', '.join(NAMES)} is installed (make browser)"
+)
+
+#: Name, row headers and cells of every table, as a reader has them.
+READ_TABLES = """
+[...document.querySelectorAll("table")].map(table => ({
+  columns: [...table.tHead.rows[0].cells].map(cell => cell.textContent),
+  rows: [...table.tBodies[0].rows].map(row => [...row.cells].map(cell => cell.textContent)),
+}))
+"""
+#: The lowest WCAG contrast of any text with what is behind it, and that text.
+LOWEST_CONTRAST = """
+(() => {
+  const parse = colour => colour.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b]
+    .map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
+  const behind = element => {
+    for (; element; element = element.parentElement) {
+      const found = parse(getComputedStyle(element).backgroundColor);
+      if (found.length < 4 || found[3] === 1) return found;
+    }
+    throw new Error("nothing behind");
+  };
+  let lowest = [99, ""];
+  for (const element of document.querySelectorAll("body *")) {
+    const words = [...element.childNodes].filter(n => n.nodeType === 3 && n.data.trim());
+    if (!words.length || element.closest("title, style")) continue;
+    const style = getComputedStyle(element);
+    const colour = parse(element.closest("svg") ? style.fill : style.color);
+    const [a, b] = [light(colour), light(behind(element))].sort((x, y) => y - x);
+    const contrast = (a + 0.05) / (b + 0.05);
+    if (contrast < lowest[0]) lowest = [contrast, words[0].data];
+  }
+  return lowest;
+})()
+"""
+SERIES_CONTRAST = LOWEST_CONTRAST.replace(
+    'document.querySelectorAll("body *")', 'document.querySelectorAll(".swatch")'
+)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    program = find()
+    assert program is not None
+    browser = Browser(program, tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(page(DOCUMENT))
+    return path
+
+
+def complaints(browser: Browser) -> list[dict[str, Any]]:
+    """What a console would show."""
+    kinds = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
+    return [event for event in browser.events if event["method"] in kinds]
+
+
+def requests(browser: Browser) -> list[str]:
+    return [
+        event["params"]["request"]["url"]
+        for event in browser.events
+        if event["method"] == "Network.requestWillBeSent"
+    ]
+
+
+def test_it_loads_alone_and_without_complaint(browser: Browser, path: Path) -> None:
+    browser.open(path, 1280)
+    assert complaints(browser) == []
+    assert [url for url in requests(browser) if not url.startswith("data:")] == [path.as_uri()]
+    assert (
+        browser.evaluate("document.querySelectorAll('script, img, link[href^=http]').length") == 0
+    )
+
+
+def test_what_would_load_or_run_is_stopped(browser: Browser, path: Path) -> None:
+    """The policy holds, and the test above would notice."""
+    foreign = '<img src="http://127.0.0.1:9/x.png"><script>document.title = "run"</script></main>'
+    changed = path.with_name("changed.html")
+    changed.write_text(path.read_text().replace("</main>", foreign))
+    browser.open(changed, 1280)
+    assert browser.evaluate("document.title") == DOCUMENT.title
+    told = str(complaints(browser))
+    assert "img-src" in told
+    assert "default-src" in told
+
+
+def test_tables_hold_what_was_given(browser: Browser, path: Path) -> None:
+    browser.open(path, 1280)
+    numbers = [numbers_of(figure) for figure in FIGURES]
+    expected = [
+        {"columns": list(table.columns), "rows": [list(row) for row in table.rows]}
+        for table in (*TABLES, *numbers)
+        if table is not None
+    ]
+    assert len(expected) == 5
+    assert browser.evaluate(READ_TABLES) == expected
+    headings = browser.evaluate("[...document.querySelectorAll('main h2')].map(h => h.textContent)")
+    assert headings == [section.title for section in DOCUMENT.sections]
+    values = browser.evaluate("[...document.querySelectorAll('dd')].map(d => d.textContent)")
+    assert values == [value for value, _ in DOCUMENT.headline]
+    captions = browser.evaluate(
+        "[...document.querySelectorAll('figcaption')].map(c => c.innerText)"
+    )
+    assert captions[0] == f"Figure 1. Accuracy against width on {HOSTILE}"
+
+
+@pytest.mark.parametrize("width", [320, 400, 700, 1280])
+def test_nothing_overflows(browser: Browser, path: Path, width: int) -> None:
+    browser.open(path, width)
+    assert browser.evaluate("innerWidth") == width
+    browser.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    # A wide table moves inside its box, and its first column stays.
+    moved = browser.evaluate(
+        """(() => {
+          const box = document.querySelectorAll(".box")[1], cell = box.querySelector("tbody th");
+          const before = cell.getBoundingClientRect().left;
+          box.scrollLeft = 150;
+          return [box.scrollLeft, cell.getBoundingClientRect().left - before];
+        })()"""
+    )
+    assert moved[0] == 150
+    assert abs(moved[1]) <= 1
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_letters_of_figures_can_be_read(browser: Browser, path: Path, width: int) -> None:
+    browser.open(path, width)
+    smallest = browser.evaluate(
+        """Math.min(...[...document.querySelectorAll("svg text")].map(text =>
+          parseFloat(getComputedStyle(text).fontSize)
+          * Math.hypot(text.getScreenCTM().a, text.getScreenCTM().b)))"""
+    )
+    assert smallest >= 8
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out(browser: Browser, path: Path, scheme: str) -> None:
+    browser.open(path, 1280, scheme=scheme)
+    contrast, text = browser.evaluate(LOWEST_CONTRAST)
+    assert contrast >= 4.5, text
+    browser.evaluate(
+        """document.querySelector("main").insertAdjacentHTML("beforeend",
+          [1, 2, 3, 4, 5, 6].map(n =>
+            `<b class="swatch" style="color: var(--series-${n})">series ${n}</b>`).join(""))"""
+    )
+    contrast, text = browser.evaluate(SERIES_CONTRAST)
+    assert 3 <= contrast < 99, text
+
+
+def test_dark_is_dark_and_paper_is_light(browser: Browser, path: Path) -> None:
+    def look() -> list[int]:
+        page, text = (
+            browser.evaluate(f"getComputedStyle(document.body).{name}.match(/\\d+/g).map(Number)")
+            for name in ("backgroundColor", "color")
+        )
+        return [sum(page[:3]), sum(text[:3])]
+
+    browser.open(path, 1280, scheme="light")
+    page_light, text_light = look()
+    axis = "getComputedStyle(document.querySelector('svg text')).fill"
+    fill_light = browser.evaluate(axis)
+    browser.open(path, 1280, scheme="dark")
+    page_dark, text_dark = look()
+    assert page_light > 700 > 100 > text_light
+    assert page_dark < 100 < 600 < text_dark
+    assert browser.evaluate(axis) != fill_light
+    features = [{"name": "prefers-color-scheme", "value": "dark"}]
+    browser.call("Emulation.setEmulatedMedia", media="print", features=features)
+    assert look() == [3 * 255, text_light]
+    assert browser.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
+    assert browser.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
+
+
+def test_the_keyboard_reaches_every_box(browser: Browser, path: Path) -> None:
+    browser.open(path, 400)
+    focused = browser.evaluate(
+        """[...document.querySelectorAll("section > .box, figure > .box")].map(box => {
+          box.focus();
+          return document.activeElement === box && box.getAttribute("aria-label");
+        })"""
+    )
+    assert len(focused) == 3 + len(FIGURES)
+    assert all(focused)
+
+
+def test_what_a_screen_reader_is_told(browser: Browser, path: Path) -> None:
+    browser.open(path, 1280)
+    nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
+    told = [
+        (node["role"]["value"], node.get("name", {}).get("value", ""))
+        for node in nodes
+        if not node["ignored"]
+    ]
+    for figure in FIGURES:
+        assert any(role in ("image", "img") and name == figure.caption for role, name in told)
+    assert ("rowheader", "Bi-GCN") in told
+    assert ("columnheader", "the paper's") in told
+    assert ("navigation", "Contents") in told

@@ -1,0 +1,230 @@
+"""Learning from a teacher."""
+
+import copy
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_arrays
+from safetensors.torch import load_file
+from torch import nn
+from torch.nn import functional
+
+import bignn
+from bignn import FileError, InputError
+from bignn.cli import main
+from bignn.graph import Graph
+from bignn.train.batches import Batch, full_batch
+from bignn.train.distill import digest, distillation_loss, soft_targets
+from bignn.train.fit import fit
+from bignn.train.recipes import (
+    MANY_LABELS,
+    MANY_LABELS_STUDENTS,
+    RECIPES,
+    STUDENTS,
+    recipe,
+    settings_for,
+    teacher_recipe,
+)
+
+
+@pytest.fixture
+def graph() -> Graph:
+    return Graph(**make_arrays(), name="toy")
+
+
+def model_for(graph: Graph, seed: int = 0) -> bignn.nn.GCN:
+    torch.manual_seed(seed)
+    return bignn.nn.GCN(graph.num_features, 8, 2, graph.num_classes)
+
+
+def test_the_loss_with_a_weight_per_node_is_a_weighted_sum() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits, taught = (torch.randn(4, 3, generator=generator, dtype=torch.float64) for _ in range(2))
+    temperature, weight = 3.0, torch.tensor([0.5, 0.0, 2.0, 1.0], dtype=torch.float64)
+    p, q = ((z / temperature).softmax(dim=-1) for z in (taught, logits))
+    of_nodes = temperature**2 * (p * (p / q).log()).sum(dim=-1)
+    found = distillation_loss(logits, p, temperature, weight)
+    assert torch.allclose(found, (weight * of_nodes).sum(), rtol=1e-12, atol=0)
+    assert torch.allclose(distillation_loss(logits, p, temperature), of_nodes.mean(), rtol=1e-12)
+
+
+class Constant(nn.Module):
+    """The same logits whatever it is asked."""
+
+    def __init__(self, logits: torch.Tensor) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(logits)
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor, *rest: object) -> torch.Tensor:
+        return self.logits
+
+
+def test_targets_are_the_mean_of_the_teachers_probabilities(graph: Graph) -> None:
+    whole = full_batch(graph, torch.device("cpu"))
+    logits = [torch.randn(graph.num_nodes, graph.num_classes) for _ in range(3)]
+    teachers = [Constant(values) for values in logits]
+    teachers[0].train()
+    targets = soft_targets(teachers, whole, 2.0)
+    expected = torch.stack([functional.softmax(values / 2, dim=-1) for values in logits]).mean(0)
+    assert torch.allclose(targets, expected)
+    assert teachers[0].training  # as it was
+
+
+def test_loss_is_the_divergence_from_the_teacher() -> None:
+    targets = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]])
+    assert distillation_loss(targets.log(), targets, 1.0).abs() < 1e-7
+    logits = torch.randn(2, 3)
+    p = functional.softmax(logits / 3, dim=-1)
+    expected = 9 * (targets * (targets / p).log()).sum() / 2
+    assert torch.allclose(distillation_loss(logits, targets, 3.0), expected, atol=1e-6)
+    with pytest.raises(
+        InputError,
+        match="'teacher' must be a model with 4 outputs, as the student has, got one with 3",
+    ):
+        distillation_loss(torch.randn(2, 4), targets, 1.0)
+
+
+def test_fit_learns_from_nodes_without_labels(graph: Graph) -> None:
+    """One epoch with all of the loss on the teacher: the gradient is that of the divergence."""
+    teacher = model_for(graph, seed=5)
+    student = model_for(graph)
+    student.config["dropout"] = 0
+    for conv in student.layers:
+        conv.lin.dropout = 0.0
+    twin = copy.deepcopy(student)
+    settings = replace(settings_for(student), epochs=1, distill_mix=1.0, weight_decay=0.0, lr=0.01)
+    fit(student, graph, settings, teacher=teacher, progress=False)
+    whole = full_batch(graph, torch.device("cpu"))
+    twin.train()
+    targets = soft_targets([teacher], whole, 1.0)
+    distillation_loss(whole.logits(twin), targets, 1.0).backward()
+    for mine, other in zip(student.parameters(), twin.parameters(), strict=True):
+        assert other.grad is not None
+        moved = other.grad.abs() > 1e-6  # Adam's first step is the sign of the gradient
+        assert moved.any()
+        assert torch.allclose((other - mine)[moved], 0.01 * other.grad.sign()[moved], atol=1e-4)
+
+
+def test_resuming_knows_its_teacher(graph: Graph, tmp_path: Path) -> None:
+    path = tmp_path / "s.safetensors"
+    teacher, other = model_for(graph, 1), model_for(graph, 2)
+    assert digest([teacher]) == digest([copy.deepcopy(teacher)]) != digest([other])
+    settings = replace(settings_for(teacher), epochs=3)
+    common: dict[str, Any] = {"checkpoint_path": path, "progress": False}
+    first = fit(model_for(graph), graph, settings, teacher=teacher, **common)
+    again = fit(model_for(graph), graph, settings, teacher=teacher, resume=True, **common)
+    assert again == first
+    for another in (other, None):
+        with pytest.raises(FileError, match="its teachers is"):
+            fit(model_for(graph), graph, settings, teacher=another, resume=True, **common)
+
+
+@pytest.mark.parametrize(
+    ("teacher", "line"),
+    [
+        ([], "'teacher' must be at least one model"),
+        ("gcn", "'teacher' must be a trained torch.nn.Module, or several"),
+        (5, "'teacher' must be a trained torch.nn.Module, or several"),
+        (nn.Linear, "'teacher' must be a trained torch.nn.Module, or several"),
+        (nn.Linear(3, 2), "'teacher' must be called as"),
+        (bignn.nn.GCN(99, 4, 2, 2), "'teacher' must be a model that takes this graph"),
+        (Constant(torch.zeros(3, 2)), "'teacher' must be one that returns a tensor of logits"),
+    ],
+)
+def test_teachers_that_cannot_teach(graph: Graph, teacher: object, line: str) -> None:
+    with pytest.raises(InputError, match=line):
+        fit(model_for(graph), graph, teacher=teacher, progress=False)  # type: ignore[arg-type]
+
+
+def test_nan_logits_of_a_teacher_are_told(graph: Graph) -> None:
+    bad = Constant(torch.full((graph.num_nodes, graph.num_classes), torch.nan))
+    with pytest.raises(InputError, match="'teacher' must be a model whose logits are finite"):
+        fit(model_for(graph), graph, teacher=bad, progress=False)
+
+
+def test_batches_must_carry_the_teachers_opinion(graph: Graph) -> None:
+    batches: list[Batch] = [full_batch(graph, torch.device("cpu"))]
+    with pytest.raises(InputError, match="'batches' have no 'targets'"):
+        fit(model_for(graph), graph, teacher=model_for(graph, 1), batches=batches, progress=False)
+
+
+def test_recipes_by_labels_and_teacher(graph: Graph) -> None:
+    arrays = make_arrays()
+    nodes = np.arange(len(arrays["y"]))
+    others = np.concatenate([arrays["val_idx"], arrays["test_idx"]])
+    many = Graph(**{**arrays, "train_idx": np.setdiff1d(nodes, others)}, name="many")
+    assert many.train_idx is not None
+    assert len(many.train_idx) >= 0.1 * many.num_nodes
+    few = Graph(**{**arrays, "train_idx": many.train_idx[:1]}, name="few")
+    assert few.num_nodes > 10
+    for name in RECIPES:
+        assert recipe(name) == RECIPES[name]
+        assert recipe(name, distill=True) == STUDENTS[name]
+        assert recipe(name, graph=many, distill=True) == MANY_LABELS_STUDENTS[name]
+        assert recipe(name, graph=many) == MANY_LABELS[name]
+        assert recipe(name, graph=few) == RECIPES[name]
+    assert teacher_recipe("bi-gcn", many) == MANY_LABELS["gcn"]
+    assert teacher_recipe(hidden=9).hidden == 9
+
+
+def test_the_command_trains_the_teacher_first_and_reuses_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bignn.save(Graph(**make_arrays(), name="toy"), tmp_path / "toy.npz")
+    out = tmp_path / "runs"
+    command = ["train", str(tmp_path / "toy.npz"), "--distill", "--seeds", "2", "--epochs", "5"]
+    command += ["--hidden", "8", "--out", str(out), "--json"]
+    assert main([*command, "--teachers", "2"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["distilled"] is True
+    assert report["teacher_test_acc_mean"] > 0
+    teachers = sorted(path.name for path in (out / "teacher-epochs-5").glob("*.safetensors"))
+    assert teachers == [f"seed-{seed}.safetensors" for seed in range(4)]
+    times = {path: path.stat().st_mtime_ns for path in (out / "teacher-epochs-5").iterdir()}
+    assert main([*command, "--teachers", "2"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["test_acc"] == report["test_acc"]
+    assert times == {path: path.stat().st_mtime_ns for path in (out / "teacher-epochs-5").iterdir()}
+    damaged = out / "teacher-epochs-5" / "seed-1.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    assert main([*command, "--teachers", "2"]) == 0
+    captured = capsys.readouterr()
+    assert "teacher on toy seed 1 is trained anew" in captured.err
+    assert json.loads(captured.out)["test_acc"] == report["test_acc"]
+    # A teacher that the run itself writes over teaches all seeds as it was.
+    own = str(out / "seed-0.safetensors")
+    kept = str(tmp_path / "kept.safetensors")
+    shutil.copy(own, kept)
+    given = ["--teacher", str(out / "teacher-epochs-5" / "seed-0.safetensors"), "--teacher"]
+    assert main([*command, *given, own]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["teacher_test_acc_mean"] is None
+    taught = [load_file(out / f"seed-{seed}.safetensors") for seed in range(2)]
+    assert main([*command, *given, kept]) == 0
+    for seed in range(2):
+        again = load_file(out / f"seed-{seed}.safetensors")
+        assert all(torch.equal(taught[seed][name], again[name]) for name in again)
+    capsys.readouterr()
+    assert main([*command[:2], "--distill", "--teachers", "0", "--json"]) == 1
+    assert "--teachers must be at least 1" in capsys.readouterr().err
+    nowhere = tmp_path / "nowhere"
+    for teacher, line in ((tmp_path, "is not a file"), (tmp_path / "no", "does not exist")):
+        assert main([*command[:2], "--teacher", str(teacher), "--out", str(nowhere)]) == 1
+        assert line in capsys.readouterr().err
+    strange = bignn.nn.GCN(99, 4, 2, 2)
+    with pytest.raises(InputError, match="'teacher' must be a model that takes this graph"):
+        fit(
+            model_for(Graph(**make_arrays(), name="toy")),
+            Graph(**make_arrays(), name="toy"),
+            teacher=strange,
+            checkpoint_path=nowhere / "s.safetensors",
+        )
+    assert not nowhere.exists()
+    assert main([*command[:2], "--temperature", "2", "--json"]) == 1
+    assert "--temperature needs --distill or --teacher" in capsys.readouterr().err

@@ -1,0 +1,450 @@
+"""The training loop: it learns, repeats itself, and survives being killed."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_arrays
+
+import bignn
+from bignn.config import BinarizeMode
+from bignn.errors import FileError, InputError
+from bignn.graph import Graph, from_arrays
+from bignn.nn import GCN
+from bignn.train import checkpoint
+from bignn.train.batches import Batch, full_batch, reachable
+from bignn.train.fit import fit
+from bignn.train.recipes import RECIPES, Settings, recipe, settings_for
+from bignn.train.run import Run
+
+QUICK = Settings(lr=0.01, epochs=60, patience=60)
+
+
+def new_model(graph: Graph, seed: int = 0, binarize: BinarizeMode = "both") -> GCN:
+    torch.manual_seed(seed)
+    return GCN(graph.num_features, 16, 2, graph.num_classes, binarize=binarize)
+
+
+@pytest.mark.parametrize("mode", ["none", "features", "weights", "both"])
+def test_every_kind_of_model_learns(graph: Graph, mode: BinarizeMode) -> None:
+    model = new_model(graph, binarize=mode)
+    result = fit(model, graph, QUICK, progress=False)
+    assert result.test_acc is not None
+    assert result.test_acc >= 80
+    assert not model.training
+
+
+def test_a_pyg_data_and_a_users_own_module_work(graph: Graph) -> None:
+    import torch_geometric.nn as pyg
+
+    model = pyg.GCN(graph.num_features, 16, 2, graph.num_classes)
+    result = bignn.fit(model, bignn.to_pyg(graph), QUICK, progress=False)
+    assert result.test_acc is not None
+    assert result.test_acc >= 80
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_does_not(graph: Graph) -> None:
+    def trained(seed: int) -> tuple[bignn.FitResult, torch.Tensor]:
+        model = new_model(graph)
+        result = fit(model, graph, QUICK, seed=seed, progress=False)
+        return replace(result, seconds=0), model.layers[0].lin.weight.detach()
+
+    (first, weights), (second, again), (_, other) = trained(3), trained(3), trained(4)
+    assert first == second
+    assert torch.equal(weights, again)
+    assert not torch.equal(weights, other)
+
+
+def test_the_callers_random_numbers_are_left_alone(graph: Graph) -> None:
+    model = new_model(graph)
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    fit(model, graph, replace(QUICK, epochs=3), progress=False)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_the_lowest_validation_loss_wins_not_the_highest_accuracy(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = iter([(0.9, 50.0), (0.5, 60.0), (0.6, 95.0), (0.4, 55.0), (0.7, 99.0), (0.4, 98.0)])
+    monkeypatch.setattr(Run, "_score", lambda run, batch: next(scores, (0.8, 70.0)))
+    result = fit(new_model(graph), graph, Settings(epochs=50, patience=7), progress=False)
+    assert (result.best_epoch, result.val_loss, result.val_acc) == (4, 0.4, 55.0)
+    assert result.epochs == 4 + 7
+
+
+def test_epochs_are_chosen_by_accuracy_where_that_is_asked_for(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = iter([(0.9, 50.0), (0.5, 60.0), (0.6, 95.0), (0.4, 95.0), (0.3, 55.0)])
+    monkeypatch.setattr(Run, "_score", lambda run, batch: next(scores, (0.8, 70.0)))
+    settings = Settings(epochs=50, patience=7, select_by="accuracy")
+    result = fit(new_model(graph), graph, settings, progress=False)
+    assert (result.best_epoch, result.val_loss, result.val_acc) == (3, 0.6, 95.0)
+    assert result.epochs == 3 + 7
+    with pytest.raises(InputError, match="'select_by' must be one of"):
+        Settings(select_by="test")  # type: ignore[arg-type]
+
+
+def test_every_epoch_is_told_of(graph: Graph, tmp_path: Path) -> None:
+    told: list[tuple[int, float, float]] = []
+    settings = Settings(epochs=4)
+    result = fit(
+        new_model(graph), graph, settings, progress=False, on_epoch=lambda *e: told.append(e)
+    )
+    assert [epoch for epoch, _, _ in told] == [1, 2, 3, 4]
+    assert min((loss, accuracy) for _, loss, accuracy in told) == (result.val_loss, result.val_acc)
+
+
+def test_the_model_ends_with_the_weights_of_its_best_epoch(graph: Graph) -> None:
+    model = new_model(graph)
+    result = fit(model, graph, Settings(lr=0.05, epochs=500, patience=10), progress=False)
+    assert result.epochs == result.best_epoch + 10 < 500
+    whole = full_batch(graph, torch.device("cpu"))
+    nodes = torch.from_numpy(graph.val_idx)
+    with torch.no_grad():
+        logits = model(whole.x, whole.edge_index)
+    loss = float(torch.nn.functional.cross_entropy(logits[nodes], whole.y[nodes]))
+    assert math.isclose(loss, result.val_loss, rel_tol=1e-5)
+
+
+def test_training_on_what_is_reachable_is_training_on_the_whole_graph() -> None:
+    """The same loss and gradients, from fewer nodes; batch norm needs them all."""
+    few = {"train_idx": np.arange(4), "val_idx": np.array([5]), "test_idx": np.array([6])}
+    graph = from_arrays(make_arrays(300, 12) | few)
+    for mode in ("none", "features", "weights", "both"):
+        torch.manual_seed(0)
+        model = GCN(12, 8, 2, 2, dropout=0.0, binarize=mode)
+        whole = full_batch(graph, torch.device("cpu"))
+        assert isinstance(whole.x, torch.Tensor)
+        model.fit_input(whole.x)
+        part = reachable(whole, model)
+        assert 4 < len(part.y) < 300
+        gradients = []
+        for batch in (whole, part):
+            model.zero_grad()
+            logits = batch.logits(model)[batch.loss_nodes]
+            torch.nn.functional.cross_entropy(logits, batch.y[batch.loss_nodes]).backward()
+            gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+        for mine, other in zip(*gradients, strict=True):
+            assert torch.allclose(mine, other, atol=1e-6)
+    normed = GCN(12, 8, 2, 2, norm="batch")
+    assert reachable(whole, normed) is whole
+    assert reachable(whole, torch.nn.Linear(1, 1)) is whole
+
+
+def test_custom_batches_are_what_is_trained_on(graph: Graph) -> None:
+    seen = []
+
+    class Twice:
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            whole = full_batch(graph, torch.device("cpu"))
+            for half in whole.loss_nodes.chunk(2):
+                seen.append(len(half))
+                yield replace(whole, loss_nodes=half)
+
+    result = fit(
+        new_model(graph), graph, replace(QUICK, epochs=30), batches=Twice(), progress=False
+    )
+    assert len(seen) == 60
+    assert result.val_acc >= 70
+    assert isinstance(next(iter(Twice())), Batch)
+
+
+class KilledError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("mode", ["both", "none"])
+def test_a_resumed_run_equals_one_that_never_stopped(
+    graph: Graph, tmp_path: Path, mode: BinarizeMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    straight = new_model(graph, binarize=mode)
+    expected = fit(straight, graph, QUICK, seed=1, progress=False)
+    path = tmp_path / "run.safetensors"
+    writes = 0
+    write = checkpoint.write
+
+    def write_then_die(*arguments: object) -> None:
+        nonlocal writes
+        write(*arguments)  # type: ignore[arg-type]
+        writes += 1
+        if writes == 17:
+            raise KilledError
+
+    monkeypatch.setattr(checkpoint, "write", write_then_die)
+    with pytest.raises(KilledError):
+        fit(
+            new_model(graph, binarize=mode),
+            graph,
+            QUICK,
+            seed=1,
+            checkpoint_path=path,
+            save_every=0,
+            progress=False,
+        )
+    model = new_model(graph, seed=99, binarize=mode)  # whatever it starts from, it is restored
+    resumed = fit(model, graph, QUICK, seed=1, checkpoint_path=path, resume=True, progress=False)
+    assert replace(resumed, seconds=0) == replace(expected, seconds=0)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, straight.state_dict()[name]), name
+    # A finished run is read, not trained again, and holds only the weights that count.
+    again = fit(
+        new_model(graph, binarize=mode),
+        graph,
+        QUICK,
+        seed=1,
+        checkpoint_path=path,
+        resume=True,
+        progress=False,
+    )
+    assert again == resumed
+    assert set(checkpoint.read(path)[0]) == {"model"}
+    loaded = bignn.load_model(path)
+    assert loaded.config == model.config
+    assert isinstance(loaded, GCN)
+    assert torch.equal(loaded.layers[1].lin.weight, model.layers[1].lin.weight)
+
+
+def test_resuming_another_run_is_refused(graph: Graph, tmp_path: Path) -> None:
+    path = tmp_path / "run.safetensors"
+    short = replace(QUICK, epochs=3)
+    fit(new_model(graph), graph, short, checkpoint_path=path, progress=False)
+    with pytest.raises(FileError, match=r"cannot resume from .*its seed is 0, this run's is 1"):
+        fit(
+            new_model(graph),
+            graph,
+            short,
+            seed=1,
+            checkpoint_path=path,
+            resume=True,
+            progress=False,
+        )
+    with pytest.raises(FileError, match="its epochs is 3, this run's is 60"):
+        fit(new_model(graph), graph, QUICK, checkpoint_path=path, resume=True, progress=False)
+
+
+def test_resuming_on_another_graph_of_the_same_shape_is_refused(
+    graph: Graph, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.safetensors"
+    short = replace(QUICK, epochs=3)
+    fit(new_model(graph), graph, short, checkpoint_path=path, progress=False)
+    other = from_arrays(make_arrays() | {"y": 1 - make_arrays()["y"]})
+    with pytest.raises(FileError, match=r"cannot resume from .*its graph is"):
+        fit(new_model(graph), other, short, checkpoint_path=path, resume=True, progress=False)
+
+
+def test_a_checkpoint_without_its_parts_is_refused(graph: Graph, tmp_path: Path) -> None:
+    path = tmp_path / "run.safetensors"
+    short = replace(QUICK, epochs=3)
+    fit(new_model(graph), graph, short, checkpoint_path=path, progress=False)
+    parts, about = checkpoint.read(path)
+    about["progress"]["finished"] = False
+    checkpoint.write(path, parts, about)
+    with pytest.raises(FileError, match="is not a whole checkpoint"):
+        fit(new_model(graph), graph, short, checkpoint_path=path, resume=True, progress=False)
+
+
+def test_damaged_checkpoints_get_one_clear_line(graph: Graph, tmp_path: Path) -> None:
+    path = tmp_path / "run.safetensors"
+    fit(new_model(graph), graph, replace(QUICK, epochs=2), checkpoint_path=path, progress=False)
+    data = path.read_bytes()
+    for broken in (b"", data[:100], data[:-1], b"x" * 500):
+        path.write_bytes(broken)
+        with pytest.raises(FileError, match="is not a whole checkpoint"):
+            bignn.load_model(path)
+    with pytest.raises(FileError, match="does not exist"):
+        bignn.load_model(tmp_path / "none")
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_the_weights_of_a_users_own_module_are_loaded_into_one(
+    graph: Graph, tmp_path: Path, binary: bool
+) -> None:
+    import torch_geometric.nn as pyg
+
+    def new(width: int = 8) -> torch.nn.Module:
+        module: torch.nn.Module = pyg.GraphSAGE(graph.num_features, width, 2, graph.num_classes)
+        if binary:
+            bignn.binarize_(module)
+        return module
+
+    path = tmp_path / "run.safetensors"
+    model = new()
+    fit(model, graph, replace(QUICK, epochs=5), checkpoint_path=path, progress=False)
+    x, edges = torch.from_numpy(graph.dense_x()), torch.from_numpy(graph.edge_index)
+    again = new()
+    assert not torch.equal(next(again.parameters()), next(model.parameters()))
+    bignn.load_state(again, path)
+    assert again.training
+    assert torch.equal(again.eval()(x, edges), model(x, edges))
+    if binary:
+        packed = bignn.pack(again)
+        classes = packed.predict(bignn.pack_graph(graph, like=packed))
+        assert (classes == model(x, edges).argmax(dim=1).numpy()).mean() > 0.95
+    with pytest.raises(FileError, match=r"not a bignn\.nn\.GNN.*bignn\.load_state\(module, path\)"):
+        bignn.load_model(path)
+    with pytest.raises(FileError, match=r"GraphSAGE: '.*' has shape .*\(and \d+ more\)") as wide:
+        bignn.load_state(new(9), path)
+    assert "\n" not in str(wide.value)
+    with pytest.raises(FileError, match="this Linear: the module's 'weight' is not in the file"):
+        bignn.load_state(torch.nn.Linear(2, 2), path)
+    with pytest.raises(FileError, match=r"the file's .* is not in the module"):
+        bignn.load_state(torch.nn.Identity(), path)
+    with pytest.raises(InputError, match=r"'model' must be a torch\.nn\.Module, got str"):
+        bignn.load_state(str(path), path)  # type: ignore[arg-type]
+
+
+def test_a_failed_write_leaves_the_old_checkpoint(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.safetensors"
+    fit(new_model(graph), graph, replace(QUICK, epochs=2), checkpoint_path=path, progress=False)
+    before = path.read_bytes()
+
+    def half_written(tensors: object, file: Path, metadata: object) -> None:
+        file.write_bytes(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(checkpoint, "save_file", half_written)
+    with pytest.raises(OSError, match="disk full"):
+        fit(new_model(graph), graph, replace(QUICK, epochs=2), checkpoint_path=path, progress=False)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["run.safetensors"]
+
+
+def test_what_cannot_be_trained_says_why(graph: Graph) -> None:
+    arrays = make_arrays()
+    del arrays["val_idx"]
+    with pytest.raises(InputError, match=r"training needs \['val_idx'\]"):
+        fit(new_model(graph), from_arrays(arrays), QUICK)
+    with pytest.raises(InputError, match="'device' must be 'cpu', 'cuda' or 'cuda:N', got 'tpu'"):
+        fit(new_model(graph), graph, QUICK, device="tpu")
+    with pytest.raises(InputError, match=r"training diverged .* lower 'lr'"):
+        fit(new_model(graph, binarize="none"), graph, Settings(lr=1e30, epochs=50), progress=False)
+    for bad in (
+        {"beta1": 1.0},
+        {"last_layer_lr": 0.0},
+        {"lr": 0.0},
+        {"lr": math.nan},
+        {"weight_decay": -1.0},
+        {"epochs": 0},
+        {"patience": 0},
+    ):
+        with pytest.raises(InputError, match=f"'{next(iter(bad))}' must be"):
+            Settings(**bad)
+
+
+def test_bad_arguments_of_fit_name_themselves(graph: Graph) -> None:
+    model = new_model(graph)
+    for batches, message in ((iter([]), "an iterator"), ([], "at least one batch per epoch")):
+        with pytest.raises(InputError, match=message):
+            fit(model, graph, QUICK, batches=batches, progress=False)
+    with pytest.raises(InputError, match=r"'graph' must be a bignn\.Graph or a PyG Data"):
+        fit(model, "cora")  # type: ignore[arg-type]
+    changes: dict[str, Any]
+    for changes, message in (
+        ({"seed": -1}, "'seed' must be a whole number"),
+        ({"seed": 1.5}, "'seed' must be a whole number"),
+        ({"resume": True}, "'checkpoint_path' must be given"),
+        ({"save_every": math.nan}, "'save_every' must be 0 seconds or more"),
+    ):
+        with pytest.raises(InputError, match=message):
+            fit(model, graph, QUICK, **changes)
+
+
+class Odd(torch.nn.Linear):
+    def forward(self, x: torch.Tensor, edge_index: object) -> Any:  # type: ignore[override]
+        return (super().forward(x),)
+
+
+def test_models_that_do_not_fit_the_graph_are_told_so(graph: Graph) -> None:
+    weighted = from_arrays(make_arrays() | {"edge_weight": np.ones(graph.num_edges)})
+    with pytest.raises(InputError, match=r"model\(x, edge_index, edge_weight\), got TypeError"):
+        fit(Odd(20, 2), weighted, QUICK)
+    with pytest.raises(InputError, match=r"returns a tensor of logits .* got tuple"):
+        fit(Odd(20, 2), graph, QUICK)
+    with pytest.raises(InputError, match=r"an output per class \(2\), got 1"):
+        fit(GCN(20, 8, 2, 1), graph, QUICK)
+    with pytest.raises(InputError, match=r"'model' must be a torch\.nn\.Module, got str"):
+        fit("gcn", graph)  # type: ignore[arg-type]
+    unlabelled = from_arrays({k: v for k, v in make_arrays().items() if k in ("x", "edge_index")})
+    with pytest.raises(InputError, match="training needs labels 'y'"):
+        recipe("bi-gcn").build(unlabelled)
+
+
+def test_a_single_layer_trains_and_the_last_rate_is_scaled(graph: Graph) -> None:
+    model = GCN(20, 8, 1, 2, binarize="both")
+    before = model.layers[0].lin.weight.detach().clone()
+    fit(model, graph, Settings(lr=0.01, last_layer_lr=1e-9, epochs=3), progress=False)
+    assert torch.allclose(model.layers[0].lin.weight, before, atol=1e-6)
+
+
+def test_graphs_with_odd_parts_train(graph: Graph) -> None:
+    arrays = make_arrays()
+    no_edges = from_arrays(arrays | {"edge_index": np.zeros((2, 0), dtype=np.int64)})
+    loops = from_arrays(arrays | {"edge_index": np.array([[0, 0, 1, 2], [0, 0, 1, 3]])})
+    no_test = {key: value for key, value in arrays.items() if key != "test_idx"}
+    bare = {"x": np.zeros((60, 1)), "train_idx": np.array([0]), "val_idx": np.array([1])}
+    one = from_arrays(no_test | bare)
+    for odd in (no_edges, loops, one):
+        result = fit(new_model(odd), odd, replace(QUICK, epochs=5), progress=False)
+        assert math.isfinite(result.val_loss)
+    assert result.test_acc is None
+
+
+def test_recipes() -> None:
+    assert list(RECIPES) == [
+        *["gcn", "bi-gcn-f", "bi-gcn-w", "bi-gcn", "gat", "bi-gat", "sage", "bi-sage", "saint"],
+        *["bi-saint", "sgc", "fastgcn"],
+    ]
+    changed = recipe("gcn", hidden=7, lr=0.5, patience=None)
+    assert (changed.hidden, changed.settings.lr, changed.settings.patience) == (7, 0.5, 100)
+    with pytest.raises(InputError, match=r"'model' must be one of .* got 'gin'"):
+        recipe("gin")
+    assert settings_for(GCN(3, 3, 2, binarize="both")) == RECIPES["bi-gcn"].settings
+    assert settings_for(torch.nn.Linear(1, 1)) == Settings()
+
+
+@pytest.mark.parametrize(("small", "expected"), [(10**6, 1), (1, 3)])
+def test_small_graphs_train_on_one_torch_thread(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, small: int, expected: int
+) -> None:
+    monkeypatch.setattr("bignn.train.fit._SMALL", small)
+    seen = set()
+
+    class Watching(bignn.nn.GCN):
+        def forward(self, *inputs: Any) -> torch.Tensor:
+            seen.add(torch.get_num_threads())
+            out: torch.Tensor = super().forward(*inputs)
+            return out
+
+    model = Watching(graph.num_features, 4, 2, graph.num_classes)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        fit(model, graph, Settings(epochs=2), progress=False)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert seen == {expected}
+
+
+def test_without_a_terminal_a_line_tells_of_progress(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bignn.train.run._TOLD_EVERY", 0.0)
+    graph = bignn.load("cora")
+    for progress in (True, False):
+        model = bignn.nn.GCN(graph.num_features, 4, 2, graph.num_classes)
+        bignn.fit(model, graph, bignn.Settings(epochs=3), seed=7, progress=progress)
+        lines = capsys.readouterr().err.splitlines()
+        assert [line.split(",")[0] for line in lines] == (
+            ["cora seed 7: epoch 1", "cora seed 7: epoch 2"] if progress else []
+        )

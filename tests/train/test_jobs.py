@@ -1,0 +1,172 @@
+"""Work in several processes: the same results, in order, and errors that say what to do."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import make_arrays
+
+import bignn
+from bignn.cli import main
+from bignn.errors import FileError, InputError
+from bignn.graph import Graph
+from bignn.kernels.threads import get_num_threads, set_num_threads
+from bignn.train.jobs import in_processes
+from bignn.train.recipes import recipe
+from bignn.train.seeds import train_seeds
+
+
+def describe(number: int) -> tuple[int, int, int]:
+    import torch
+
+    return number * number, os.getpid(), max(get_num_threads(), torch.get_num_threads())
+
+
+def refuse(number: int) -> int:
+    if number == 1:
+        raise FileError("file 1 is not whole")
+    return number
+
+
+def die(number: int) -> int:
+    if number == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_one_job_runs_here_one_item_after_the_other() -> None:
+    assert [process for _, process, _ in in_processes(describe, [3, 4], 1)] == [os.getpid()] * 2
+    assert [process for _, process, _ in in_processes(describe, [3], 8)] == [os.getpid()]
+    assert list(in_processes(describe, [], 2)) == []
+
+
+def test_results_come_in_order_from_processes_that_share_the_threads() -> None:
+    before = get_num_threads()
+    set_num_threads(6)
+    try:
+        found = list(in_processes(describe, range(5), 2))
+    finally:
+        set_num_threads(before)
+    assert [square for square, _, _ in found] == [0, 1, 4, 9, 16]
+    assert os.getpid() not in {process for _, process, _ in found}
+    assert {threads for _, _, threads in found} == {3}
+
+
+def test_an_error_comes_through_as_it_is() -> None:
+    with pytest.raises(FileError, match=r"^file 1 is not whole$"):
+        list(in_processes(refuse, range(4), 2))
+
+
+def wait(number: int) -> int:
+    print(os.getpid(), flush=True)
+    time.sleep(60 if number else 0)
+    return number
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process whose two workers sleep for a minute each; their ids are on its stdout."""
+    script = tmp_path / "script.py"
+    folders = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+    script.write_text(
+        f"import sys\nsys.path[:0] = {folders}\n"
+        "from test_jobs import in_processes, wait\n"
+        "if __name__ == '__main__':\n"
+        "    list(in_processes(wait, range(5), 2))\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        yield process
+
+
+def workers(process: "subprocess.Popen[bytes]") -> set[int]:
+    assert process.stdout is not None
+    return {int(process.stdout.readline()) for _ in range(3)}  # task 0 ends at once
+
+
+def test_an_interrupt_ends_all_processes_at_once(waiting: "subprocess.Popen[bytes]") -> None:
+    assert len(workers(waiting)) == 2
+    os.killpg(waiting.pid, signal.SIGINT)
+    assert waiting.wait(timeout=30) != 0  # the tasks would have slept for a minute and more
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_with_their_parent(
+    waiting: "subprocess.Popen[bytes]", number: signal.Signals
+) -> None:
+    asleep = workers(waiting)
+    waiting.send_signal(number)
+    waiting.wait(timeout=30)
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{worker}").exists() for worker in asleep):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_an_error_does_not_wait_for_the_others() -> None:
+    begin = time.monotonic()
+    with pytest.raises(FileError, match="file 1"):
+        list(in_processes(refuse_or_wait, [1, 2, 3], 2))
+    assert time.monotonic() - begin < 45  # they would have slept for a minute
+
+
+def refuse_or_wait(number: int) -> int:
+    return refuse(number) if number == 1 else wait(number)
+
+
+def test_a_process_that_dies_ends_the_work_with_a_clear_line() -> None:
+    with pytest.raises(InputError, match=r"one of 2 processes died.*fewer 'jobs'.*__main__"):
+        list(in_processes(die, range(4), 2))
+
+
+@pytest.mark.parametrize("jobs", [0, -1, 1025, True, 1.5])
+def test_numbers_of_jobs_that_make_no_sense(jobs: int) -> None:
+    with pytest.raises(InputError, match="'jobs' must be a number from 1 to 1024"):
+        list(in_processes(describe, [1, 2], jobs))
+
+
+@pytest.fixture
+def graph() -> Graph:
+    return Graph(**make_arrays(), name="toy")
+
+
+def test_seeds_give_the_same_results_in_processes(graph: Graph, tmp_path: Path) -> None:
+    settings = recipe("bi-gcn", epochs=6, hidden=8)
+    alone = train_seeds(settings, graph, [0, 1, 5], tmp_path / "a", progress=False)
+    together = train_seeds(settings, graph, [0, 1, 5], tmp_path / "b", progress=False, jobs=2)
+    assert together.seeds == [0, 1, 5]
+    for one, other in zip(alone.results, together.results, strict=True):
+        assert one.test_acc == other.test_acc
+        assert one.val_loss == pytest.approx(other.val_loss, rel=1e-5)
+    names = [path.name for path in together.checkpoints]
+    assert names == ["seed-0.safetensors", "seed-1.safetensors", "seed-5.safetensors"]
+    assert all(path.exists() for path in together.checkpoints)
+
+
+def test_students_and_teachers_by_the_command(
+    graph: Graph, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "toy.npz"
+    bignn.save(graph, file)
+    command = ["train", str(file), "--distill", "--seeds", "2", "--epochs", "4", "--json"]
+    reports = []
+    for jobs in ("1", "2"):
+        out = tmp_path / jobs
+        assert main([*command, "--jobs", jobs, "--out", str(out)]) == 0
+        captured = capsys.readouterr()
+        reports.append(json.loads(captured.out))
+        assert captured.err.count("teacher on") == 2
+    assert reports[0]["test_acc"] == reports[1]["test_acc"]
+    assert reports[0]["teacher_test_acc_mean"] == reports[1]["teacher_test_acc_mean"]
+    assert main([*command, "--jobs", "0"]) == 1
+    assert "--jobs must be a number from 1 to 1024, got 0" in capsys.readouterr().err
