@@ -1,0 +1,87 @@
+"""The input stage: how raw features become the first layer's input, in training and deployment.
+
+For features x [N, d] in float32, each step rounded to float32:
+
+1. ``normalize_rows``: ``x_ik <- x_ik / Σ_k |x_ik|``; rows of zeros stay as they are;
+2. ``standardize``: ``x_ik <- (x_ik - mean_k) * scale_k``;
+3. ``binarize``: bits ``x_ik >= 0`` and the row's scale ``β_i = (Σ_k |x_ik|) / d``.
+
+Sums of absolute values are taken in float64 and rounded once, so that their order does not show.
+:func:`normalized` and :func:`row_scales` work on NumPy arrays and on torch tensors alike:
+``bignn.nn.InputStage`` calls the same two functions. Imports NumPy only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class InputSpec:
+    """The input stage of a packed model: which steps it has, and their statistics [d]."""
+
+    num_features: int
+    normalize_rows: bool
+    mean: Floats | None
+    scale: Floats | None
+    binarize: bool
+
+    def digest(self) -> str:
+        """Fingerprint of the stage; packed features carry it."""
+        state = hashlib.blake2b(digest_size=16)
+        state.update(f"{self.num_features} {self.normalize_rows} {self.binarize}".encode())
+        for values in (self.mean, self.scale):
+            state.update(b"-" if values is None else values.tobytes())
+        return state.hexdigest()
+
+    def normalized(self, x: Floats) -> Floats:
+        """Apply all steps before the sign."""
+        made: Floats = normalized(
+            x,
+            normalize_rows=self.normalize_rows,
+            mean=self.mean,
+            scale=self.scale,
+            absolute_sums=absolute_sums,
+        )
+        return made
+
+
+def absolute_sums(x: Floats) -> Floats:
+    """Sum the absolute values of each row: [N, d] -> [N, 1]."""
+    return np.abs(x).sum(axis=1, keepdims=True, dtype=np.float64).astype(np.float32)
+
+
+def normalized(
+    x: Any,
+    *,
+    normalize_rows: bool,
+    mean: Any,
+    scale: Any,
+    absolute_sums: Callable[[Any], Any],
+) -> Any:
+    """Apply all steps before the sign to an array or a tensor.
+
+    Args:
+        x: features [N, d].
+        normalize_rows: whether there is step 1.
+        mean, scale: statistics [d] of step 2; None for no such step.
+        absolute_sums: row sums of absolute values [N, 1], taken in float64, in x's own dtype.
+
+    """
+    if normalize_rows:
+        total = absolute_sums(x)
+        x = x / (total + (total == 0))
+    return x if mean is None else (x - mean) * scale
+
+
+def row_scales(x: Any, absolute_sums: Callable[[Any], Any]) -> Any:
+    """β of each row of normalised features: [N, d] -> [N, 1]."""
+    return absolute_sums(x) / x.shape[1]
