@@ -24,7 +24,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 import bignn
-from bignn.kernels.sampling import Neighbours, sample_neighbours
+from bignn.kernels.sampling import CompressedGraph, sample_neighbours
 from bignn.lab.bench.timing import measure
 from bignn.loaders import NeighborLoader, SaintRandomWalkLoader
 
@@ -103,7 +103,7 @@ def neighbours(fanouts: list[int]) -> None:
     """Batches of sampled neighbours, a different one in every call."""
     num_nodes = 169_343
     edge_index = skewed_edges(num_nodes, 2_315_598)
-    graph = Neighbours.from_edges(edge_index[1].numpy(), edge_index[0].numpy(), num_nodes)
+    graph = CompressedGraph.from_edges(edge_index[1].numpy(), edge_index[0].numpy(), num_nodes)
     offsets, ids = torch.from_numpy(graph.offsets), torch.from_numpy(graph.ids).long()
     in_torch = TorchSampler(offsets, ids)
     order = torch.from_numpy(np.random.default_rng(1).permutation(num_nodes))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bignn import bits, kernels
 from bignn.graph import Graph, from_arrays
 from bignn.kernels import native
-from bignn.kernels.operands import edge_bits_of
+from bignn.kernels.layer import edge_bits_of
 from bignn.runtime import PackedModel
 
 # Examples share two busy cores; how long one takes says nothing.
@@ -102,7 +102,7 @@ def make_packed_model(sizes: list[int], seed: int = 0, *, batch_norm: bool = Fal
         add("binarize")
         alpha = (0.5 + floats(outputs) ** 2) / np.float32(inputs**0.5)
         add("binary_linear", f"layers.{number}", words=words, alpha=alpha)
-        add("aggregate", norm="gcn", edge_bits=edge_bits_of(is_last=number == len(sizes) - 2))
+        add("aggregate", aggr="gcn", edge_bits=edge_bits_of(is_last=number == len(sizes) - 2))
         add("bias", f"layers.{number}", bias=floats(outputs) / 9)
         if batch_norm and number < len(sizes) - 2:
             mean, scale = floats(outputs) / 9, 1 + floats(outputs) ** 2

@@ -47,7 +47,7 @@ def make_model(
     """An untrained model with random biases, fitted, its running statistics moved."""
     torch.manual_seed(num_layers)
     model = GCN(
-        graph.num_features, 24, num_layers, 5, binarize=binarize, norm=norm, dropout=0.0, **rest
+        graph.num_features, 24, num_layers, 5, binarize=binarize, aggr=norm, dropout=0.0, **rest
     )
     with torch.no_grad():
         for conv in model.layers:
@@ -248,7 +248,7 @@ def test_the_family_predicts_what_torch_does(
     norms: tuple[NormMode, ...] = ("none", "batch")
     for graph in toy_graphs().values():
         for norm in norms:
-            model = make_member(graph, conv, binarize, norm=norm, **HEADS[head])
+            model = make_member(graph, conv, binarize, aggr=norm, **HEADS[head])
             assert_predicts_alike(model, graph)
     packed = bignn.pack(model)
     if binarize == "both" and conv != "sgc":

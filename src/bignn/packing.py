@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bignn import kernels
 from bignn.errors import InputError, input_error
-from bignn.kernels.operands import edge_bits_of
+from bignn.kernels.layer import edge_bits_of
 from bignn.nn import (
     GNN,
     BatchNorm,
@@ -151,7 +151,7 @@ def _convolution(
         )
     else:
         for _ in range(conv.hops if isinstance(conv, SGConv) else 1):
-            out = writer.add("aggregate", out, norm=conv.norm, edge_bits=edge_bits)
+            out = writer.add("aggregate", out, aggr=conv.norm, edge_bits=edge_bits)
     if isinstance(conv, SAGEConv):
         own = writer.linear(f"{name}.own", conv.lin_r, value)
         out = writer.add("add", [out, own])

@@ -3,23 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bignn import bits
-from bignn.kernels.chain import Chain, Output
-from bignn.kernels.operands import (
+from bignn.kernels.layer import (
+    BinaryLayer,
     DenseBits,
     Edges,
-    Features,
     Floats,
-    Layer,
+    PackedFeatures,
     SparseBits,
-    Way,
-    Weights,
 )
+from bignn.kernels.packed_layers import PackedLayers
+
+Output = Literal["classes", "values", "blocks"]
 
 WIDTHS = [1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1433]
 OUTPUTS = [1, 7, 16, 17, 40, 64, 65, 256]
@@ -30,29 +30,27 @@ KINDS: tuple[Output, ...] = ("classes", "values", "blocks")
 class Problem:
     """Layers without their ways, and what they begin with."""
 
-    weights: list[Weights]
+    layers: list[BinaryLayer]
     edges: list[Edges]
-    norms: list[Floats | None]
-    features: Features
-    source_factor: Floats
+    features: PackedFeatures
+    beta: Floats
+
+    def bind(self, ways: str, backend: str) -> PackedLayers:
+        return PackedLayers(self.layers, self.edges, ways, self.features, self.beta, backend)
 
     def run(self, ways: str, backend: str, output: Output = "values") -> NDArray[Any]:
-        layers = [
-            Layer(weights, edges, cast(Way, way), norm)
-            for weights, edges, way, norm in zip(
-                self.weights, self.edges, ways, self.norms, strict=True
-            )
-        ]
-        chain = Chain(layers, self.features, self.source_factor, output, backend)
-        if output != "blocks":
-            return chain.run()
-        blocks = dict(chain.run_in_blocks(5))
+        bound = self.bind(ways, backend)
+        if output == "classes":
+            return bound.run_to_classes()
+        if output == "values":
+            return bound.run_to_values()
+        blocks = dict(bound.run_in_blocks(5))
         assert list(blocks) == list(range(0, self.edges[-1].num_rows, 5))
-        none = np.empty((0, self.weights[-1].num_outputs), dtype=np.float32)
+        none = np.empty((0, self.layers[-1].num_outputs), dtype=np.float32)
         return np.concatenate([none, *blocks.values()])
 
     def expected(self, output: Output = "values") -> NDArray[Any]:
-        return self.run("T" * len(self.weights), "reference", output)
+        return self.run("T" * len(self.layers), "reference", output)
 
 
 def misaligned(values: NDArray[Any]) -> NDArray[Any]:
@@ -64,8 +62,8 @@ def misaligned(values: NDArray[Any]) -> NDArray[Any]:
     return copy
 
 
-def make_weights(rng: np.random.Generator, inputs: int, outputs: int) -> Weights:
-    return Weights(
+def make_layer(rng: np.random.Generator, inputs: int, outputs: int) -> BinaryLayer:
+    return BinaryLayer(
         bits.pack(rng.standard_normal((outputs, inputs))),
         inputs,
         (rng.standard_normal(outputs) / inputs).astype(np.float32),
@@ -118,24 +116,24 @@ def make_problem(
     """
     rng = np.random.default_rng(seed)
     sources = [num_sources, *map(len, degrees[:-1])]
-    weights = [make_weights(rng, *size) for size in pairwise(sizes)]
+    layers = [make_layer(rng, *size) for size in pairwise(sizes)]
+    edges = [
+        make_edges(rng, rows, count, weighted=weighted, long_ids=long_ids)
+        for rows, count in zip(degrees, sources, strict=True)
+    ]
+    for number in range(1, len(edges), 2):  # every other layer scales its sources
+        scale = rng.random(edges[number].num_sources, dtype=np.float32)
+        edges[number] = replace(edges[number], source_scale=scale)
     return Problem(
-        [*weights[:-1], replace(weights[-1], edge_bits=20)],
-        [
-            make_edges(rng, rows, count, weighted=weighted, long_ids=long_ids)
-            for rows, count in zip(degrees, sources, strict=True)
-        ],
-        [
-            rng.random(len(rows), dtype=np.float32) if number % 2 == 0 else None
-            for number, rows in enumerate(degrees)
-        ],
+        [*layers[:-1], replace(layers[-1], edge_bits=20)],
+        edges,
         make_sparse(rng, num_sources, sizes[0]),
         rng.random(num_sources, dtype=np.float32),
     )
 
 
-def one_layer(weights: Weights, edges: Edges, features: Features, factor: Floats) -> Problem:
-    return Problem([weights], [edges], [None], features, factor)
+def one_layer(layer: BinaryLayer, edges: Edges, features: PackedFeatures, beta: Floats) -> Problem:
+    return Problem([layer], [edges], features, beta)
 
 
 def same(a: NDArray[Any], b: NDArray[Any]) -> bool:
@@ -146,11 +144,11 @@ def ones(count: int) -> Floats:
     return np.ones(count, dtype=np.float32)
 
 
-def opposites(num_bits: int, outputs: int) -> tuple[Weights, DenseBits]:
+def opposites(num_bits: int, outputs: int) -> tuple[BinaryLayer, DenseBits]:
     """Columns all alike, and features that equal or oppose them: F · B is K or -K."""
     rng = np.random.default_rng(num_bits)
     alike = rng.standard_normal(num_bits)
-    weights = replace(
-        make_weights(rng, num_bits, outputs), words=bits.pack(np.tile(alike, (outputs, 1)))
+    layer = replace(
+        make_layer(rng, num_bits, outputs), words=bits.pack(np.tile(alike, (outputs, 1)))
     )
-    return weights, DenseBits(bits.pack(np.stack([alike, -alike, alike, -alike])))
+    return layer, DenseBits(bits.pack(np.stack([alike, -alike, alike, -alike])))

@@ -10,17 +10,17 @@ from bignn import InputError
 from bignn.kernels import importance, native
 from bignn.kernels.importance import (
     Coverage,
-    Layer,
+    SampledLayer,
     column_norms,
     edge_importance,
     sample_layer,
 )
-from bignn.kernels.sampling import Choice, Neighbours, induced_subgraph
+from bignn.kernels.sampling import Choice, CompressedGraph, induced_subgraph
 
 BACKENDS = ["reference", *native.supported()[:1]]
 ROWS = np.array([0, 3, 0, 1, 2, 2, 0, 3, 1])
 IDS = np.array([1, 2, 1, 0, 2, 0, 3, 0, 1])  # 0 has the neighbour 1 twice
-GRAPH = Neighbours.from_edges(ROWS, IDS, 4)
+GRAPH = CompressedGraph.from_edges(ROWS, IDS, 4)
 WEIGHTS = np.array([0.5, -1, 0.25, 2, 1, 0.75, 3, 0.1, 0.3], dtype=np.float32)
 MATRIX = np.zeros((4, 4))
 np.add.at(MATRIX, (ROWS, IDS), WEIGHTS)
@@ -36,7 +36,7 @@ class Drawn(Choice):
         return np.array(self.items[:count])
 
 
-def as_matrix(layer: Layer, num_targets: int) -> NDArray[np.float64]:
+def as_matrix(layer: SampledLayer, num_targets: int) -> NDArray[np.float64]:
     dense = np.zeros((num_targets, 4))
     np.add.at(dense, (layer.targets, layer.nodes[layer.sources]), layer.weights)
     return dense
@@ -44,7 +44,7 @@ def as_matrix(layer: Layer, num_targets: int) -> NDArray[np.float64]:
 
 def test_column_norms_add_repeated_edges_up_first() -> None:
     assert np.allclose(column_norms(GRAPH, WEIGHTS), (MATRIX**2).sum(axis=0))
-    empty = Neighbours.from_edges([], [], 3)
+    empty = CompressedGraph.from_edges([], [], 3)
     assert column_norms(empty, np.empty(0, np.float32)).tolist() == [0, 0, 0]
     with pytest.raises(InputError, match="'weights' must be one per edge"):
         column_norms(GRAPH, WEIGHTS[1:])
@@ -98,7 +98,7 @@ def test_importance_of_edges() -> None:
 def test_coefficients_are_counts() -> None:
     subgraphs = [[0, 1], [0, 1, 3], [2], [0, 3], [1, 2, 3]]
     coverage = Coverage(5, len(ROWS))  # a node 4 that is never met
-    graph = Neighbours.from_edges(ROWS, IDS, 5)
+    graph = CompressedGraph.from_edges(ROWS, IDS, 5)
     for nodes in subgraphs:
         coverage.add(np.array(nodes), induced_subgraph(graph, nodes).numbers)
     met = [sum(v in nodes for nodes in subgraphs) for v in range(5)]

@@ -8,25 +8,24 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from layer_problems import KINDS, OUTPUTS, Problem, make_problem, make_weights, same
+from layer_problems import KINDS, OUTPUTS, Problem, make_layer, make_problem, same
 from numpy.typing import NDArray
 
 from bignn import bits
 from bignn.kernels.attention import Attention, exp_of_negative, whole_scores
-from bignn.kernels.chain import Chain
-from bignn.kernels.operands import Edges, Floats, Keep, Layer, Own, SparseBits, Way, Weights
+from bignn.kernels.layer import BinaryLayer, Edges, Floats, Keep, OwnPart, SparseBits
 
 Doubles = NDArray[np.float64]
 
 
-def with_own(weights: Weights, rng: np.random.Generator) -> Weights:
-    own = make_weights(rng, weights.num_inputs, weights.num_outputs)
-    return replace(weights, own=Own(own.words, own.scale))
+def with_own(layer: BinaryLayer, rng: np.random.Generator) -> BinaryLayer:
+    own = make_layer(rng, layer.num_inputs, layer.num_outputs)
+    return replace(layer, own=OwnPart(own.words, own.scale))
 
 
 def attentive(
-    weights: Weights, rng: np.random.Generator, heads: int, *, averages: bool, spread: float = 1
-) -> Weights:
+    weights: BinaryLayer, rng: np.random.Generator, heads: int, *, averages: bool, spread: float = 1
+) -> BinaryLayer:
     """The same columns in heads; scores of about ``spread`` times a normal number."""
     channels = weights.num_columns // heads
     vectors = rng.standard_normal((2, heads, channels)).astype(np.float32)
@@ -48,7 +47,7 @@ def own_rows(problem: Problem, seed: int = 0) -> Problem:
     """Rows that are sources by other numbers."""
     rng = np.random.default_rng(seed)
     edges = [
-        replace(some, own=rng.integers(0, some.num_sources, some.num_rows).astype(np.int32))
+        replace(some, own_ids=rng.integers(0, some.num_sources, some.num_rows).astype(np.int32))
         for some in problem.edges
     ]
     return replace(problem, edges=edges)
@@ -58,21 +57,21 @@ def kinds(seed: int, problem: Problem) -> list[tuple[str, Problem]]:
     """The problem with other kinds of layers."""
     rng = np.random.default_rng(seed)
     problem = own_rows(problem, seed)
-    result = [("own", replace(problem, weights=[with_own(w, rng) for w in problem.weights]))]
+    result = [("own", replace(problem, layers=[with_own(w, rng) for w in problem.layers]))]
     for heads in (1, 2, 3):
-        if all(w.num_columns % heads == 0 for w in problem.weights):
-            beside = [attentive(w, rng, heads, averages=False) for w in problem.weights]
-            result.append((f"{heads} heads", replace(problem, weights=beside)))
-    last = problem.weights[-1]
-    wide = make_weights(rng, last.num_inputs, 3 * last.num_outputs)
-    averaged = [*problem.weights[:-1], attentive(wide, rng, 3, averages=True)]
-    result.append(("averaged", replace(problem, weights=averaged)))
+        if all(w.num_columns % heads == 0 for w in problem.layers):
+            beside = [attentive(w, rng, heads, averages=False) for w in problem.layers]
+            result.append((f"{heads} heads", replace(problem, layers=beside)))
+    last = problem.layers[-1]
+    wide = make_layer(rng, last.num_inputs, 3 * last.num_outputs)
+    averaged = [*problem.layers[:-1], attentive(wide, rng, 3, averages=True)]
+    result.append(("averaged", replace(problem, layers=averaged)))
     return result
 
 
-@pytest.mark.parametrize("num_bits", [1, 64, 65, 256, 300])
-def test_every_size_and_way_equals_the_reference(instruction_set: str, num_bits: int) -> None:
-    for number, outputs in enumerate([*OUTPUTS, 6, 66, 96, 258]):
+def test_every_size_and_way_equals_the_reference(instruction_set: str) -> None:
+    sizes = product([1, 64, 65, 256, 300], enumerate([*OUTPUTS, 6, 66, 96, 258]))
+    for num_bits, (number, outputs) in sizes:
         rows = [[3], [2, 0, 1, 9, 16, 4, 0, 30]][number % 2]
         plain = make_problem(number, [num_bits, outputs], [rows], 9)
         for name, problem in kinds(number, plain):
@@ -81,7 +80,8 @@ def test_every_size_and_way_equals_the_reference(instruction_set: str, num_bits:
                 expected = problem.expected(kind)
                 for way in "TGS":
                     got = (problem if way == "S" else dense).run(way, instruction_set, kind)
-                    assert same(got, expected), (name, outputs, len(rows), way, kind)
+                    case = (name, num_bits, outputs, len(rows), way, kind)
+                    assert same(got, expected), case
 
 
 def test_many_neighbours_equal_the_reference(instruction_set: str) -> None:
@@ -94,11 +94,12 @@ def test_many_neighbours_equal_the_reference(instruction_set: str) -> None:
                 assert same(problem.run(way, instruction_set), expected), (name, way, long_ids)
 
 
-@pytest.mark.parametrize("bytes_per_column", [1, 2, 4])
-def test_every_width_of_records(instruction_set: str, bytes_per_column: int) -> None:
+def test_every_width_of_records(instruction_set: str) -> None:
     for name, problem in kinds(1, make_problem(3, [130, 36], [[5, 0, 70, 16, 600]], 50)):
-        problem.weights[0]._prepared["bytes_per_column"] = bytes_per_column
-        assert same(problem.run("T", instruction_set), problem.expected()), name
+        for bytes_per_column in (1, 2, 4):
+            problem.layers[0].native.widen(bytes_per_column // 2)
+            assert problem.layers[0].native.bytes_per_column == bytes_per_column
+            assert same(problem.run("T", instruction_set), problem.expected()), name
 
 
 def test_every_plan_and_output_of_three_layers(instruction_set: str) -> None:
@@ -116,34 +117,29 @@ def test_every_plan_and_output_of_three_layers(instruction_set: str) -> None:
 def test_kinds_follow_each_other(instruction_set: str) -> None:
     plain = make_problem(4, [70, 40, 36, 18, 7], [[3, 0, 5, 9]] * 4, 4)
     rng = np.random.default_rng(3)
-    first, second, third, last = plain.weights
+    first, second, third, last = plain.layers
     mixed = replace(
         own_rows(plain),
-        weights=[with_own(first, rng), attentive(second, rng, 2, averages=False), third, last],
+        layers=[with_own(first, rng), attentive(second, rng, 2, averages=False), third, last],
     )
     for ways in ("TTTT", "GGGG", "TGTG", "GTGT", "STTG"):
         assert same(mixed.run(ways, instruction_set), mixed.expected()), ways
 
 
-@pytest.mark.parametrize("backend", ["reference", "native"])
-def test_what_is_kept(instruction_set: str, backend: str) -> None:
+def test_what_is_kept(instruction_set: str) -> None:
     problem = make_problem(3, [65, 40, 7], [[2, 1, 0] * 3, [3, 2] * 4], 9)
     keep: frozenset[Keep] = frozenset(("values", "bits"))
-    weights, edges = problem.weights, problem.edges
-    for ways in ("TT", "GG", "TG", "GT"):
-        layers = [
-            Layer(weights[n], edges[n], cast(Way, ways[n]), problem.norms[n], keep) for n in (0, 1)
-        ]
-        name = "reference" if backend == "reference" else instruction_set
-        chain = Chain(layers, problem.features, problem.source_factor, "kept", name)
+    keeping = replace(problem, layers=[replace(layer, keep=keep) for layer in problem.layers])
+    first = replace(problem, layers=problem.layers[:1], edges=problem.edges[:1])
+    for backend, ways in product(("reference", instruction_set), ("TT", "GG", "TG", "GT")):
+        bound = keeping.bind(ways, backend)
         for _ in range(2):
-            chain.run_kept()
-            assert same(chain.kept[1, "values"], problem.expected())
-            first = replace(problem, weights=weights[:1], edges=edges[:1], norms=[None])
-            assert same(chain.kept[0, "values"], first.expected())
+            bound.run_kept()
+            assert same(bound.kept(1, "values"), problem.expected())
+            assert same(bound.kept(0, "values"), first.expected())
             for number in (0, 1):
-                words, beta = chain.kept[number, "bits"]
-                values = chain.kept[number, "values"]
+                words, beta = bound.kept(number, "bits")
+                values = bound.kept(number, "values")
                 assert same(words, bits.pack(values))
                 np.testing.assert_allclose(beta, np.abs(values).mean(axis=1), rtol=1e-6)
 
@@ -152,11 +148,11 @@ def test_scores_that_overflow_are_the_same_everywhere(instruction_set: str) -> N
     plain = own_rows(make_problem(7, [90, 8], [[4, 0, 20, 3, 1]], 6))
     rng = np.random.default_rng(0)
     for spread in (1e-30, 1e-4, 30, 1e4, 1e12):
-        weights = attentive(plain.weights[0], rng, 2, averages=False, spread=spread)
+        weights = attentive(plain.layers[0], rng, 2, averages=False, spread=spread)
         for factor in (1, 1e-30, 1e25, np.inf):
             with np.errstate(over="ignore"):
-                scaled = (plain.source_factor * np.float32(factor)).astype(np.float32)
-            problem = replace(plain, weights=[weights], source_factor=scaled)
+                scaled = (plain.beta * np.float32(factor)).astype(np.float32)
+            problem = replace(plain, layers=[weights], beta=scaled)
             expected = problem.expected()
             for way in "TG":
                 assert same(problem.run(way, instruction_set), expected), (spread, factor, way)
@@ -175,20 +171,20 @@ def neighbours(edges: Edges, row: int) -> NDArray[Any]:
 
 def test_a_part_of_its_own_is_what_the_formula_says() -> None:
     problem = own_rows(make_problem(1, [70, 9], [[3, 0, 20, 5]], 8))
-    weights = with_own(problem.weights[0], np.random.default_rng(0))
+    weights = with_own(problem.layers[0], np.random.default_rng(0))
     edges = problem.edges[0]
     assert weights.own is not None
-    assert edges.own is not None
-    x = signs(cast(SparseBits, problem.features).dense().words, 70) * problem.source_factor[:, None]
+    assert edges.own_ids is not None
+    x = signs(cast(SparseBits, problem.features).dense().words, 70) * problem.beta[:, None]
     z = x @ signs(weights.words, 70).T * weights.scale
     own = x @ signs(weights.own.words, 70).T * weights.own.scale
     expected = np.stack(
         [
-            edges.target_factor[i] * z[neighbours(edges, i)].sum(axis=0) + own[edges.own[i]]
+            edges.target_factor[i] * z[neighbours(edges, i)].sum(axis=0) + own[edges.own_ids[i]]
             for i in range(4)
         ]
     )
-    got = replace(problem, weights=[weights]).expected()
+    got = replace(problem, layers=[weights]).expected()
     np.testing.assert_allclose(got, expected + weights.shift, rtol=1e-4, atol=1e-4)
 
 
@@ -202,7 +198,7 @@ def test_attention_is_what_the_formula_says(averages: bool) -> None:
     rng = np.random.default_rng(0)
     heads, channels, inputs = 3, 5, 70
     problem = own_rows(make_problem(1, [inputs, heads * channels], [[3, 1, 20, 5]], 8))
-    plain, edges = problem.weights[0], problem.edges[0]
+    plain, edges = problem.layers[0], problem.edges[0]
     vectors = rng.standard_normal((2, heads, channels)).astype(np.float32)
     made = [whole_scores(plain.words, inputs, plain.scale, part) for part in vectors]
     assert made[0] is not None
@@ -219,18 +215,18 @@ def test_attention_is_what_the_formula_says(averages: bool) -> None:
     shift = plain.shift[:channels] if averages else plain.shift
     weights = replace(plain, attention=attention, shift=shift, edge_bits=20)
     x = signs(cast(SparseBits, problem.features).dense().words, inputs)
-    z = (x * problem.source_factor[:, None]) @ signs(plain.words, inputs).T * plain.scale
+    z = (x * problem.beta[:, None]) @ signs(plain.words, inputs).T * plain.scale
     parts = z.reshape(-1, heads, channels)
     source, target = ((parts * part).sum(axis=2) for part in vectors)
     expected = []
-    assert edges.own is not None
+    assert edges.own_ids is not None
     for i in range(4):
         ids = neighbours(edges, i)
-        score = target[edges.own[i]] + source[ids]
+        score = target[edges.own_ids[i]] + source[ids]
         share = softmax(np.where(score >= 0, score, 0.2 * score))
         h = (share[:, :, None] * parts[ids]).sum(axis=0)
         expected.append(h.mean(axis=0) if averages else h.ravel())
-    got = replace(problem, weights=[weights]).expected()
+    got = replace(problem, layers=[weights]).expected()
     np.testing.assert_allclose(got, np.stack(expected) + shift, rtol=1e-4, atol=1e-4)
 
 

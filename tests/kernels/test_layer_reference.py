@@ -1,6 +1,7 @@
 """The NumPy reference itself, and the forms that layers take their input in."""
 
 import math
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -13,16 +14,15 @@ from layer_problems import (
 )
 
 from bignn import bits
-from bignn.kernels import native, reference
-from bignn.kernels.chain import Chain
-from bignn.kernels.operands import Layer, SparseBits
+from bignn.kernels import reference
+from bignn.kernels.layer import Keep, SparseBits
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_reference_equals_the_written_formula(weighted: bool) -> None:
     """In Python's integers from signs, and within 1e-4 of the formula without integers."""
     problem = make_problem(7, [37, 6], [[4, 0, 1, 9, 20]], 8, weighted=weighted)
-    weights, edges = problem.weights[0], problem.edges[0]
+    weights, edges = problem.layers[0], problem.edges[0]
     features = cast(SparseBits, problem.features)
     signs = np.tile(bits.unpack(features.base, 37), (8, 1))
     for row in range(8):
@@ -34,7 +34,7 @@ def test_the_reference_equals_the_written_formula(weighted: bool) -> None:
         entries = range(edges.offsets[i], edges.offsets[i + 1])
         x = {
             e: np.float32(1 if edges.weights is None else edges.weights[e])
-            * problem.source_factor[edges.ids[e]]
+            * problem.beta[edges.ids[e]]
             for e in entries
         }
         largest = max(x.values(), default=np.float32(0))
@@ -60,40 +60,35 @@ def test_the_reference_equals_the_written_formula(weighted: bool) -> None:
             assert abs(float(values[i, c]) - exact) <= 1e-4 * size
 
 
-@pytest.mark.parametrize("columns", [1, 7, 15, 16, 17, 40, 64, 65, 257])
-def test_beta_adds_in_sixteen_lanes(columns: int) -> None:
-    h = np.random.default_rng(columns).standard_normal((5, columns)).astype(np.float32)
-    words, beta = reference.binarize(h)
-    assert np.array_equal(words, bits.pack(h))
-    for row, got in zip(h, beta, strict=True):
-        lanes = [np.float32(0)] * 16
-        for column, value in enumerate(row):
-            lanes[column % 16] = lanes[column % 16] + abs(value)
-        for half in (8, 4, 2, 1):
-            lanes = [lanes[lane] + lanes[lane + half] for lane in range(half)]
-        assert got.tobytes() == (lanes[0] / np.float32(columns)).tobytes()
+def test_beta_adds_in_sixteen_lanes() -> None:
+    for columns in (1, 7, 15, 16, 17, 40, 64, 65, 257):
+        h = np.random.default_rng(columns).standard_normal((5, columns)).astype(np.float32)
+        words, beta = reference.binarize(h)
+        assert np.array_equal(words, bits.pack(h))
+        for row, got in zip(h, beta, strict=True):
+            lanes = [np.float32(0)] * 16
+            for column, value in enumerate(row):
+                lanes[column % 16] = lanes[column % 16] + abs(value)
+            for half in (8, 4, 2, 1):
+                lanes = [lanes[lane] + lanes[lane + half] for lane in range(half)]
+            assert got.tobytes() == (lanes[0] / np.float32(columns)).tobytes(), columns
 
 
 def test_beta_of_the_kernels_is_the_references(instruction_set: str) -> None:
-    """Seen directly: the factor that a layer leaves for the next."""
+    """Seen directly: the bits and β that a layer keeps."""
+    keep: frozenset[Keep] = frozenset(["bits"])
     order_matters = False
     for outputs in (1, 17, 40, 64, 65, 257):
         problem = make_problem(outputs, [65, outputs, 3], [[3] * 11, [1]], 5)
-        layers = [
-            Layer(problem.weights[0], problem.edges[0], "T", problem.norms[0]),
-            Layer(problem.weights[1], problem.edges[1], "G"),
-        ]
-        chain = Chain(layers, problem.features, problem.source_factor, "values", instruction_set)
-        steps = chain._steps()
-        native.program(steps, instruction_set).run(1, None)
-        first = one_layer(
-            problem.weights[0], problem.edges[0], problem.features, problem.source_factor
-        )
-        h = first.expected()
+        hidden = replace(problem.layers[0], keep=keep)
+        problem = replace(problem, layers=[hidden, problem.layers[1]])
+        bound = problem.bind("TG", instruction_set)
+        bound.run_to_values()
+        h = one_layer(hidden, problem.edges[0], problem.features, problem.beta).expected()
         words, beta = reference.binarize(h)
-        assert problem.norms[0] is not None
-        assert same(steps[0]["out_factor"], problem.norms[0] * beta)
-        assert same(steps[0]["out_words"].reshape(words.shape), words)
+        kept_words, kept_beta = bound.kept(0, "bits")
+        assert same(kept_beta, beta)
+        assert same(kept_words, words)
         in_a_row = np.add.accumulate(np.abs(h), axis=1)[:, -1] / np.float32(outputs)
         order_matters = order_matters or not same(in_a_row, beta)
     assert order_matters

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from layer_problems import (
     make_edges,
+    make_layer,
     make_problem,
     make_sparse,
-    make_weights,
     one_layer,
     ones,
     opposites,
@@ -19,7 +19,7 @@ from layer_problems import (
 
 from bignn import bits
 from bignn.kernels import reference
-from bignn.kernels.operands import DenseBits, Edges
+from bignn.kernels.layer import DenseBits, Edges
 
 DEGREES = [0, 1, 15, 16, 17, 511, 512, 513, 0, 1023, 1024, 1025, 1, 2, 3, 4, 2049, 5000, 63, 64, 65]
 
@@ -35,9 +35,9 @@ def test_degrees_around_tiles_chunks_and_batches(
         )
         expected = problem.expected()
         for way in "TS":
-            problem.weights[0]._prepared["bytes_per_column"] = bytes_per_column
+            problem.layers[0].native.widen(bytes_per_column // 2)
             assert same(problem.run(way, instruction_set), expected), way
-            assert problem.weights[0]._prepared["bytes_per_column"] == bytes_per_column
+            assert problem.layers[0].native.bytes_per_column == bytes_per_column
         assert same(problem.run("G", instruction_set), expected)
 
 
@@ -53,8 +53,8 @@ def test_the_rule_of_edge_bits_keeps_totals_below_2_to_31(
 ) -> None:
     problem = make_problem(0, [70, 17], [degrees], 9)
     factor = np.full(9, 1.99, dtype=np.float32)
-    weights = [replace(problem.weights[0], edge_bits=edge_bits)]
-    problem = replace(problem, source_factor=factor, weights=weights)
+    weights = [replace(problem.layers[0], edge_bits=edge_bits)]
+    problem = replace(problem, beta=factor, layers=weights)
     edges = problem.edges[0]
     q, _ = reference.quantize(
         edges.offsets, edges.ids, None, factor, edges.target_factor, edge_bits
@@ -76,7 +76,7 @@ def test_like_minded_neighbours_need_more_than_four_bytes(
 ) -> None:
     """Sums of bits near 2^31: the lookup product must take them apart."""
     rng = np.random.default_rng(degree)
-    weights = make_weights(rng, 512, outputs)
+    weights = make_layer(rng, 512, outputs)
     alike = rng.standard_normal(512)
     features = DenseBits(bits.pack(np.stack([alike, rng.standard_normal(512), -alike])))
     # Among ordinary rows, in a full tile and in a part of one.
@@ -112,7 +112,7 @@ def test_like_minded_neighbours_at_every_width(
     expected = problem.expected()
     for way in "TG":
         assert same(problem.run(way, instruction_set), expected), way
-    assert weights._prepared.get("bytes_per_column", 1) == bytes_per_column
+    assert weights.native.bytes_per_column == bytes_per_column
 
 
 @pytest.mark.parametrize("bits_of_range", [16, 24, 32])
@@ -149,7 +149,7 @@ def test_many_rows_of_many_neighbours(instruction_set: str, bytes_per_column: in
     degrees[[7, 1900]] = [513, 1025]
     problem = make_problem(1, [65, 70, 70], [degrees.tolist(), [80] * 5], 300)
     expected = problem.expected()
-    problem.weights[0]._prepared["bytes_per_column"] = bytes_per_column
+    problem.layers[0].native.widen(bytes_per_column // 2)
     for ways in ("TT", "TG", "ST"):
         assert same(problem.run(ways, instruction_set), expected), ways
 
@@ -158,7 +158,7 @@ def test_a_row_of_over_a_million_neighbours(instruction_set: str) -> None:
     problem = make_problem(1, [9, 17], [[3, 100, 0, 2**20 + 5, 70, 1, 1, 1]], 300)
     expected = problem.expected()
     for bytes_per_column in (1, 4):
-        problem.weights[0]._prepared["bytes_per_column"] = bytes_per_column
+        problem.layers[0].native.widen(bytes_per_column // 2)
         assert same(problem.run("T", instruction_set), expected), bytes_per_column
     assert same(problem.run("G", instruction_set), expected)
 
@@ -172,7 +172,7 @@ def test_weights_round_to_even_and_never_past_their_bits(
     unit = 2.0 ** (1 - edge_bits)
     x = np.array([just_below_2, 0.5, 2.5 * unit, 3.5 * unit, 0.5 * unit, 0], dtype=np.float32)
     rng = np.random.default_rng(0)
-    weights = replace(make_weights(rng, 65, 17), edge_bits=edge_bits)
+    weights = replace(make_layer(rng, 65, 17), edge_bits=edge_bits)
     for repeated in (1, 4, 100):  # rows of few neighbours and of many
         edges = Edges(
             np.arange(5, dtype=np.int64) * 6 * repeated,
@@ -196,11 +196,11 @@ def test_weights_round_to_even_and_never_past_their_bits(
 def test_tiny_and_huge_factors(instruction_set: str, factor: float) -> None:
     """Below 2^-60 a row counts as 0; anything above is as exact as ordinary numbers."""
     problem = make_problem(4, [65, 40, 7], [[3, 0, 5, 2, 30, 1], [2, 3, 1, 4, 0]], 9)
-    problem = replace(problem, source_factor=np.full(9, factor, dtype=np.float32))
-    weights = problem.weights[0]
+    problem = replace(problem, beta=np.full(9, factor, dtype=np.float32))
+    weights = problem.layers[0]
     small = replace(weights, scale=weights.scale / np.float32(1e9), shift=0 * weights.shift)
-    problem = replace(problem, weights=[small, problem.weights[1]])
-    first = one_layer(small, problem.edges[0], problem.features, problem.source_factor)
+    problem = replace(problem, layers=[small, problem.layers[1]])
+    first = one_layer(small, problem.edges[0], problem.features, problem.beta)
     assert (first.expected() == 0).all() == (np.float32(factor) < np.float32(2.0**-60))
     assert np.isfinite(problem.expected()).all()
     for way in "STG":
@@ -213,7 +213,7 @@ def test_tiny_and_huge_factors(instruction_set: str, factor: float) -> None:
 def test_what_overflows_is_alike_everywhere(instruction_set: str) -> None:
     """Weights are bounded by 1e30; what is not a number has no sign bit and is never the class."""
     problem = make_problem(8, [65, 40, 17], [[3, 0, 5, 2, 30, 1, 2, 2], [2] * 9], 9, weighted=True)
-    first, last = problem.weights
+    first, last = problem.layers
     for edges in problem.edges:
         assert edges.weights is not None
         edges.weights[::3] = 3e38
@@ -222,9 +222,7 @@ def test_what_overflows_is_alike_everywhere(instruction_set: str) -> None:
         replace(last, scale=np.resize([0, 3e38, -3e38, 1e-45], 17).astype(np.float32)),
     ]
     for factor in (1.0, 3e38, np.inf):
-        overflowing = replace(
-            problem, weights=absurd, source_factor=np.full(9, factor, dtype=np.float32)
-        )
+        overflowing = replace(problem, layers=absurd, beta=np.full(9, factor, dtype=np.float32))
         classes = overflowing.expected("classes")
         values = overflowing.expected()
         assert not np.isfinite(values).all()
@@ -244,8 +242,8 @@ def test_what_is_not_a_number_is_never_the_class(instruction_set: str, outputs: 
         problem.edges[0].target_factor[:] = 3e38
         for share in (0.1, 0.5, 0.9, 1.0):
             scale = np.where(rng.random(outputs) < share, 0, rng.choice([-1, 1], outputs))
-            weights = replace(problem.weights[0], scale=scale.astype(np.float32))
-            absurd = replace(problem, weights=[weights], source_factor=1e30 * ones(9))
+            weights = replace(problem.layers[0], scale=scale.astype(np.float32))
+            absurd = replace(problem, layers=[weights], beta=1e30 * ones(9))
             with np.errstate(over="ignore"):
                 values = absurd.expected()
                 assert np.isnan(values).any() or (scale != 0).all()
@@ -268,7 +266,7 @@ def test_rows_of_zero_weights_are_the_shift(instruction_set: str) -> None:
         edges.weights[: 2 * degree] = 0
         for way in "TGS":
             got = problem.run(way, instruction_set)
-            assert same(got[:2], np.tile(problem.weights[0].shift, (2, 1)))
+            assert same(got[:2], np.tile(problem.layers[0].shift, (2, 1)))
             assert same(got, problem.expected())
 
 
@@ -276,10 +274,10 @@ def test_equal_values_give_the_first_class(instruction_set: str) -> None:
     for outputs in (7, 16, 17, 65):
         for rows in (1, 4, 6):
             problem = make_problem(outputs, [33, outputs], [[2] * rows], 5)
-            weights = problem.weights[0]
+            weights = problem.layers[0]
             flat = replace(weights, scale=0 * weights.scale, shift=ones(outputs))
             flat.shift[0] = 0
-            problem = replace(problem, weights=[flat])
+            problem = replace(problem, layers=[flat])
             for way in "TGS":
                 got = problem.run(way, instruction_set, "classes")
                 assert got.tolist() == [1] * rows

@@ -1,4 +1,4 @@
-"""Chains of packed layers: every backend, way, size and output gives the reference's bytes.
+"""Packed layers: every backend, way, size and output gives the reference's bytes.
 
 (Not test_layers.py: tests/nn has a module of that name.)
 """
@@ -8,7 +8,6 @@ from itertools import product
 from typing import cast
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layer_problems import (
@@ -25,13 +24,11 @@ from layer_problems import (
 
 from bignn import kernels
 from bignn.kernels import native
-from bignn.kernels.chain import Chain
-from bignn.kernels.operands import Layer, SparseBits
+from bignn.kernels.layer import SparseBits
 
 
-@pytest.mark.parametrize("num_bits", WIDTHS)
-def test_every_size_and_way_equals_the_reference(instruction_set: str, num_bits: int) -> None:
-    for number, outputs in enumerate(OUTPUTS):
+def test_every_size_and_way_equals_the_reference(instruction_set: str) -> None:
+    for num_bits, (number, outputs) in product(WIDTHS, enumerate(OUTPUTS)):
         for rows in ([], [3], [2, 0, 1, 9, 16, 4, 0]):
             problem = make_problem(
                 number, [num_bits, outputs], [rows], 6, weighted=bool(number % 2)
@@ -41,50 +38,45 @@ def test_every_size_and_way_equals_the_reference(instruction_set: str, num_bits:
                 expected = problem.expected(kind)
                 assert expected.dtype == (np.int64 if kind == "classes" else np.float32)
                 for way in "TGS":
-                    case = (outputs, len(rows), way, kind)
+                    case = (num_bits, outputs, len(rows), way, kind)
                     got = (problem if way == "S" else dense).run(way, instruction_set, kind)
                     assert same(got, expected), case
 
 
-@pytest.mark.parametrize("num_bits", [1, 64, 65, 128, 129, 192, 512, 513, 577, 1433])
-def test_many_neighbours_equal_the_reference(instruction_set: str, num_bits: int) -> None:
+def test_many_neighbours_equal_the_reference(instruction_set: str) -> None:
     # Around units of sixteen, blocks of 128 and chunks of 512 neighbours, then a row of a few.
     degrees = [31, 32, 33, 47, 48, 49, 127, 128, 129, 160, 511, 512, 513, 700, 1040, 3]
-    for weighted in (False, True):
+    widths = [1, 64, 65, 128, 129, 192, 512, 513, 577, 1433]
+    for num_bits, weighted in product(widths, (False, True)):
         problem = make_problem(num_bits, [num_bits, 17], [degrees], 50, weighted=weighted)
         expected = problem.expected()
         for way in "TGS":
-            assert same(problem.run(way, instruction_set), expected), (way, weighted)
+            assert same(problem.run(way, instruction_set), expected), (num_bits, way, weighted)
 
 
-@pytest.mark.parametrize("num_bits", [1, 64, 65, 257])
-def test_hidden_layers_of_every_size_equal_the_reference(
-    instruction_set: str, num_bits: int
-) -> None:
-    for number, outputs in enumerate([*OUTPUTS, 257]):
+def test_hidden_layers_of_every_size_equal_the_reference(instruction_set: str) -> None:
+    for num_bits, (number, outputs) in product([1, 64, 65, 257], enumerate([*OUTPUTS, 257])):
         problem = make_problem(
             number, [num_bits, outputs, 7], [[1, 0, 5, 20, 3, 2, 2], [7, 0, 1]], 6
         )
         expected = problem.expected()
         for ways in ("TT", "TG", "GT", "GG"):
-            assert same(problem.run(ways, instruction_set), expected), (outputs, ways)
+            assert same(problem.run(ways, instruction_set), expected), (num_bits, outputs, ways)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("long_ids", [False, True])
-def test_every_plan_and_output_of_three_layers(
-    instruction_set: str, weighted: bool, long_ids: bool
-) -> None:
+def test_every_plan_and_output_of_three_layers(instruction_set: str) -> None:
     rng = np.random.default_rng(5)
     # Tiles of four rows of few neighbours, and tiles that are not.
     degrees = [0, 1, 15, 16, 17, 0, 0, 0, 0, 16, 16, 16, 16, 3, 40, 2, 1, 1, 1]
     rows = [rng.permutation(degrees).tolist() for _ in range(3)]
-    problem = make_problem(1, [65, 40, 17, 7], rows, 23, weighted=weighted, long_ids=long_ids)
-    assert problem.edges[0].ids.dtype == (np.int64 if long_ids else np.int32)
-    for kind in KINDS:
-        expected = problem.expected(kind)
-        for ways in product("STG", "TG", "TG"):
-            assert same(problem.run("".join(ways), instruction_set, kind), expected), (kind, ways)
+    for weighted, long_ids in product((False, True), repeat=2):
+        problem = make_problem(1, [65, 40, 17, 7], rows, 23, weighted=weighted, long_ids=long_ids)
+        assert problem.edges[0].ids.dtype == (np.int64 if long_ids else np.int32)
+        for kind in KINDS:
+            expected = problem.expected(kind)
+            for ways in product("STG", "TG", "TG"):
+                got = problem.run("".join(ways), instruction_set, kind)
+                assert same(got, expected), (weighted, long_ids, kind, ways)
 
 
 def test_two_layers_in_blocks(instruction_set: str) -> None:
@@ -94,11 +86,10 @@ def test_two_layers_in_blocks(instruction_set: str) -> None:
         assert same(got, problem.expected()), ways
 
 
-@pytest.mark.parametrize("bytes_per_column", [1, 2, 4])
-def test_a_single_layer_in_blocks(instruction_set: str, bytes_per_column: int) -> None:
+def test_a_single_layer_in_blocks(instruction_set: str) -> None:
     problem = make_problem(2, [33, 65], [[3, 0, 4, 1, 2, 2, 70, 1, 1, 5, 6]], 9)
-    for way in "STG":
-        problem.weights[0]._prepared["bytes_per_column"] = bytes_per_column
+    for bytes_per_column, way in product((1, 2, 4), "STG"):
+        problem.layers[0].native.widen(bytes_per_column // 2)
         assert same(problem.run(way, instruction_set, "blocks"), problem.expected()), way
     weights, features = opposites(600, 7)  # whose records overflow
     problem = one_layer(
@@ -107,21 +98,16 @@ def test_a_single_layer_in_blocks(instruction_set: str, bytes_per_column: int) -
     assert same(problem.run("T", instruction_set, "blocks"), problem.expected())
 
 
-def test_a_chain_runs_twice_and_its_results_are_new_arrays(instruction_set: str) -> None:
+def test_layers_run_twice_and_its_results_are_new_arrays(instruction_set: str) -> None:
     problem = make_problem(3, [65, 40, 7], [[2] * 9, [3] * 9], 9)
-    layers = [
-        Layer(weights, edges, "T", norm)
-        for weights, edges, norm in zip(problem.weights, problem.edges, problem.norms, strict=True)
-    ]
-    chain = Chain(layers, problem.features, problem.source_factor, "values", instruction_set)
-    first = chain.run()
+    bound = problem.bind("TT", instruction_set)
+    first = bound.run_to_values()
     kept = first.copy()
-    second = chain.run()
+    second = bound.run_to_values()
     second[:] = np.nan
     assert same(first, kept)
-    assert same(chain.run(), kept)
-    assert len(chain.seconds) == 2
-    assert all(seconds > 0 for seconds in chain.seconds)
+    assert same(bound.run_to_values(), kept)
+    assert all(bound.seconds(number) > 0 for number in (0, 1))
 
 
 @settings(max_examples=80)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bignn import InputError
 from bignn.kernels import native, sampling
-from bignn.kernels.sampling import Choice, Neighbours
+from bignn.kernels.sampling import Choice, CompressedGraph
 
 BACKENDS = ["reference", *native.supported()[:1]]
 
@@ -23,12 +23,12 @@ def edge_list(num_nodes: int, num_edges: int, seed: int) -> NDArray[np.int64]:
     return (num_nodes * ends).astype(np.int64)
 
 
-def random_graph(num_nodes: int, num_edges: int, seed: int = 0) -> Neighbours:
+def random_graph(num_nodes: int, num_edges: int, seed: int = 0) -> CompressedGraph:
     rows, ids = edge_list(num_nodes, num_edges, seed)
-    return Neighbours.from_edges(rows, ids, num_nodes)
+    return CompressedGraph.from_edges(rows, ids, num_nodes)
 
 
-def sampled(graph: Neighbours, seeds: Any, fanouts: list[int], **options: Any) -> list[Any]:
+def sampled(graph: CompressedGraph, seeds: Any, fanouts: list[int], **options: Any) -> list[Any]:
     found = sampling.sample_neighbours(graph, seeds, fanouts, **options)
     edges = found.edges
     return [
@@ -47,7 +47,7 @@ fanout_lists = st.lists(st.sampled_from([-1, 1, 2, 3, 7, 30]), min_size=1, max_s
 
 @given(graphs, fanout_lists, st.booleans(), st.integers(0, 2**64 - 1), st.integers(0, 40))
 def test_neighbourhoods(
-    graph: Neighbours, fanouts: list[int], replace: bool, seed: int, num_seeds: int
+    graph: CompressedGraph, fanouts: list[int], replace: bool, seed: int, num_seeds: int
 ) -> None:
     order = np.random.default_rng(seed % 1000).permutation(graph.num_nodes)
     seeds = order[:num_seeds]
@@ -81,14 +81,14 @@ def test_neighbourhoods(
         assert next_new == first_node + found.nodes_per_hop[hop + 1]
     assert first_edge == len(edges.numbers)
     options: dict[str, Any] = {"seed": seed, "replace": replace}
-    wide = Neighbours(graph.offsets, graph.ids.astype(np.int64), graph.numbers)
+    wide = CompressedGraph(graph.offsets, graph.ids.astype(np.int64), graph.numbers)
     expected = sampled(graph, seeds, fanouts, **options, backend="reference")
     for backend in BACKENDS:
         assert same(expected, sampled(graph, seeds, fanouts, **options, backend=backend))
         assert same(expected, sampled(wide, seeds, fanouts, **options, backend=backend))
 
 
-def place_numbers(graph: Neighbours, node: int) -> NDArray[np.int64]:
+def place_numbers(graph: CompressedGraph, node: int) -> NDArray[np.int64]:
     return graph.numbered(np.arange(graph.offsets[node], graph.offsets[node + 1]))
 
 
@@ -98,7 +98,7 @@ def place_numbers(graph: Neighbours, node: int) -> NDArray[np.int64]:
     st.integers(0, 5),
     st.integers(0, 2**64 - 1),
 )
-def test_walks(graph: Neighbours, roots: list[int], length: int, seed: int) -> None:
+def test_walks(graph: CompressedGraph, roots: list[int], length: int, seed: int) -> None:
     starts = np.array(roots, dtype=np.int64) % graph.num_nodes
     walks = sampling.random_walks(graph, starts, length, seed=seed, backend="reference")
     assert walks.shape == (len(roots), length + 1)
@@ -113,7 +113,7 @@ def test_walks(graph: Neighbours, roots: list[int], length: int, seed: int) -> N
 
 
 @given(graphs, st.integers(0, 999))
-def test_edges_between(graph: Neighbours, seed: int) -> None:
+def test_edges_between(graph: CompressedGraph, seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows = rng.permutation(graph.num_nodes)[: rng.integers(0, graph.num_nodes + 1)]
     ids = rng.permutation(graph.num_nodes)[: rng.integers(0, graph.num_nodes + 1)]
@@ -136,14 +136,14 @@ def test_edges_between(graph: Neighbours, seed: int) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_edges_are_sorted_by_row_and_keep_their_numbers(backend: str) -> None:
     rows, ids = edge_list(30, 200, 1)
-    graph = Neighbours.from_edges(rows, ids, 30, backend=backend)
+    graph = CompressedGraph.from_edges(rows, ids, 30, backend=backend)
     assert graph.numbers is not None
     assert np.array_equal(graph.numbers, np.argsort(rows, kind="stable"))
     assert np.array_equal(graph.ids, ids[graph.numbers])
     assert np.array_equal(graph.degrees, np.bincount(rows, minlength=30))
     order = np.argsort(rows, kind="stable")
-    assert Neighbours.from_edges(rows[order], ids[order], 30, backend=backend).numbers is None
-    empty = Neighbours.from_edges([], [], 3, backend=backend)
+    assert CompressedGraph.from_edges(rows[order], ids[order], 30, backend=backend).numbers is None
+    empty = CompressedGraph.from_edges([], [], 3, backend=backend)
     assert empty.offsets.tolist() == [0, 0, 0, 0]
     found = sampling.sample_neighbours(empty, [2, 0], [5, -1], seed=0, backend=backend)
     assert (found.nodes.tolist(), found.nodes_per_hop) == ([2, 0], [2, 0, 0])
@@ -189,10 +189,10 @@ def test_callers_on_several_threads_do_not_disturb_each_other() -> None:
     assert all(same(arrays, sample(number)) for number, arrays in enumerate(found))
 
 
-def stars(num_rows: int, degree: int) -> Neighbours:
+def stars(num_rows: int, degree: int) -> CompressedGraph:
     """Rows that all have the neighbours 0 ... degree - 1."""
     offsets = np.arange(num_rows + 1) * degree
-    return Neighbours(offsets, np.tile(np.arange(degree), num_rows))
+    return CompressedGraph(offsets, np.tile(np.arange(degree), num_rows))
 
 
 def chi_square(counts: NDArray[Any], expected: Any) -> float:
@@ -271,15 +271,18 @@ GRAPH = random_graph(5, 9)
         (lambda: sampling.random_walks(GRAPH, [7], 1, seed=0), "'roots' must be"),
         (lambda: sampling.edges_between(GRAPH, [9], [0]), "'rows' must be"),
         (lambda: sampling.edges_between(GRAPH, [0], [0, 0]), "'ids' must be unique"),
-        (lambda: Neighbours(np.array([0, 2]), np.array([0])), "'offsets' must be rising"),
-        (lambda: Neighbours(np.array([0, 2, 1]), np.array([0])), "'offsets' must be rising"),
-        (lambda: Neighbours(np.array([], np.int64), np.array([0])), "'offsets' must be"),
-        (lambda: Neighbours(np.array([0, 1]), np.array([1])), "'ids' must be node ids"),
-        (lambda: Neighbours(np.array([0, 1]), np.zeros((1, 1), np.int32)), "'ids' must be a vec"),
-        (lambda: Neighbours(np.array([0, 1]), np.array([0]), np.array([0, 1])), "'numbers'"),
-        (lambda: Neighbours.from_edges([0], [0, 1], 3), "as many as rows"),
-        (lambda: Neighbours.from_edges([3], [0], 3), "'rows' must be node ids"),
-        (lambda: Neighbours.from_edges([0], [0], 1 << 31), "'num_nodes'"),
+        (lambda: CompressedGraph(np.array([0, 2]), np.array([0])), "'offsets' must be rising"),
+        (lambda: CompressedGraph(np.array([0, 2, 1]), np.array([0])), "'offsets' must be rising"),
+        (lambda: CompressedGraph(np.array([], np.int64), np.array([0])), "'offsets' must be"),
+        (lambda: CompressedGraph(np.array([0, 1]), np.array([1])), "'ids' must be node ids"),
+        (
+            lambda: CompressedGraph(np.array([0, 1]), np.zeros((1, 1), np.int32)),
+            "'ids' must be a vec",
+        ),
+        (lambda: CompressedGraph(np.array([0, 1]), np.array([0]), np.array([0, 1])), "'numbers'"),
+        (lambda: CompressedGraph.from_edges([0], [0, 1], 3), "as many as rows"),
+        (lambda: CompressedGraph.from_edges([3], [0], 3), "'rows' must be node ids"),
+        (lambda: CompressedGraph.from_edges([0], [0], 1 << 31), "'num_nodes'"),
     ],
 )
 def test_bad_input(call: Any, message: str) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import bignn
 from bignn import InputError, PackedGraph, PackedModel, bits, pack_graph
-from bignn.kernels.operands import DenseBits, SparseBits
+from bignn.kernels.layer import DenseBits, SparseBits
 
 # Enough rows for several pieces of work each, however many threads there are.
 NODES = 1000
@@ -103,7 +103,7 @@ def test_records_that_overflow_on_many_threads(instruction_set: str) -> None:
     bignn.set_num_threads(4)
     got = wide.predict(some, output="logits", plan="T", backend=instruction_set)
     assert got.tobytes() == expected.tobytes()
-    assert wide.network.layers[0].weights._prepared["bytes_per_column"] == 2
+    assert wide.network.layers[0].native.bytes_per_column == 2
 
 
 def test_records_that_overflow_in_many_calls_at_once() -> None:
@@ -130,7 +130,7 @@ def test_records_that_overflow_in_many_calls_at_once() -> None:
         for thread in threads:
             thread.join()
         assert results == [expected] * 8
-        assert wide.network.layers[0].weights._prepared["bytes_per_column"] == 2
+        assert wide.network.layers[0].native.bytes_per_column == 2
 
 
 def test_predicting_from_many_threads_at_once(model: PackedModel, graph: PackedGraph) -> None:
@@ -195,7 +195,7 @@ import os, sys, warnings
 warnings.simplefilter("ignore")  # Python's, about forking with threads: the point of this test
 import bignn
 bignn.set_num_threads(2)
-model, graph = bignn.open("model.bignn"), bignn.open("graph.bignn")
+model, graph = bignn.open("model.bignn"), bignn.open("graph.bigraph")
 expected = model.predict(graph, output="logits").tobytes()
 
 def same():
@@ -222,7 +222,7 @@ print(status, works and same())
 
 def test_predicting_after_a_fork(model: PackedModel, graph: PackedGraph, tmp_path: Path) -> None:
     model.save(tmp_path / "model.bignn")
-    graph.save(tmp_path / "graph.bignn")
+    graph.save(tmp_path / "graph.bigraph")
     assert run(FORK, tmp_path) == "0 True"
 
 

@@ -67,7 +67,7 @@ class Writer:
             )  # fmt: skip
         norm = {"sage": "mean", "mean-gcn": "mean_self"}.get(kind, kind)
         z = self.binary_linear(value, inputs, outputs)
-        out = self.add("aggregate", z, norm=norm, edge_bits=edge_bits)
+        out = self.add("aggregate", z, aggr=norm, edge_bits=edge_bits)
         if kind == "sage":
             out = self.add("add", out, self.binary_linear(value, inputs, outputs))
         return out
@@ -120,7 +120,7 @@ def make_gin(seed: int = 0) -> PackedModel:
     writer = Writer(seed)
     value, width = "x", SIZES[0]
     for outputs in (24, 5):
-        sums = writer.add("aggregate", value, norm="sum", edge_bits=17)
+        sums = writer.add("aggregate", value, aggr="sum", edge_bits=17)
         value = writer.add("add", sums, writer.add("scale", value, factor=1.25))
         value = writer.binary_linear(writer.add("binarize", value), width, 20)
         value = writer.batch_norm(value, 20)
@@ -136,7 +136,7 @@ def make_floats(kind: str, seed: int = 0) -> PackedModel:
     value = writer.add("normalize_rows", "x")
     if kind == "sgc":
         for _ in range(3):
-            value = writer.add("aggregate", value, norm="gcn", edge_bits=17)
+            value = writer.add("aggregate", value, aggr="gcn", edge_bits=17)
         writer.bias(writer.linear(value, SIZES[0], 5), 5)
         return writer.model()
     for inputs, outputs in ((SIZES[0], 12), (12, 5)):
@@ -149,7 +149,7 @@ def make_floats(kind: str, seed: int = 0) -> PackedModel:
                 negative_slope=0.1, edge_bits=17,
             )  # fmt: skip
         else:
-            out = writer.add("aggregate", z, norm="mean", edge_bits=17)
+            out = writer.add("aggregate", z, aggr="mean", edge_bits=17)
             out = writer.add("add", out, writer.linear(value, inputs, outputs))
         value = writer.add("elu" if kind == "gat" else "relu", out)
     return writer.model()
@@ -196,7 +196,7 @@ def formula(model: PackedModel, graph: Graph) -> Doubles:
             case "linear":
                 out = x @ given["weight"].T.astype(float)
             case "aggregate":
-                out = matrices[step["norm"]] @ x
+                out = matrices[step["aggr"]] @ x
             case "attention":
                 out = _attention(step, given, looped, x)
             case "add":

@@ -22,7 +22,7 @@ from safetensors.numpy import save_file
 
 import bignn
 from bignn import FileError, InputError, PackedGraph, PackedModel, kernels, pack_graph
-from bignn.kernels.operands import DenseBits, SparseBits
+from bignn.kernels.layer import DenseBits, SparseBits
 from bignn.runtime import tensors
 
 CORRUPTIONS = int(os.environ.get("BIGNN_CORRUPTIONS", "300"))
@@ -43,7 +43,7 @@ def float_model() -> PackedModel:
     weight = np.random.default_rng(0).standard_normal((3, 6)).astype(np.float32)
     operations: list[dict[str, Any]] = [
         {"op": "linear", "in": ["x"], "out": "a", "weight": "weight"},
-        {"op": "aggregate", "in": ["a"], "out": "b", "norm": "gcn", "edge_bits": 20},
+        {"op": "aggregate", "in": ["a"], "out": "b", "aggr": "gcn", "edge_bits": 20},
     ]
     return PackedModel(operations, {"weight": weight}, 6)
 
@@ -172,7 +172,7 @@ def works(
         for predictor, graph in pairs:
             if predictor.input_digest != graph.input_digest:
                 continue
-            as_given = not predictor.network.norms.isdisjoint(("mean", "sum"))
+            as_given = not predictor.network.aggregations.isdisjoint(("mean", "sum"))
             if as_given and graph.adjacency == "gcn":
                 with pytest.raises(InputError, match="'graph' must be one"):
                     predictor.predict(graph)
@@ -341,33 +341,35 @@ def test_places_that_lie_are_refused(tmp_path: Path) -> None:
     data = bytes(64)
     whole = entry("F32", [16], 0, 64)
     cases: list[dict[str, Any]] = [
-        {"norm": entry("F32", [17], 0, 64)},
-        {"norm": entry("F32", [16], 0, 68)},
-        {"norm": entry("F32", [16], 4, 68)},
-        {"norm": entry("F32", [16], 64, 0)},
-        {"norm": entry("F32", [16], -64, 0)},
-        {"norm": entry("F32", [-16], 0, 64)},
-        {"norm": entry("F32", [2**63, 2], 0, 64)},
-        {"norm": entry("F32", [2**62, 4], 0, 64)},
-        {"norm": entry("F32", [1.5], 0, 64)},
-        {"norm": entry("F32", [16], 0, "64")},
-        {"norm": entry("F99", [16], 0, 64)},
-        {"norm": entry("F32", [16], 0, 2**64 + 64)},
-        {"norm": {"dtype": "F32", "shape": [16]}},
-        {"norm": 7},
-        {"norm": whole, "ids": whole},  # the same bytes twice
-        {"norm": entry("F32", [8], 0, 32), "ids": entry("F32", [4], 48, 64)},  # with a gap
-        {"norm": entry("F16", [32], 0, 64)},
-        {"norm": entry("BOOL", [64], 0, 64)},
-        {"norm": entry("BF16", [32], 0, 64)},
-        {"norm": entry("F64", [8], 0, 64)},
-        {"norm": entry("U8", [64], 0, 64)},
+        {"degree_scale": entry("F32", [17], 0, 64)},
+        {"degree_scale": entry("F32", [16], 0, 68)},
+        {"degree_scale": entry("F32", [16], 4, 68)},
+        {"degree_scale": entry("F32", [16], 64, 0)},
+        {"degree_scale": entry("F32", [16], -64, 0)},
+        {"degree_scale": entry("F32", [-16], 0, 64)},
+        {"degree_scale": entry("F32", [2**63, 2], 0, 64)},
+        {"degree_scale": entry("F32", [2**62, 4], 0, 64)},
+        {"degree_scale": entry("F32", [1.5], 0, 64)},
+        {"degree_scale": entry("F32", [16], 0, "64")},
+        {"degree_scale": entry("F99", [16], 0, 64)},
+        {"degree_scale": entry("F32", [16], 0, 2**64 + 64)},
+        {"degree_scale": {"dtype": "F32", "shape": [16]}},
+        {"degree_scale": 7},
+        {"degree_scale": whole, "ids": whole},  # the same bytes twice
+        {"degree_scale": entry("F32", [8], 0, 32), "ids": entry("F32", [4], 48, 64)},  # with a gap
+        {"degree_scale": entry("F16", [32], 0, 64)},
+        {"degree_scale": entry("BOOL", [64], 0, 64)},
+        {"degree_scale": entry("BF16", [32], 0, 64)},
+        {"degree_scale": entry("F64", [8], 0, 64)},
+        {"degree_scale": entry("U8", [64], 0, 64)},
     ]
     for places in cases:
         path.write_bytes(raw(json.dumps({"__metadata__": metadata, **places}).encode(), data))
         refused(path, "is not a packed bignn file")
-    twice = json.dumps({"__metadata__": metadata, "norm": entry("F32", [4], 0, 16), "NORM": whole})
-    path.write_bytes(raw(twice.replace("NORM", "norm").encode(), data))
+    twice = json.dumps(
+        {"__metadata__": metadata, "degree_scale": entry("F32", [4], 0, 16), "NORM": whole}
+    )
+    path.write_bytes(raw(twice.replace("NORM", "degree_scale").encode(), data))
     refused(path, "array 'offsets' is missing")
 
 
@@ -386,7 +388,9 @@ def test_arrays_that_are_not_aligned_are_read(
             path.write_bytes(raw(header, content[8 + size :]))
             opened = bignn.open(path)
             assert isinstance(opened, PackedGraph)
-            assert all(some.flags.aligned for some in (opened.offsets, opened.ids, opened.norm))
+            assert all(
+                some.flags.aligned for some in (opened.offsets, opened.ids, opened.degree_scale)
+            )
             assert np.array_equal(model.predict(opened, output="logits"), expected)
 
 
@@ -518,7 +522,7 @@ def put(name: str, place: Any, value: Any) -> Callable[[Header, Arrays], None]:
 
 
 def test_hostile_graphs_are_refused(graphs: dict[str, PackedGraph], tmp_path: Path) -> None:
-    path = tmp_path / "graph.bignn"
+    path = tmp_path / "graph.bigraph"
     cases: list[tuple[Callable[[Header, Arrays], Any], str]] = [
         (lambda h, a: h.update(version=2), "version 2 with adjacency 'gcn' is not known"),
         (lambda h, a: h.update(adjacency="mean"), "adjacency 'mean' is not known"),
@@ -546,24 +550,24 @@ def test_hostile_graphs_are_refused(graphs: dict[str, PackedGraph], tmp_path: Pa
         (put("ids", 5, 10**6), r"'ids' has numbers that are not in 0\.\."),
         (put("ids", 5, -1), r"'ids' has numbers that are not in 0\.\."),
         (put("ids", 5, -(2**31)), r"'ids' has numbers that are not in 0\.\."),
-        (put("norm", 1, np.nan), "'norm' has values that are not finite"),
-        (put("norm", 1, np.inf), "'norm' has values that are not finite"),
-        (put("norm", 1, -0.5), "'norm' has negative values"),
+        (put("degree_scale", 1, np.nan), "'degree_scale' has values that are not finite"),
+        (put("degree_scale", 1, np.inf), "'degree_scale' has values that are not finite"),
+        (put("degree_scale", 1, -0.5), "'degree_scale' has negative values"),
         (put("beta", 1, np.nan), "'beta' has values that are not finite"),
         (put("beta", 1, -1e-30), "'beta' has negative values"),
         (lambda h, a: a.update(beta=a["beta"][:-1]), r"'beta' must be float32 \["),
-        (lambda h, a: a.update(norm=a["norm"][:-1]), "must be int64"),
+        (lambda h, a: a.update(degree_scale=a["degree_scale"][:-1]), "must be int64"),
         (lambda h, a: a.update(ids=a["ids"].astype(np.float32)), "'ids' must be int32"),
         (lambda h, a: a.update(ids=a["ids"].astype(np.uint64)), "'ids' must be int32"),
-        (lambda h, a: a.update(norm=a["norm"][None]), r"'norm' must be float32 \[None\]"),
-        (lambda h, a: a.update(weights=a["norm"]), r"'weights' must be float32 \["),
+        (lambda h, a: a.update(degree_scale=a["degree_scale"][None]), r"'degree_scale' must be float32 \[None\]"),
+        (lambda h, a: a.update(weights=a["degree_scale"]), r"'weights' must be float32 \["),
         (lambda h, a: a.update({"labels.y": a["offsets"]}), r"'labels\.y' has .* values for"),
-        (lambda h, a: a.update({"labels.y": a["norm"]}), r"'labels\.y' must be int64"),
+        (lambda h, a: a.update({"labels.y": a["degree_scale"]}), r"'labels\.y' must be int64"),
         (lambda h, a: a.update({"labels.val_idx": np.array([-1])}), "numbers that are not nodes"),
         (lambda h, a: a.update({"labels.test_idx": np.array([0, 40])}), "that are not nodes"),
         *[
             (lambda h, a, name=name: a.pop(name), f"array '{name}' is missing")
-            for name in ("offsets", "ids", "norm", "beta")
+            for name in ("offsets", "ids", "degree_scale", "beta")
         ],
     ]  # fmt: skip
     for name in ("dense bits", "sparse bits"):
@@ -572,7 +576,7 @@ def test_hostile_graphs_are_refused(graphs: dict[str, PackedGraph], tmp_path: Pa
 
 
 def test_hostile_features_are_refused(graphs: dict[str, PackedGraph], tmp_path: Path) -> None:
-    path = tmp_path / "graph.bignn"
+    path = tmp_path / "graph.bigraph"
     words, inputs = "features.words", "features.inputs"
     offsets, base, x = "features.offsets", "features.base", "features.x"
     padding = np.uint64(1 << 63)
@@ -629,7 +633,7 @@ def test_a_graph_of_no_nodes_works(
             elif key != "features.base":
                 arrays[key] = arrays[key][: "offsets" in key]
 
-    path = graph_file(graphs[name], tmp_path / "graph.bignn", nothing)
+    path = graph_file(graphs[name], tmp_path / "graph.bigraph", nothing)
     assert not open_or_refuse(path, works)
     opened = bignn.open(path)
     assert isinstance(opened, PackedGraph)

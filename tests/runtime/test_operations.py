@@ -50,16 +50,16 @@ def test_a_binary_chain_is_understood(model: PackedModel) -> None:
     first, last = network.layers
     assert (first.num_inputs, first.num_outputs) == (70, 9)
     assert (last.num_inputs, last.num_outputs) == (9, 3)
-    assert (first.norm, last.norm) == ("gcn", "gcn")
+    assert (first.aggr, last.aggr) == ("gcn", "gcn")
     assert (first.edge_bits, last.edge_bits) == (17, 20)
     assert network.rest == []
     arrays = model.arrays
     np.testing.assert_allclose(
-        first.weights.scale, arrays["layers.0.alpha"] * arrays["norms.0.scale"], rtol=1e-6
+        first.scale, arrays["layers.0.alpha"] * arrays["norms.0.scale"], rtol=1e-6
     )
     shift = (arrays["layers.0.bias"] - arrays["norms.0.mean"]) * arrays["norms.0.scale"]
-    np.testing.assert_allclose(first.weights.shift, shift, rtol=1e-5, atol=1e-6)
-    assert np.array_equal(last.weights.shift, arrays["layers.1.bias"])
+    np.testing.assert_allclose(first.shift, shift, rtol=1e-5, atol=1e-6)
+    assert np.array_equal(last.shift, arrays["layers.1.bias"])
 
 
 def test_a_float_chain_is_understood() -> None:
@@ -71,10 +71,10 @@ def test_a_float_chain_is_understood() -> None:
     steps = numbered(
         [
             {"op": "linear", "weight": "w"},
-            {"op": "aggregate", "norm": "gcn", "edge_bits": 17},
+            {"op": "aggregate", "aggr": "gcn", "edge_bits": 17},
             {"op": "relu"},
             {"op": "binary_linear", "words": "v", "alpha": "a"},
-            {"op": "aggregate", "norm": "gcn", "edge_bits": 17},
+            {"op": "aggregate", "aggr": "gcn", "edge_bits": 17},
         ]
     )
     network = understand(steps, arrays, 7)
@@ -156,7 +156,7 @@ def test_every_operation_has_exactly_its_parameters(model: PackedModel) -> None:
 @pytest.mark.parametrize("norm", ["max", "", None, 3, ["gcn"], {"gcn": 1}])
 def test_unknown_aggregations_are_refused(model: PackedModel, norm: Any) -> None:
     steps = copy.deepcopy(model.operations)
-    steps[place(model, "aggregate")]["norm"] = norm
+    steps[place(model, "aggregate")]["aggr"] = norm
     refused(steps, model.arrays, 70, r"'norm' of 'aggregate' must be one of \['gcn', .*\]")
 
 
@@ -277,10 +277,10 @@ def test_layers_are_recognised_by_their_shape() -> None:
         (["mean-gcn"], ["mean_self"]),
     ):
         network = make_chain(kinds).network
-        assert [layer.norm for layer in network.layers] == norms
-        assert network.norms == set(norms)
+        assert [layer.aggr for layer in network.layers] == norms
+        assert network.aggregations == set(norms)
         assert network.rest == []
-    own, attention = (make_chain(["sage", "gat"]).network.layers[n].weights for n in (0, 1))
+    own, attention = (make_chain(["sage", "gat"]).network.layers[n] for n in (0, 1))
     assert own.own is not None
     assert attention.attention is not None
     assert attention.attention.averages
@@ -291,7 +291,7 @@ def test_what_has_no_known_shape_is_left_to_numpy() -> None:
     writer = Writer()
     value = writer.add("binarize", "x")
     one, two = (
-        writer.add("aggregate", writer.binary_linear(value, 70, 5), norm="gcn", edge_bits=17)
+        writer.add("aggregate", writer.binary_linear(value, 70, 5), aggr="gcn", edge_bits=17)
         for _ in range(2)
     )
     writer.add("add", one, two)
@@ -301,7 +301,7 @@ def test_what_has_no_known_shape_is_left_to_numpy() -> None:
     # A layer whose sum something else reads too.
     writer = Writer()
     value = writer.add("binarize", "x")
-    sums = writer.add("aggregate", writer.binary_linear(value, 70, 5), norm="gcn", edge_bits=17)
+    sums = writer.add("aggregate", writer.binary_linear(value, 70, 5), aggr="gcn", edge_bits=17)
     writer.add("add", writer.bias(sums, 5), sums)
     network = writer.model().network
     assert len(network.layers) == 1

@@ -12,7 +12,7 @@ from packed_family import SIZES, formula, make_chain, make_floats, make_gin, mak
 
 import bignn
 from bignn import Graph, InputError, PackedModel, kernels, pack_graph
-from bignn.kernels.operands import SparseBits
+from bignn.kernels.layer import SparseBits
 
 CHAINS = [
     ["gcn", "gcn"],

@@ -11,7 +11,7 @@ from conftest import make_graph, make_packed_model
 import bignn
 from bignn import Graph, InputError, PackedGraph, PackedModel, bits, pack_graph
 from bignn.graph import SparseRows
-from bignn.kernels.operands import DenseBits, SparseBits
+from bignn.kernels.layer import DenseBits, SparseBits
 from bignn.runtime import features as features_module
 
 FORMS = ["dense bits", "sparse bits", "floats"]
@@ -32,10 +32,10 @@ def float_model() -> PackedModel:
     }
     steps: list[dict[str, Any]] = [
         {"op": "linear", "weight": "a.weight"},
-        {"op": "aggregate", "norm": "gcn", "edge_bits": 17},
+        {"op": "aggregate", "aggr": "gcn", "edge_bits": 17},
         {"op": "relu"},
         {"op": "linear", "weight": "b.weight"},
-        {"op": "aggregate", "norm": "gcn", "edge_bits": 17},
+        {"op": "aggregate", "aggr": "gcn", "edge_bits": 17},
     ]
     for number, step in enumerate(steps):
         step |= {"in": [f"v{number - 1}" if number else "x"], "out": f"v{number}"}
@@ -148,7 +148,7 @@ def test_neighbours_are_those_of_gcn(model: PackedModel, weighted: bool) -> None
         )
         np.add.at(got[i], graph.ids[entries], values)
     np.testing.assert_allclose(got, expected, rtol=1e-6)
-    np.testing.assert_allclose(graph.norm, expected.sum(axis=1) ** -0.5, rtol=1e-6)
+    np.testing.assert_allclose(graph.degree_scale, expected.sum(axis=1) ** -0.5, rtol=1e-6)
     assert (graph.weights is None) == (not weighted)
     assert graph.num_entries == len(graph.ids)
     assert graph.ids.dtype == np.int32
@@ -158,7 +158,7 @@ def test_a_node_of_no_weight_has_norm_0(model: PackedModel) -> None:
     x = np.ones((3, 300), dtype=np.float32)
     edges = np.array([[0, 1, 2], [0, 1, 1]])
     graph = pack_graph(Graph(x, edges, np.array([0, 0, 0], dtype=np.float32)), like=model)
-    assert graph.norm.tolist() == [0, 0, 1]
+    assert graph.degree_scale.tolist() == [0, 0, 1]
     logits = model.predict(graph, output="logits")
     assert np.array_equal(logits[0], model.arrays["layers.1.bias"])
 
@@ -169,7 +169,7 @@ def test_weights_that_are_all_1_are_left_out(model: PackedModel) -> None:
     a, b = (pack_graph(some, like=model) for some in (graph, replace(graph, edge_weight=ones)))
     assert b.weights is None
     assert np.array_equal(a.ids, b.ids)
-    assert np.array_equal(a.norm, b.norm)
+    assert np.array_equal(a.degree_scale, b.degree_scale)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -180,8 +180,8 @@ def test_a_file_gives_everything_back(
     labels = {"y": np.arange(50) % 3, "train_idx": np.array([4, 2]), "test_idx": np.array([7])}
     weights = np.random.default_rng(0).random(some.num_entries).astype(np.float32)
     some = replace(some, labels=labels, weights=weights)
-    some.save(tmp_path / "graph.bignn")
-    opened = bignn.open(tmp_path / "graph.bignn")
+    some.save(tmp_path / "graph.bigraph")
+    opened = bignn.open(tmp_path / "graph.bigraph")
     assert isinstance(opened, PackedGraph)
     assert type(opened.features) is type(some.features) or form == "floats"
     if form == "floats":
@@ -189,7 +189,7 @@ def test_a_file_gives_everything_back(
     else:
         assert np.array_equal(words_of(opened), words_of(some))
         assert np.array_equal(opened.beta, some.beta)  # type: ignore[arg-type]
-    for key in ("offsets", "ids", "weights", "norm"):
+    for key in ("offsets", "ids", "weights", "degree_scale"):
         got, wanted = getattr(opened, key), getattr(some, key)
         assert got.dtype == wanted.dtype
         assert np.array_equal(got, wanted)
@@ -212,8 +212,8 @@ def test_a_file_gives_everything_back(
 def test_a_file_may_have_long_ids(model: PackedModel, tmp_path: Path) -> None:
     some = pack_graph(make_graph(50, 300), like=model)
     expected = model.predict(some, output="logits")
-    replace(some, ids=some.ids.astype(np.int64)).save(tmp_path / "graph.bignn")
-    opened = PackedGraph.open(tmp_path / "graph.bignn")
+    replace(some, ids=some.ids.astype(np.int64)).save(tmp_path / "graph.bigraph")
+    opened = PackedGraph.open(tmp_path / "graph.bigraph")
     assert opened.ids.dtype == np.int64
     assert np.array_equal(model.predict(opened, output="logits"), expected)
     assert np.array_equal(model.predict(opened, [5], output="logits"), expected[[5]])
@@ -251,9 +251,13 @@ def test_nobody_makes_a_graph_whose_arrays_do_not_fit(
     unsorted[first : first + 2] = unsorted[first : first + 2][::-1]
     past[-1] = 300
     changes: list[tuple[PackedGraph, dict[str, Any], str]] = [
-        (dense, {"norm": dense.norm.astype(np.float64)}, "'norm' must be float32"),
-        (dense, {"norm": np.repeat(dense.norm, 2)[::2]}, "'norm' must be float32.*contiguous"),
-        (dense, {"norm": dense.norm[:-1]}, "'offsets' must be int64"),
+        (dense, {"degree_scale": dense.norm.astype(np.float64)}, "'degree_scale' must be float32"),
+        (
+            dense,
+            {"degree_scale": np.repeat(dense.norm, 2)[::2]},
+            "'degree_scale' must be float32.*contiguous",
+        ),
+        (dense, {"degree_scale": dense.norm[:-1]}, "'offsets' must be int64"),
         (dense, {"ids": dense.ids + 50}, "'ids' has numbers that are not in"),
         (dense, {"ids": dense.ids[:-1]}, "'offsets' does not rise"),
         (dense, {"offsets": dense.offsets[::-1]}, "'offsets' must be int64.*contiguous"),

@@ -13,7 +13,7 @@ from conftest import make_graph, make_packed_model
 
 import bignn
 from bignn import FileError, Graph, InputError, PackedGraph, PackedModel, kernels, pack_graph
-from bignn.kernels.operands import DenseBits, SparseBits
+from bignn.kernels.layer import DenseBits, SparseBits
 from bignn.runtime import executor
 from bignn.runtime.operations import checked
 
@@ -289,12 +289,12 @@ def test_a_deployment_needs_no_torch(
     np.savez(tmp_path / "raw.npz", x=raw.dense_x(), edge_index=raw.edge_index)
     binary.save(tmp_path / "binary.bignn")
     other.save(tmp_path / "floats.bignn")
-    binary_graph.save(tmp_path / "graph.bignn")
+    binary_graph.save(tmp_path / "graph.bigraph")
     code = """
 import sys
 sys.modules.update(torch=None, torch_geometric=None, tqdm=None)
 import bignn, numpy as np
-graph = bignn.open("graph.bignn")
+graph = bignn.open("graph.bigraph")
 raw = bignn.load("raw.npz")
 for name in ("binary", "floats"):
     model = bignn.open(f"{name}.bignn")
@@ -436,7 +436,7 @@ def test_float_models_have_no_plans(binary: PackedModel) -> None:
     arrays: dict[str, Any] = {"w": np.ones((4, 300), dtype=np.float32)}
     steps: list[dict[str, Any]] = [
         {"op": "linear", "in": ["x"], "out": "a", "weight": "w"},
-        {"op": "aggregate", "in": ["a"], "out": "b", "norm": "gcn", "edge_bits": 17},
+        {"op": "aggregate", "in": ["a"], "out": "b", "aggr": "gcn", "edge_bits": 17},
     ]
     other = PackedModel(steps, arrays, 300)
     graph = pack_graph(make_graph(9, 300), like=other)

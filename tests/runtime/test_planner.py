@@ -9,7 +9,7 @@ import pytest
 
 from bignn import InputError, bits
 from bignn.kernels.attention import Attention
-from bignn.kernels.operands import DenseBits, Edges, Features, Floats, Own, SparseBits, Weights
+from bignn.kernels.layer import DenseBits, Edges, Features, Floats, Own, SparseBits, Weights
 from bignn.runtime import Plan
 from bignn.runtime.planner import plan_layers
 

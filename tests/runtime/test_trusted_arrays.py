@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bignn.kernels.chain import Chain
 from conftest import make_graph, make_packed_model
 
 import bignn
 from bignn import FileError, InputError, PackedGraph, PackedModel, pack_graph
-from bignn.kernels.chain import Chain
-from bignn.kernels.operands import DenseBits, Edges, Layer, SparseBits, Weights
+from bignn.kernels.layer import DenseBits, Edges, Layer, SparseBits, Weights
 from bignn.runtime import tensors
 
 
@@ -34,9 +34,9 @@ def graph(model: PackedModel) -> PackedGraph:
         lambda g: {"ids": g.ids.astype(np.float32)},
         lambda g: {"offsets": g.offsets[:-1]},
         lambda g: {"offsets": g.offsets[::-1]},
-        lambda g: {"norm": g.norm.astype(np.float64)},
-        lambda g: {"norm": np.repeat(g.norm, 2)[::2]},
-        lambda g: {"norm": np.full_like(g.norm, np.nan)},
+        lambda g: {"degree_scale": g.degree_scale.astype(np.float64)},
+        lambda g: {"degree_scale": np.repeat(g.degree_scale, 2)[::2]},
+        lambda g: {"degree_scale": np.full_like(g.degree_scale, np.nan)},
         lambda g: {"beta": -g.beta},
         lambda g: {"beta": None},
         lambda g: {"weights": np.ones(3, dtype=np.float32)},
@@ -167,9 +167,9 @@ def test_one_node_reuses_what_all_nodes_prepared() -> None:
     graph = pack_graph(make_graph(500, 300, like_words=True), like=model)
     assert isinstance(graph.features, SparseBits)
     model.predict(graph, plan="S")
-    kept = dict(model.network.layers[0].weights._prepared)
+    kept = dict(model.network.layers[0]._prepared)
     model.predict(graph, [3], plan="S")
-    assert model.network.layers[0].weights._prepared.keys() == kept.keys()
+    assert model.network.layers[0]._prepared.keys() == kept.keys()
 
 
 @pytest.mark.parametrize("layer", [0, 1])

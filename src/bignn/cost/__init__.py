@@ -7,7 +7,7 @@ measures what a unit of work takes on this machine, to predict time.
 
 from __future__ import annotations
 
-from bignn.cost.architecture import Architecture, Layer
+from bignn.cost.architecture import Architecture, CountedLayer
 from bignn.cost.counting import Cost, LayerCost, LayerRatios, Ratios, estimate
 from bignn.cost.sizes import Sizes
 from bignn.cost.units import Calibration, calibrate
@@ -16,7 +16,7 @@ __all__ = [
     "Architecture",
     "Calibration",
     "Cost",
-    "Layer",
+    "CountedLayer",
     "LayerCost",
     "LayerRatios",
     "Ratios",

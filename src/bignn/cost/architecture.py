@@ -12,7 +12,7 @@ from bignn.errors import input_error
 
 
 @dataclass(frozen=True)
-class Layer:
+class CountedLayer:
     """A layer as it is counted.
 
     Attributes:
@@ -90,7 +90,7 @@ class Architecture(Structure, Widths):
         return self.binarize in ("weights", "both")
 
     @property
-    def layers(self) -> list[Layer]:
+    def layers(self) -> list[CountedLayer]:
         """The convolutions, first to last, and the head of a jumping model.
 
         The last sum of a binary jumping model with a float head is counted at the classes' width
@@ -107,7 +107,7 @@ class Architecture(Structure, Widths):
             outputs = self.out_channels * self.out_heads if is_last and not jumps else width
             sums_last = is_last and jumps and self.binarize == "both" and not self.binarize_head
             layers.append(
-                Layer(
+                CountedLayer(
                     f"conv {number + 1}",
                     self.in_channels if number == 0 else width,
                     outputs,
@@ -123,7 +123,7 @@ class Architecture(Structure, Widths):
             )
         if jumps:
             layers.append(
-                Layer(
+                CountedLayer(
                     "head",
                     width * self.num_layers,
                     self.out_channels,

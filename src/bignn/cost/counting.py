@@ -29,7 +29,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bignn.cost.architecture import Architecture, Layer
+from bignn.cost.architecture import Architecture, CountedLayer
 from bignn.cost.sizes import Sizes
 from bignn.errors import input_error
 from bignn.graph import GraphLike, as_graph
@@ -68,7 +68,7 @@ class Ratios:
 class LayerCost:
     """What one layer costs. Numbers are exact; those of binary layers may be fractions."""
 
-    layer: Layer
+    layer: CountedLayer
     model_bytes: float
     extraction_ops: float
     aggregation_ops: float
@@ -155,7 +155,7 @@ def _matrix_bytes(length: int, count: int, is_binary: bool) -> float:
     return entries / 8 + _FLOAT * count if is_binary else _FLOAT * entries
 
 
-def _layer_cost(layer: Layer, sizes: Sizes) -> LayerCost:
+def _layer_cost(layer: CountedLayer, sizes: Sizes) -> LayerCost:
     nodes, edges, outputs = sizes.nodes, sizes.edges, layer.outputs
     weights = _matrix_bytes(layer.inputs, outputs, layer.binary_weights)
     product: float = nodes * layer.inputs * outputs

@@ -20,9 +20,8 @@ from bignn.cost.counting import estimate
 from bignn.cost.sizes import Sizes
 from bignn.errors import input_error
 from bignn.kernels import checked_backend
-from bignn.kernels.operands import DenseBits, Features, SparseBits, edge_bits_of
+from bignn.kernels.layer import DenseBits, PackedFeatures, SparseBits, edge_bits_of
 from bignn.runtime import PackedGraph, PackedModel
-from bignn.runtime.features import digest
 from bignn.runtime.planner import UNITS, Plan
 
 # Units that differ from machine to machine by about the same factor.
@@ -171,7 +170,7 @@ def _problem(shape: _Shape, rng: np.random.Generator) -> tuple[PackedModel, Pack
             {"op": "binary_linear", "in": [f"bits {number}"], "out": f"product {number}",
              "words": words, "alpha": alpha},
             {"op": "aggregate", "in": [f"product {number}"], "out": f"sum {number}",
-             "norm": "gcn", "edge_bits": edge_bits_of(is_last=number == last)},
+             "aggr": "gcn", "edge_bits": edge_bits_of(is_last=number == last)},
         ]  # fmt: skip
         if number != last:
             out = f"bits {number + 1}"
@@ -186,7 +185,7 @@ def _problem(shape: _Shape, rng: np.random.Generator) -> tuple[PackedModel, Pack
         ids,
         None,
         np.full(shape.nodes, shape.degree**-0.5, dtype=np.float32),
-        digest(model.network.input),
+        model.input_digest,
     )
     return model, graph
 
@@ -208,7 +207,7 @@ def _neighbours(
     return offsets, ids
 
 
-def _features(shape: _Shape, rng: np.random.Generator) -> Features:
+def _features(shape: _Shape, rng: np.random.Generator) -> PackedFeatures:
     inputs = shape.sizes[0]
     if shape.ones is None:
         return DenseBits(random_bits(shape.nodes, inputs, rng))

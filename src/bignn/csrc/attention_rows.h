@@ -4,7 +4,7 @@
 template <typename Id, class Add>
 inline float attend_row(const Layer& layer, std::size_t head, std::size_t i, Batch<Id>& entries,
                         Scratch& scratch, Add add) {
-    const Neighbours& from = layer.neighbours;
+    const Edges& from = layer.edges;
     const Attention& attention = layer.attention;
     const float target = attention.target[head * attention.num_sources + own_id(layer, i)];
     const auto begin = static_cast<std::size_t>(from.offsets[i]);
@@ -61,7 +61,7 @@ inline void attend_tile(const Layer& layer, std::size_t first, std::size_t num_r
                         Batch<Id>& entries, Scratch& scratch) {
     const Attention& attention = layer.attention;
     const std::size_t channels = attention.channels;
-    const std::int64_t* offsets = layer.neighbours.offsets + first;
+    const std::int64_t* offsets = layer.edges.offsets + first;
     const auto begin = static_cast<std::size_t>(offsets[0]);
     if (is_few) entries.cover(begin, static_cast<std::size_t>(offsets[tile_rows]));
     for (std::size_t head = 0; head < attention.heads; ++head) {

@@ -54,7 +54,7 @@ inline __m128 fold(__m512 partial) {
 
 inline void sign_tile(const float* sums, std::size_t sums_stride, std::size_t num_rows,
                       const float* row_scale, const float* scale, const float* shift,
-                      std::size_t num_outputs, word* words, const float* norm, float* factor) {
+                      std::size_t num_outputs, word* words, const float* out_scale, float* factor) {
     const std::size_t num_words = words_per_row(num_outputs);
     const auto row = [&](std::size_t r) {
         return r < num_rows ? fold(sign_row(sums + r * sums_stride, row_scale[r], scale, shift,
@@ -71,7 +71,8 @@ inline void sign_tile(const float* sums, std::size_t sums_stride, std::size_t nu
     // Of two operands, the minimum is the second where the first is not a number.
     const __m128 limit = _mm_set1_ps(largest_weight);
     result = _mm_min_ps(result, limit);
-    if (norm) result = _mm_min_ps(_mm_mul_ps(_mm_maskz_loadu_ps(valid, norm), result), limit);
+    if (out_scale)
+        result = _mm_min_ps(_mm_mul_ps(_mm_maskz_loadu_ps(valid, out_scale), result), limit);
     _mm_mask_storeu_ps(factor, valid, result);
 }
 

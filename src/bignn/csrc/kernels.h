@@ -6,7 +6,7 @@
 //
 // The layer. For node i with neighbours j (itself among them), F and B in +-1:
 //
-//     h_i = scale * s_i * sum_j w_ij t_j (F_j . B) + shift,       t_j = (j's norm) * beta_j
+//     h_i = scale * s_i * sum_j w_ij t_j (F_j . B) + shift,       t_j = (j's degree scale) * beta_j
 //
 // The sum is taken in integers, so that every order of it, every way and every machine agree. The
 // weights of row i become q_ij = rint(w_ij t_j 2^e_i), with e_i from the largest of them, hence
@@ -52,7 +52,7 @@ constexpr std::size_t most_inputs_of_bits = std::size_t{1} << 16;
 constexpr std::size_t tile_rows = 4;
 // Rows of few neighbours have their weights done a tile at a time.
 constexpr std::size_t few = 16;
-// Neighbours are summed in chunks, looked up in batches; their scratch stays in the first cache.
+// Edges are summed in chunks, looked up in batches; their scratch stays in the first cache.
 constexpr std::size_t chunk = 512;
 constexpr std::size_t batch = 1024;
 // Memory is asked for this many neighbours before it is needed, and slack is what may be read past
@@ -118,7 +118,7 @@ struct SignTable {
 };
 
 // Row i takes from ids[offsets[i] ... offsets[i + 1]).
-struct Neighbours {
+struct Edges {
     const std::int64_t* offsets;
     const std::int32_t* ids;  // one of these two is null
     const std::int64_t* long_ids;
@@ -157,7 +157,7 @@ constexpr float lowest_score = -64.0f;
 constexpr float largest_score = 1e30f;
 
 struct Layer {
-    Neighbours neighbours;
+    Edges edges;
     Way way;
     int edge_bits;
     std::size_t num_inputs, num_outputs;
@@ -176,8 +176,8 @@ struct Layer {
     std::int64_t* classes;    // argmax of h
     word* out_words;          // sign of h, packed
     float* out_beta;          // mean |h_i|
-    float* out_factor;        // t_i = (norm of i) * mean |h_i|, for the next layer
-    const float* out_norm;    // null: 1
+    float* out_factor;        // t_i = (out_scale of i) * mean |h_i|, for the next layer
+    const float* out_scale;   // null: 1
     const Panels* next;       // the next layer's records, made while the bits are in cache
     std::byte* next_records;
 };

@@ -1,7 +1,7 @@
 // The Python face of the native core: arguments are checked above, with words for people
 // (kernels/__init__.py), and sizes again here, since a wrong one would be read past its end. The
 // GIL is released while kernels run, buffers belong to the caller. Single products run on the
-// calling thread; a program runs on the pool of threads.h.
+// calling thread; packed layers run on the pool of threads.h.
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 
 #include "arrays.h"
 #include "dispatch.h"
-#include "program_module.h"
+#include "layer_weights.h"
+#include "packed_layers_module.h"
 #include "sampling_module.h"
 #include "threads.h"
 
@@ -28,50 +29,17 @@ void pack(Matrix<const float> x, Matrix<word> words, const std::string& isa) {
     kernels.pack_rows(x.data(), x.shape(0), x.shape(1), words.data());
 }
 
-// Lays the rows of b (columns of B), taken in the given order, out as kernels.h describes Panels;
-// numbers past the last row are padding.
-void make_panels(Matrix<const word> b, Vector<const std::int64_t> order, Matrix<half> panels) {
-    const std::size_t num_halves = 2 * b.shape(1);
-    if (panels.shape(1) != num_halves || panels.shape(0) % panel_width != 0 ||
-        order.size() > panels.shape(0)) {
+// The rows of b (columns of B) as panels in natural order.
+void make_panels(Matrix<const word> b, Matrix<half> panels) {
+    const std::size_t count = b.shape(0);
+    const std::size_t padded = (count + panel_width - 1) / panel_width * panel_width;
+    if (panels.shape(1) != 2 * b.shape(1) || panels.shape(0) != padded) {
         throw std::invalid_argument("panels of the wrong shape");
     }
     nb::gil_scoped_release release;
-    for (std::size_t position = 0; position < order.size(); ++position) {
-        const auto row = static_cast<std::size_t>(order.data()[position]);
-        half* panel = panels.data() + (position / panel_width) * panel_width * num_halves;
-        for (std::size_t w = 0; w < num_halves; ++w) {
-            panel[w * panel_width + position % panel_width] =
-                row < b.shape(0)
-                    ? static_cast<half>(b.data()[(row * num_halves + w) / 2] >> (w % 2 * 32))
-                    : 0;
-        }
-    }
-}
-
-nb::tuple record_layout(std::size_t num_columns, std::size_t bytes_per_column) {
-    const std::size_t stride = record_stride(num_columns, bytes_per_column);
-    nb::list order;
-    for (std::size_t position = 0; position < stride / bytes_per_column; ++position) {
-        order.append(record_column(position, stride, bytes_per_column));
-    }
-    return nb::make_tuple(stride, order);
-}
-
-std::size_t product_bytes(std::size_t num_inputs, std::size_t num_outputs, const std::string& isa) {
-    return kernels_named(isa).product_bytes(num_inputs, num_outputs);
-}
-
-void make_product(Matrix<const word> b, std::size_t num_inputs, Vector<std::uint8_t> product,
-                  const std::string& isa) {
-    const Kernels& kernels = kernels_named(isa);
-    if (b.shape(1) != words_per_row(num_inputs) ||
-        product.size() < kernels.product_bytes(num_inputs, b.shape(0))) {
-        throw std::invalid_argument("product of the wrong size");
-    }
-    nb::gil_scoped_release release;
-    kernels.make_product(b.data(), num_inputs, b.shape(0),
-                         reinterpret_cast<std::byte*>(product.data()));
+    std::vector<std::size_t> order(count);
+    for (std::size_t row = 0; row < count; ++row) order[row] = row;
+    fill_panels(b.data(), count, b.shape(1), order.data(), count, panels.data());
 }
 
 void check_panels(const Matrix<const half>& panels, std::size_t num_words,
@@ -183,12 +151,7 @@ NB_MODULE(_native, m) {
     m.attr("best") = best_kernels().name;
     m.def("instruction_sets", &instruction_set_report);
     m.def("pack", &pack, nb::arg("x"), nb::arg("words"), nb::arg("isa"));
-    m.def("make_panels", &make_panels, nb::arg("b"), nb::arg("order"), nb::arg("panels"));
-    m.def("record_layout", &record_layout, nb::arg("num_columns"), nb::arg("bytes_per_column"));
-    m.def("product_bytes", &product_bytes, nb::arg("num_inputs"), nb::arg("num_outputs"),
-          nb::arg("isa"));
-    m.def("make_product", &make_product, nb::arg("b"), nb::arg("num_inputs"), nb::arg("product"),
-          nb::arg("isa"));
+    m.def("make_panels", &make_panels, nb::arg("b"), nb::arg("panels"));
     m.def("set_num_threads", &set_num_threads, nb::arg("count"));
     m.def("num_threads", &num_threads);
     m.attr("keep_bits") = keep_bits;
@@ -202,6 +165,6 @@ NB_MODULE(_native, m) {
           nb::arg("isa"));
     m.def("xnor", &xnor, nb::arg("a"), nb::arg("panels"), nb::arg("num_bits"), nb::arg("out"),
           nb::arg("begin"), nb::arg("end"), nb::arg("isa"));
-    bind_program(m);
+    bind_packed_layers(m);
     bind_sampling(m);
 }

@@ -240,15 +240,15 @@ inline std::int32_t first_largest(const float* values, std::size_t count) {
     return static_cast<std::int32_t>(best);
 }
 
-// A tile's rows to bits and to the next layer's source factors, norm * mean |h|.
+// A tile's rows to bits and to the next layer's source factors, out_scale * mean |h|.
 inline void sign_tile(const float* sums, std::size_t sums_stride, std::size_t num_rows,
                       const float* row_scale, const float* scale, const float* shift,
-                      std::size_t num_outputs, word* words, const float* norm, float* factor) {
+                      std::size_t num_outputs, word* words, const float* out_scale, float* factor) {
     for (std::size_t r = 0; r < num_rows; ++r) {
         const float beta = sign_row(sums + r * sums_stride, row_scale[r], scale, shift, num_outputs,
                                     words + r * words_per_row(num_outputs)) /
                            static_cast<float>(num_outputs);
-        factor[r] = bounded(norm ? norm[r] * bounded(beta) : beta);
+        factor[r] = bounded(out_scale ? out_scale[r] * bounded(beta) : beta);
     }
 }
 

@@ -60,12 +60,12 @@ class Batch {
    public:
     // For rows [begin, end).
     Batch(const Layer& layer, const Id* ids, std::size_t begin, std::size_t end, Scratch& scratch)
-        : from_(layer.neighbours),
+        : from_(layer.edges),
           ids_(ids),
           scratch_(scratch),
-          end_(static_cast<std::size_t>(layer.neighbours.offsets[end])),
+          end_(static_cast<std::size_t>(layer.edges.offsets[end])),
           attention_(layer.attention),
-          first_(static_cast<std::size_t>(layer.neighbours.offsets[begin])),
+          first_(static_cast<std::size_t>(layer.edges.offsets[begin])),
           last_(first_) {
         const bool by_records = layer.way == Way::records;
         data_ = by_records ? layer.records.data : reinterpret_cast<const std::byte*>(layer.words);
@@ -103,7 +103,7 @@ class Batch {
     }
 
    private:
-    const Neighbours& from_;
+    const Edges& from_;
     const Id* ids_;
     Scratch& scratch_;
     std::size_t end_;
@@ -114,7 +114,7 @@ class Batch {
 };
 
 inline std::size_t num_neighbours(const Layer& layer, std::size_t i) {
-    const std::int64_t* offsets = layer.neighbours.offsets + i;
+    const std::int64_t* offsets = layer.edges.offsets + i;
     return static_cast<std::size_t>(offsets[1] - offsets[0]);
 }
 
@@ -123,7 +123,7 @@ inline std::size_t num_neighbours(const Layer& layer, std::size_t i) {
 template <typename Id, class Add>
 inline float gather_row(const Layer& layer, std::size_t i, Batch<Id>& entries, Scratch& scratch,
                         Add add) {
-    const Neighbours& from = layer.neighbours;
+    const Edges& from = layer.edges;
     const auto begin = static_cast<std::size_t>(from.offsets[i]);
     const auto end = static_cast<std::size_t>(from.offsets[i + 1]);
     const auto stop = [&](std::size_t at) { return end - at < chunk ? end : at + chunk; };
@@ -217,7 +217,7 @@ inline void add_own_parts(const Layer& layer, std::size_t first, std::size_t num
     }
     float factors[tile_rows];
     for (std::size_t r = 0; r < num_rows; ++r) {
-        factors[r] = layer.neighbours.source_factor[own_id(layer, first + r)];
+        factors[r] = layer.edges.source_factor[own_id(layer, first + r)];
     }
     add_own_rows(words, num_rows, layer.num_inputs, layer.own, factors, row_scale, layer.scale,
                  layer.num_outputs, scratch.sums, scratch.sums_stride);
@@ -240,14 +240,14 @@ inline bool finish_tile(const Layer& layer, std::size_t first, std::size_t num_r
     if (!layer.out_factor) return true;
     word* words =
         layer.out_words ? layer.out_words + first * words_per_row(num_outputs) : scratch.words;
-    const float* norm = layer.out_norm ? layer.out_norm + first : nullptr;
+    const float* out_scale = layer.out_scale ? layer.out_scale + first : nullptr;
     float* factor = layer.out_factor + first;
     sign_tile(scratch.sums, scratch.sums_stride, num_rows, row_scale, scale, layer.shift,
-              num_outputs, words, layer.out_beta ? nullptr : norm, factor);
+              num_outputs, words, layer.out_beta ? nullptr : out_scale, factor);
     if (layer.out_beta) {
         for (std::size_t r = 0; r < num_rows; ++r) {
             layer.out_beta[first + r] = factor[r];
-            if (norm) factor[r] = bounded(norm[r] * factor[r]);
+            if (out_scale) factor[r] = bounded(out_scale[r] * factor[r]);
         }
     }
     return !layer.next || make_records(words, num_rows, *layer.next,
@@ -260,7 +260,7 @@ inline bool finish_tile(const Layer& layer, std::size_t first, std::size_t num_r
 template <typename Id>
 inline void gather_few(const Layer& layer, std::size_t first, Batch<Id>& entries, Scratch& scratch,
                        float* row_scale) {
-    const Neighbours& from = layer.neighbours;
+    const Edges& from = layer.edges;
     const std::int64_t* offsets = from.offsets + first;
     const auto begin = static_cast<std::size_t>(offsets[0]);
     entries.cover(begin, static_cast<std::size_t>(offsets[tile_rows]));
@@ -300,7 +300,7 @@ inline bool layer_rows_with(const Layer& layer, const Id* ids, std::size_t begin
     for (std::size_t first = begin; first < end; first += tile_rows) {
         const std::size_t num_rows = end - first < tile_rows ? end - first : tile_rows;
         float row_scale[tile_rows];
-        const bool is_few = num_rows == tile_rows && has_few(layer.neighbours.offsets + first);
+        const bool is_few = num_rows == tile_rows && has_few(layer.edges.offsets + first);
         if (layer.attention.heads) {
             attend_tile(layer, first, num_rows, is_few, entries, scratch);
             fits = finish_tile(layer, first, num_rows, ones, layer.end_scale, scratch) && fits;
@@ -330,7 +330,7 @@ inline bool layer_rows_with(const Layer& layer, const Id* ids, std::size_t begin
 }
 
 inline bool layer_rows(const Layer& layer, std::size_t begin, std::size_t end, std::byte* scratch) {
-    const Neighbours& from = layer.neighbours;
+    const Edges& from = layer.edges;
     return from.ids ? layer_rows_with(layer, from.ids, begin, end, scratch)
                     : layer_rows_with(layer, from.long_ids, begin, end, scratch);
 }

@@ -98,7 +98,7 @@ std::int64_t to_offsets(Numbers& counts, std::int64_t begin) {
     return begin;
 }
 
-void resize(Edges& edges, std::int64_t count) {
+void resize(SampledEdges& edges, std::int64_t count) {
     edges.sources.resize(static_cast<std::size_t>(count));
     edges.targets.resize(static_cast<std::size_t>(count));
     edges.numbers.resize(static_cast<std::size_t>(count));
@@ -114,7 +114,7 @@ Neighbourhood sample_neighbours(const Adjacency<Id>& graph, std::span<const std:
                                 std::span<const std::int64_t> fanouts, bool replace,
                                 std::uint64_t seed) {
     Neighbourhood out;
-    Edges& edges = out.edges;
+    SampledEdges& edges = out.edges;
     Places places(graph.num_nodes);
     for (const std::int64_t node : seeds) places.number_of(node);
     out.nodes_per_hop.push_back(static_cast<std::int64_t>(places.found().size()));
@@ -205,8 +205,8 @@ void random_walks(const Adjacency<Id>& graph, std::span<const std::int64_t> root
 }
 
 template <class Id>
-Edges edges_between(const Adjacency<Id>& graph, std::span<const std::int64_t> rows,
-                    std::span<const std::int64_t> columns) {
+SampledEdges edges_between(const Adjacency<Id>& graph, std::span<const std::int64_t> rows,
+                           std::span<const std::int64_t> columns) {
     Places places(graph.num_nodes);
     for (const std::int64_t node : columns) places.number_of(node);
     const std::int32_t* place = places.data();
@@ -221,7 +221,7 @@ Edges edges_between(const Adjacency<Id>& graph, std::span<const std::int64_t> ro
         }
     };
     run_in_pieces(rows.size(), grain, count_some);
-    Edges edges;
+    SampledEdges edges;
     resize(edges, to_offsets(first, 0));
     auto write_some = [&](std::size_t from, std::size_t to) {
         for (std::size_t i = from; i < to; ++i) {
@@ -258,8 +258,8 @@ void sort_edges(std::span<const std::int64_t> rows, std::span<const std::int64_t
         std::uint64_t);                                                                           \
     template void random_walks<Id>(const Adjacency<Id>&, std::span<const std::int64_t>,           \
                                    std::size_t, std::uint64_t, std::int64_t*);                    \
-    template Edges edges_between<Id>(const Adjacency<Id>&, std::span<const std::int64_t>,         \
-                                     std::span<const std::int64_t>);
+    template SampledEdges edges_between<Id>(const Adjacency<Id>&, std::span<const std::int64_t>,  \
+                                            std::span<const std::int64_t>);
 BIGNN_SAMPLING_FOR(std::int32_t)
 BIGNN_SAMPLING_FOR(std::int64_t)
 

@@ -41,8 +41,8 @@ struct Adjacency {
     std::size_t num_nodes;
 };
 
-// Edges between nodes that have been numbered anew, from 0.
-struct Edges {
+// SampledEdges between nodes that have been numbered anew, from 0.
+struct SampledEdges {
     Numbers sources;  // the neighbours
     Numbers targets;  // the rows
     Numbers numbers;
@@ -50,7 +50,7 @@ struct Edges {
 
 struct Neighbourhood {
     Numbers nodes;  // in the order they were found in
-    Edges edges;
+    SampledEdges edges;
     std::vector<std::int64_t> nodes_per_hop;  // the seeds first
     std::vector<std::int64_t> edges_per_hop;
 };
@@ -70,8 +70,8 @@ void random_walks(const Adjacency<Id>& graph, std::span<const std::int64_t> root
 
 // The edges whose row is among `rows` and whose neighbour is among `columns` (unique), row by row.
 template <class Id>
-Edges edges_between(const Adjacency<Id>& graph, std::span<const std::int64_t> rows,
-                    std::span<const std::int64_t> columns);
+SampledEdges edges_between(const Adjacency<Id>& graph, std::span<const std::int64_t> rows,
+                           std::span<const std::int64_t> columns);
 
 // Sorts edges by row, stably: where each row begins [num_nodes + 1], its neighbours, their numbers.
 void sort_edges(std::span<const std::int64_t> rows, std::span<const std::int64_t> columns,

@@ -82,7 +82,7 @@ template <class Id>
 nb::tuple between(Ints offsets, Vector<const Id> ids, std::optional<Ints> numbers, Ints rows,
                   Ints columns) {
     const Adjacency<Id> graph = adjacency(offsets, ids, numbers);
-    Edges edges;
+    SampledEdges edges;
     {
         nb::gil_scoped_release release;
         check_nodes(span_of(rows), graph.num_nodes);

@@ -25,6 +25,23 @@ inline void pause_briefly() {
 #endif
 }
 
+thread_local Interruptible::Question should_end = nullptr;
+
+// Asks at most every so often: taking the interpreter's lock is not free.
+class Watch {
+   public:
+    bool says_end() {
+        if (!should_end) return false;
+        const auto now = std::chrono::steady_clock::now();
+        if (now - asked_ < std::chrono::milliseconds(20)) return false;
+        asked_ = now;
+        return should_end();
+    }
+
+   private:
+    std::chrono::steady_clock::time_point asked_ = std::chrono::steady_clock::now();
+};
+
 // A worker counts itself in before it looks at the job; the caller closes the job, then waits until
 // nobody is counted in, before it lets the job's data go.
 class Pool {
@@ -54,10 +71,12 @@ class Pool {
         failed_ = false;
         open_ = true;
         wake();
-        take_pieces();
+        Watch watch;
+        const bool ended = take_pieces([&] { return watch.says_end(); });
         open_ = false;
         while (inside_ != 0) std::this_thread::yield();
         if (failed_) throw std::bad_alloc();
+        if (ended) throw Interrupted();
     }
 
    private:
@@ -66,17 +85,25 @@ class Pool {
         job_.notify_all();
     }
 
-    // All that a body can throw is that there is no memory for its scratch.
-    void take_pieces() {
+    // Takes pieces until none is left or `should_stop()`, after which nobody takes another; true in
+    // that case. All that a body can throw is that there is no memory for its scratch.
+    template <class Stop>
+    bool take_pieces(Stop should_stop) {
         try {
             for (;;) {
                 const std::size_t begin = next_.fetch_add(grain_);
-                if (begin >= count_) return;
+                if (begin >= count_) return false;
                 body_(context_, begin, std::min(begin + grain_, count_));
+                if (should_stop()) {
+                    next_ = count_;
+                    return true;
+                }
             }
         } catch (const std::bad_alloc&) {
             failed_ = true;
+            next_ = count_;
         }
+        return false;
     }
 
     void work() {
@@ -88,7 +115,7 @@ class Pool {
             seen = job_;
             if (stopping_) return;
             ++inside_;
-            if (open_) take_pieces();
+            if (open_) take_pieces([] { return false; });
             --inside_;
         }
     }
@@ -141,6 +168,9 @@ std::atomic<int> wanted_threads{0};
 
 }  // namespace
 
+Interruptible::Interruptible(Question question) : before_(should_end) { should_end = question; }
+Interruptible::~Interruptible() { should_end = before_; }
+
 void set_num_threads(int count) { wanted_threads = std::max(1, count); }
 
 int num_threads() {
@@ -153,7 +183,11 @@ void run_in_pieces(std::size_t count, std::size_t grain, Body body, void* contex
     State& current = state();
     std::unique_lock<std::mutex> lock(current.busy, std::defer_lock);
     if (workers == 0 || count <= grain || !lock.try_lock()) {
-        if (count > 0) body(context, 0, count);
+        Watch watch;
+        for (std::size_t begin = 0; begin < count; begin += grain) {
+            body(context, begin, std::min(begin + grain, count));
+            if (watch.says_end()) throw Interrupted();
+        }
         return;
     }
     if (!current.pool || current.wanted_workers != workers) {

@@ -20,6 +20,22 @@ int num_threads();
 using Body = void (*)(void* context, std::size_t begin, std::size_t end);
 void run_in_pieces(std::size_t count, std::size_t grain, Body body, void* context);
 
+// While it lives, jobs of this thread ask between pieces, some fifty times a second, whether they
+// should end; when they should, pieces under way are finished and run_in_pieces throws Interrupted.
+class Interruptible {
+   public:
+    using Question = bool (*)();
+    explicit Interruptible(Question question);
+    ~Interruptible();
+    Interruptible(const Interruptible&) = delete;
+    Interruptible& operator=(const Interruptible&) = delete;
+
+   private:
+    Question before_;
+};
+
+struct Interrupted {};
+
 template <class Function>
 void run_in_pieces(std::size_t count, std::size_t grain, Function& function) {
     run_in_pieces(

@@ -94,7 +94,7 @@ def prepare_columns(b: Words, num_bits: int, *, backend: str | None = None) -> C
     """Lays columns out once for many calls of :func:`xnor_matmul_into`."""
     check_words("b", b, num_bits)
     chosen = checked_backend(backend)
-    data = b if chosen == "reference" else native.panels(b, np.arange(len(b)))
+    data = b if chosen == "reference" else native.panels(b)
     return Columns(data, len(b), num_bits, chosen)
 
 

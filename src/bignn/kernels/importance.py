@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn.errors import input_error
-from bignn.kernels.sampling import Choice, Neighbours, edges_between
+from bignn.kernels.sampling import Choice, CompressedGraph, edges_between
 from bignn.kernels.sampling_reference import Ints
 
 Floats = NDArray[np.float32]
 
 
-def column_norms(graph: Neighbours, weights: Floats) -> NDArray[np.float64]:
+def column_norms(graph: CompressedGraph, weights: Floats) -> NDArray[np.float64]:
     """``‖A(:,u)‖² = Σ_v A(v,u)²`` for every node u, float64 [N]; repeated edges add up first."""
     _check_weights(graph, weights)
     rows = np.repeat(np.arange(graph.num_nodes), graph.degrees)
@@ -30,7 +30,7 @@ def column_norms(graph: Neighbours, weights: Floats) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class SampledLayer:
     """A sampled product: row i of ``A x`` is about the sum of ``weights[e] x[nodes[sources[e]]]``
     over the edges e with ``targets[e] == i``.
 
@@ -48,7 +48,7 @@ class Layer:
 
 
 def sample_layer(
-    graph: Neighbours,
+    graph: CompressedGraph,
     weights: Floats,
     targets: Ints,
     importance: NDArray[np.float64],
@@ -56,7 +56,7 @@ def sample_layer(
     *,
     seed: int,
     backend: str | None = None,
-) -> Layer:
+) -> SampledLayer:
     r"""FastGCN's estimate of the rows ``targets`` of ``A x``, from ``count`` sampled nodes.
 
     ``(A x)_v = Σ_u A(v,u) x_u ≈ 1/t Σ_{k=1..t} A(v,u_k) / q(u_k) x_{u_k}``, where the t nodes u_k
@@ -73,7 +73,7 @@ def sample_layer(
     near = _neighbours_of(graph, targets)
     if near.size == 0:
         nothing = np.empty(0, dtype=np.int64)
-        return Layer(nothing, nothing, nothing, np.empty(0, dtype=np.float32))
+        return SampledLayer(nothing, nothing, nothing, np.empty(0, dtype=np.float32))
     choice = Choice(importance[near])
     drawn, times = np.unique(choice.draw(count, seed=seed), return_counts=True)
     nodes = near[drawn]
@@ -81,7 +81,7 @@ def sample_layer(
     edges = edges_between(graph, targets, nodes, backend=backend)
     values = weights[edges.numbers] * scale[edges.sources]
     used, sources = np.unique(edges.sources, return_inverse=True)
-    return Layer(nodes[used], sources, edges.targets, values.astype(np.float32))
+    return SampledLayer(nodes[used], sources, edges.targets, values.astype(np.float32))
 
 
 def edge_importance(sources: Ints, targets: Ints, num_nodes: int) -> NDArray[np.float64]:
@@ -130,7 +130,7 @@ class Coverage:
         return np.where(np.isnan(norm), 0.1, norm).astype(np.float32)
 
 
-def _neighbours_of(graph: Neighbours, targets: Ints) -> Ints:
+def _neighbours_of(graph: CompressedGraph, targets: Ints) -> Ints:
     counts = graph.degrees[targets]
     first = np.cumsum(counts) - counts
     places = np.arange(counts.sum()) + np.repeat(graph.offsets[targets] - first, counts)
@@ -138,6 +138,6 @@ def _neighbours_of(graph: Neighbours, targets: Ints) -> Ints:
     return near
 
 
-def _check_weights(graph: Neighbours, weights: Floats) -> None:
+def _check_weights(graph: CompressedGraph, weights: Floats) -> None:
     if weights.shape != (graph.num_edges,):
         raise input_error("weights", f"one per edge [{graph.num_edges}]", f"shape {weights.shape}")

@@ -60,7 +60,7 @@ def pack_rows(x: NDArray[np.float32], isa: str) -> Words:
 def xnor_matmul(a: Words, b: Words, num_bits: int, isa: str) -> NDArray[np.int32]:
     """See :func:`bignn.kernels.xnor_matmul`; a is contiguous."""
     out = np.empty((a.shape[0], b.shape[0]), dtype=np.int32)
-    xnor_into(a, panels(b, np.arange(b.shape[0])), num_bits, out, 0, a.shape[0], isa)
+    xnor_into(a, panels(b), num_bits, out, 0, a.shape[0], isa)
     return out
 
 
@@ -78,14 +78,13 @@ def xnor_into(
     _native.xnor(a, columns, num_bits, out, begin, end, isa)
 
 
-def panels(b: Words, order: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """The rows of b in the given order, interleaved as the XNOR kernels read them."""
+def panels(b: Words) -> NDArray[np.uint32]:
+    """The rows of b, interleaved as the XNOR kernels read them."""
     assert _native is not None
     width = int(_native.panel_width)
-    shape = (-(-len(order) // width) * width, 2 * b.shape[1])
+    shape = (-(-len(b) // width) * width, 2 * b.shape[1])
     out = aligned(shape[0] * shape[1], np.uint32).reshape(shape)
-    out[:] = 0
-    _native.make_panels(readable(b), readable(order), out)
+    _native.make_panels(readable(b), out)
     return out
 
 
@@ -102,25 +101,57 @@ def aligned(size: int, dtype: Any) -> NDArray[Any]:
     return raw[start : start + size * kind.itemsize].view(kind)
 
 
-def record_layout(num_columns: int, bytes_per_column: int) -> tuple[int, NDArray[np.int64]]:
-    """Bytes per record, and which column each of its positions holds (past the last: none)."""
+def layer_weights(layer: Any) -> Any:
+    """Weights of a :class:`bignn.kernels.layer.BinaryLayer` for native code."""
     assert _native is not None
-    stride, order = _native.record_layout(num_columns, bytes_per_column)
-    return stride, np.array(order, dtype=np.int64)
+    own = attention = None
+    if layer.own is not None:
+        own = _native.OwnPart(readable(layer.own.words), readable(layer.own.scale))
+    if (scored := layer.attention) is not None:
+        attention = _native.Attention(
+            scored.heads,
+            scored.averages,
+            scored.slope,
+            readable(scored.values),
+            readable(scored.sigma),
+            readable(scored.end_scale),
+        )
+    return _native.LayerWeights(
+        readable(layer.words),
+        layer.num_inputs,
+        readable(layer.scale),
+        readable(layer.shift),
+        layer.edge_bits,
+        own,
+        attention,
+    )
 
 
-def product(b: Words, num_inputs: int, isa: str) -> NDArray[np.uint8]:
-    """B in the form that an instruction set multiplies gathered bits with."""
+def edges(
+    offsets: NDArray[np.int64],
+    ids: NDArray[Any],
+    weights: NDArray[np.float32] | None,
+    target_factor: NDArray[np.float32],
+    own_ids: NDArray[np.int32] | None,
+    num_sources: int,
+) -> Any:
+    """Arrays of :class:`bignn.kernels.layer.Edges` for native code."""
     assert _native is not None
-    out = aligned(_native.product_bytes(num_inputs, len(b), isa), np.uint8)
-    _native.make_product(readable(b), num_inputs, out, isa)
-    return out
+    return _native.Edges(offsets, ids, weights, target_factor, own_ids, num_sources)
 
 
-def program(steps: list[dict[str, Any]], isa: str) -> Any:
-    """A chain of layers bound to its arrays, ready to run."""
+def features(bits: Any, num_bits: int) -> Any:
+    """Dense or sparse bits of a first layer's sources for native code."""
     assert _native is not None
-    return _native.Program(steps, isa)
+    if hasattr(bits, "words"):
+        return _native.DenseBits(bits.words)
+    return _native.SparseBits(bits.offsets, bits.inputs, bits.base, num_bits)
+
+
+def packed_layers(isa: str, features: Any, source_factor: NDArray[np.float32]) -> Any:
+    """An empty native model; its ``add`` takes the layers."""
+    assert _native is not None
+    return _native.PackedLayers(isa, features, source_factor)
 
 
 def keep_bits() -> int | None:
@@ -140,7 +171,7 @@ def masked_matmul(
     """See :func:`bignn.kernels.masked.masked_matmul`."""
     assert _native is not None
     out = np.empty((len(rows), len(b)), dtype=np.float32)
-    _native.masked_rows(rows, masks, panels(b, np.arange(len(b))), num_bits, out, isa)
+    _native.masked_rows(rows, masks, panels(b), num_bits, out, isa)
     return out
 
 
@@ -176,7 +207,7 @@ def num_threads() -> int:
 def sort_edges(
     rows: NDArray[np.int64], columns: NDArray[np.int64], num_nodes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
-    """See :meth:`bignn.kernels.sampling.Neighbours.from_edges`."""
+    """See :meth:`bignn.kernels.sampling.CompressedGraph.from_edges`."""
     assert _native is not None
     offsets = np.empty(num_nodes + 1, dtype=np.int64)
     ids = np.empty(len(rows), dtype=np.int32)

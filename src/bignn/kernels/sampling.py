@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bignn.errors import InputError, input_error, offsets_error
 from bignn.kernels import checked_backend, native, sampling_reference
+from bignn.kernels.compressed_rows import offsets_fit
 from bignn.kernels.random import fractions, random_words
 from bignn.kernels.sampling_reference import Ints
 
@@ -23,7 +24,7 @@ _MAX_NODES = 1 << 31
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbours:
+class CompressedGraph:
     """A graph in compressed rows: row v has the neighbours ``ids[offsets[v]:offsets[v + 1]]``.
 
     Rows are targets and ids sources wherever neighbours are sampled; random walks go from rows to
@@ -49,7 +50,7 @@ class Neighbours:
             raise input_error("ids", "a vector", f"{ids.ndim} dimensions")
         if not 1 <= len(offsets) <= _MAX_NODES:
             raise input_error("offsets", "of length nodes + 1, below 2**31 nodes", len(offsets))
-        if offsets[0] != 0 or offsets[-1] != len(ids) or (np.diff(offsets) < 0).any():
+        if not offsets_fit(offsets, len(ids)):
             raise offsets_error("offsets", offsets.tolist(), len(ids))
         _check_range("ids", ids, len(offsets) - 1)
         if self.numbers is not None:
@@ -63,7 +64,7 @@ class Neighbours:
     @classmethod
     def from_edges(
         cls, rows: ArrayLike, ids: ArrayLike, num_nodes: int, *, backend: str | None = None
-    ) -> Neighbours:
+    ) -> CompressedGraph:
         """Sorts edges by row; results number the edges as they were given here."""
         row, column = _vector("rows", rows), _vector("ids", ids)
         if len(row) != len(column):
@@ -100,7 +101,7 @@ class Neighbours:
 
 
 @dataclass(frozen=True, eq=False)
-class Edges:
+class SampledEdges:
     """Some edges between nodes that are numbered anew from 0.
 
     Attributes:
@@ -127,24 +128,13 @@ class Neighbourhood:
     """
 
     nodes: Ints
-    edges: Edges
+    edges: SampledEdges
     nodes_per_hop: list[int]
     edges_per_hop: list[int]
 
 
-def order_of_entries(rows: Ints, columns: Ints, shape: tuple[int, int]) -> tuple[Ints, Ints]:
-    """``(offsets, order)``: a sparse matrix's entries by row, then by column, stably.
-
-    Ids must be in range. By counting, in time that grows with the entries and sizes alone.
-    """
-    sort = native.sort_edges if native.is_available() else sampling_reference.sort_edges
-    by_column = sort(columns, columns, shape[1])[2]
-    offsets, _, by_row = sort(rows[by_column], rows, shape[0])
-    return offsets, by_column[by_row]
-
-
 def sample_neighbours(
-    graph: Neighbours,
+    graph: CompressedGraph,
     seeds: ArrayLike,
     fanouts: Sequence[int],
     *,
@@ -176,11 +166,11 @@ def sample_neighbours(
             graph.offsets, graph.ids, nodes, counts, replace, word
         )
         found = (*found[:3], graph.numbered(found[3]), *found[4:])
-    return Neighbourhood(found[0], Edges(*found[1:4]), found[4], found[5])
+    return Neighbourhood(found[0], SampledEdges(*found[1:4]), found[4], found[5])
 
 
 def random_walks(
-    graph: Neighbours, roots: ArrayLike, length: int, *, seed: int, backend: str | None = None
+    graph: CompressedGraph, roots: ArrayLike, length: int, *, seed: int, backend: str | None = None
 ) -> Ints:
     """Walks from rows to ids, int64 [R, length + 1]: the root, then a neighbour of the one before.
 
@@ -199,18 +189,20 @@ def random_walks(
 
 
 def edges_between(
-    graph: Neighbours, rows: ArrayLike, ids: ArrayLike, *, backend: str | None = None
-) -> Edges:
+    graph: CompressedGraph, rows: ArrayLike, ids: ArrayLike, *, backend: str | None = None
+) -> SampledEdges:
     """All edges whose row is among ``rows`` and whose neighbour is among ``ids`` (unique)."""
     row = _nodes("rows", rows, graph.num_nodes)
     column = _unique_nodes("ids", ids, graph.num_nodes)
     if checked_backend(backend) != "reference":
-        return Edges(*native.edges_between(graph, row, column))
+        return SampledEdges(*native.edges_between(graph, row, column))
     found = sampling_reference.edges_between(graph.offsets, graph.ids, row, column)
-    return Edges(found[0], found[1], graph.numbered(found[2]))
+    return SampledEdges(found[0], found[1], graph.numbered(found[2]))
 
 
-def induced_subgraph(graph: Neighbours, nodes: ArrayLike, *, backend: str | None = None) -> Edges:
+def induced_subgraph(
+    graph: CompressedGraph, nodes: ArrayLike, *, backend: str | None = None
+) -> SampledEdges:
     """All edges among ``nodes`` (unique)."""
     return edges_between(graph, nodes, nodes, backend=backend)
 

@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 from bignn.errors import InputError, input_error
 from bignn.kernels.importance import column_norms, sample_layer
 from bignn.kernels.random import random_word
-from bignn.kernels.sampling import Neighbours
+from bignn.kernels.sampling import CompressedGraph
 from bignn.loaders.seeded import SeededLoader, Tagged, seed_and_numbers
 from bignn.loaders.structure import checked_edges, checked_nodes
 from bignn.nn.adjacency import normalized_adjacency
@@ -61,7 +61,9 @@ class LayerLoader(SeededLoader):
         weight = getattr(data, "edge_weight", None)
         weight = None if weight is None else weight.detach().cpu().float()
         adjacency = normalized_adjacency(edge_index, weight, num_nodes).matrix
-        self._graph = Neighbours(adjacency.crow_indices().numpy(), adjacency.col_indices().numpy())
+        self._graph = CompressedGraph(
+            adjacency.crow_indices().numpy(), adjacency.col_indices().numpy()
+        )
         self._weights = adjacency.values().numpy()
         self._importance = column_norms(self._graph, self._weights)
         super().__init__(self.input_nodes, collate_fn=self._batch, **kwargs)

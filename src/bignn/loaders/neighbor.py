@@ -11,7 +11,7 @@ from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
 from torch_geometric.sampler.base import SubgraphType
 
 from bignn.errors import InputError
-from bignn.kernels.sampling import Neighbours, checked_fanouts, sample_neighbours
+from bignn.kernels.sampling import CompressedGraph, checked_fanouts, sample_neighbours
 from bignn.loaders.seeded import SeededLoader, Tagged, drawn_seed, seed_and_numbers, tagged
 from bignn.loaders.structure import checked_edges, checked_nodes
 
@@ -47,7 +47,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG has no types
         self.num_neighbors = checked_fanouts("num_neighbors", num_neighbors).tolist()
         self.replace = replace
         sources, targets = edge_index.numpy()
-        self._graph = Neighbours.from_edges(targets, sources, num_nodes)
+        self._graph = CompressedGraph.from_edges(targets, sources, num_nodes)
 
     def sample_from_nodes(
         self, index: NodeSamplerInput, *, seed: int | None = None

@@ -21,8 +21,8 @@ from bignn.kernels.importance import Coverage, column_norms, edge_importance
 from bignn.kernels.random import below, random_word, random_words
 from bignn.kernels.sampling import (
     Choice,
-    Edges,
-    Neighbours,
+    CompressedGraph,
+    SampledEdges,
     induced_subgraph,
     random_walks,
     sorted_unique,
@@ -73,7 +73,7 @@ class SaintLoader(SeededLoader):
         self._edges = edge_index
         # Rows are the sources: walks go along the edges.
         sources, targets = edge_index.numpy()
-        self._graph = Neighbours.from_edges(sources, targets, num_nodes)
+        self._graph = CompressedGraph.from_edges(sources, targets, num_nodes)
         self._prepare()
         self.node_norm: torch.Tensor | None = None
         self.edge_norm: torch.Tensor | None = None
@@ -90,7 +90,7 @@ class SaintLoader(SeededLoader):
     def _drawn_nodes(self, seed: int) -> Ints:
         """The nodes of a subgraph; repeats do not matter."""
 
-    def _subgraph(self, seed: int) -> tuple[Ints, Edges]:
+    def _subgraph(self, seed: int) -> tuple[Ints, SampledEdges]:
         nodes = sorted_unique(self._drawn_nodes(seed))
         return nodes, induced_subgraph(self._graph, nodes)
 
@@ -120,7 +120,7 @@ class SaintNodeLoader(SaintLoader):
 
     def _prepare(self) -> None:
         adjacency = normalized_adjacency(self._edges, None, self._graph.num_nodes).matrix
-        graph = Neighbours(adjacency.crow_indices().numpy(), adjacency.col_indices().numpy())
+        graph = CompressedGraph(adjacency.crow_indices().numpy(), adjacency.col_indices().numpy())
         self._choice = Choice(column_norms(graph, adjacency.values().numpy()))
 
     def _drawn_nodes(self, seed: int) -> Ints:

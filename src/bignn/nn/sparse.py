@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bignn.kernels.sampling import order_of_entries
+from bignn.kernels.compressed_rows import order_of_entries
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,17 @@ May import ``kernels`` and ``graph``.
 """
 
 from bignn.runtime.packed_graph import PackedGraph, pack_graph
-from bignn.runtime.packed_model import Kind, PackedModel
+from bignn.runtime.packed_model import ModelSizes, Output, PackedModel
 from bignn.runtime.planner import LayerPlan, Plan
 from bignn.runtime.storage import open_packed
 
-__all__ = ["Kind", "LayerPlan", "PackedGraph", "PackedModel", "Plan", "open_packed", "pack_graph"]
+__all__ = [
+    "LayerPlan",
+    "ModelSizes",
+    "Output",
+    "PackedGraph",
+    "PackedModel",
+    "Plan",
+    "open_packed",
+    "pack_graph",
+]

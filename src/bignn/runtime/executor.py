@@ -1,4 +1,4 @@
-"""Any list of operations in NumPy: what is float stays float, products of bits are exact."""
+"""Runs any list of operations in NumPy: floats stay floats, products of bits are exact."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from bignn import bits, kernels
 from bignn.bits import Words
-from bignn.kernels.operands import Edges
+from bignn.kernels.layer import Edges
 from bignn.kernels.reference import binarize
-from bignn.runtime.features import row_normalized
+from bignn.runtime.input_stage import absolute_sums, normalized
+from bignn.runtime.network import aggregation_of
 from bignn.runtime.operations import NEIGHBOURLY, Operation
 
 Floats = NDArray[np.float32]
@@ -31,7 +32,7 @@ class Bits:
     num_bits: int
 
     def floats(self) -> Floats:
-        """As plain numbers."""
+        """Convert to plain numbers."""
         return bits.unpack(self.words, self.num_bits).astype(np.float32) * self.beta[:, None]
 
     def __getitem__(self, rows: NDArray[np.int64]) -> Bits:
@@ -46,17 +47,17 @@ def run(
     values: Mapping[str, Value],
     rows: Mapping[str, Nodes] | None,
     edges: Callable[[str, str, str], Edges],
-    backend: str | None = None,
+    backend: str,
 ) -> Floats:
-    """The last operation's value.
+    """Run operations in order; returns the last one's value as floats.
 
     Args:
-        operations: what is to be done, in order.
-        values: what there is already.
-        rows: the nodes (rising) that each value has; None if all have all.
-        edges: the neighbours for an operation that is neighbourly, by its norm (or "attention")
-            and the values it takes and makes.
-        backend: for products of bits.
+        operations: the operations, in order.
+        values: values that are known before the first of them.
+        rows: the nodes (rising) that each value has; None if every value has all nodes.
+        edges: gives the edges of an operation that reads neighbours, by its aggregation and the
+            values it takes and makes.
+        backend: backend of products of bits.
 
     """
     found: dict[str, Value] = dict(values)
@@ -66,8 +67,8 @@ def run(
         # Numbers may be absurd; what overflows is infinite or not a number.
         with np.errstate(over="ignore", invalid="ignore"):
             if step.op in NEIGHBOURLY:
-                how = step.parameters.get("norm", "attention")
-                found[step.out] = _neighbourly(step, taken[0], edges(how, step.inputs[0], step.out))
+                block = edges(aggregation_of(step), step.inputs[0], step.out)
+                found[step.out] = _neighbourly(step, taken[0], block)
             else:
                 if rows is not None:
                     taken = [
@@ -87,7 +88,7 @@ def _floats(value: Value) -> Floats:
     return value.floats() if isinstance(value, Bits) else value
 
 
-def _rowwise(step: Operation, taken: Sequence[Value], backend: str | None) -> Value:
+def _rowwise(step: Operation, taken: Sequence[Value], backend: str) -> Value:
     first, arrays = taken[0], step.arrays
     if step.op == "binary_linear":
         return _binary_product(step, first, backend)
@@ -100,7 +101,9 @@ def _rowwise(step: Operation, taken: Sequence[Value], backend: str | None) -> Va
         case "linear":
             out = x @ arrays["weight"].T
         case "normalize_rows":
-            out = row_normalized(x)
+            out = normalized(
+                x, normalize_rows=True, mean=None, scale=None, absolute_sums=absolute_sums
+            )
         case "standardize" | "batch_norm":
             out = (x - arrays["mean"]) * arrays["scale"]
         case "bias":
@@ -121,7 +124,7 @@ def _rowwise(step: Operation, taken: Sequence[Value], backend: str | None) -> Va
     return out
 
 
-def _binary_product(step: Operation, value: Value, backend: str | None) -> Floats:
+def _binary_product(step: Operation, value: Value, backend: str) -> Floats:
     words = step.arrays["words"]
     alpha: Floats = step.arrays["alpha"]
     if isinstance(value, Bits):
@@ -135,16 +138,16 @@ def _neighbourly(step: Operation, value: Value, edges: Edges) -> Floats:
     z = _floats(value)
     if step.op == "attention":
         return _attend(step, z, edges)
-    norm = step.parameters["norm"]
-    if norm == "gcn":
-        assert edges.source_norm is not None
-        z = z * edges.source_norm[:, None]
+    aggr = aggregation_of(step)
+    if aggr == "gcn":
+        assert edges.source_scale is not None
+        z = z * edges.source_scale[:, None]
     sums = _sums(z, edges, edges.weights)
-    return sums if norm == "sum" else sums * edges.target_factor[:, None]
+    return sums if aggr == "sum" else sums * edges.target_factor[:, None]
 
 
 def _sums(z: Floats, edges: Edges, weights: Floats | None) -> Floats:
-    """``Σ_j w_ij z_j`` of every row."""
+    """Sum ``Σ_j w_ij z_j`` for every row."""
     out = np.zeros((edges.num_rows, z.shape[1]), dtype=np.float32)
     per_row = max(1, len(edges.ids) // max(1, edges.num_rows)) * z.shape[1]
     size = max(1, _BLOCK_VALUES // per_row)
@@ -164,7 +167,7 @@ def _sums(z: Floats, edges: Edges, weights: Floats | None) -> Floats:
 def _attend(step: Operation, z: Floats, edges: Edges) -> Floats:
     """Per head ``Σ_j softmax_j(leaky(a_dst · z_i + a_src · z_j)) z_j``."""
     heads, channels = step.arrays["att_src"].shape
-    own = np.arange(edges.num_rows) if edges.own is None else edges.own
+    own = np.arange(edges.num_rows) if edges.own_ids is None else edges.own_ids
     row = np.repeat(np.arange(edges.num_rows), np.diff(edges.offsets))
     filled = np.flatnonzero(np.diff(edges.offsets))
     starts = edges.offsets[filled]

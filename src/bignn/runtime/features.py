@@ -1,8 +1,7 @@
-"""From raw features to what a packed model reads: the input stage, block by block."""
+"""Turns a graph's raw features into what a packed model reads: bits with scales, or floats."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,71 +9,113 @@ from numpy.typing import NDArray
 
 from bignn import bits, kernels
 from bignn.graph import Graph, SparseRows
-from bignn.kernels.operands import DenseBits, Features, SparseBits
-from bignn.runtime.network import Input
+from bignn.kernels.compressed_rows import order_of_entries
+from bignn.kernels.layer import DenseBits, PackedFeatures, SparseBits
+from bignn.runtime.input_stage import InputSpec, absolute_sums, row_scales
 
 Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
 
-# Rows are normalised in blocks of about this many numbers, so that floats stay few.
+# Dense rows are read in blocks of about this many numbers, so that floats stay few.
 _BLOCK_VALUES = 1 << 24
 
 
-def digest(stage: Input) -> str:
-    """A fingerprint of the input statistics; packed features carry it."""
-    state = hashlib.blake2b(digest_size=16)
-    state.update(f"{stage.num_features} {stage.normalize_rows} {stage.binarize}".encode())
-    for values in (stage.mean, stage.scale):
-        state.update(b"-" if values is None else values.tobytes())
-    return state.hexdigest()
-
-
-def normalized(stage: Input, x: Floats) -> Floats:
-    """The input stage up to, and without, the sign."""
-    if stage.normalize_rows:
-        x = row_normalized(x)
-    if stage.mean is not None and stage.scale is not None:
-        x = (x - stage.mean) * stage.scale
-    return x
-
-
-def row_normalized(x: Floats) -> Floats:
-    """Rows to absolute sum 1; rows of zeros stay."""
-    total = np.abs(x).sum(axis=1, keepdims=True, dtype=np.float64)
-    return (x / np.where(total > 0, total, 1)).astype(np.float32)
-
-
-def read_features(stage: Input, graph: Graph) -> tuple[Features | Floats, Floats | None]:
-    """A graph's features as bits with β, in the smaller of two forms; or as floats."""
+def read_features(stage: InputSpec, graph: Graph) -> tuple[PackedFeatures | Floats, Floats | None]:
+    """Apply a model's input stage to a graph: bits and β, in the smaller form, or floats."""
     if not stage.binarize:
-        return normalized(stage, graph.dense_x()), None
+        return stage.normalized(graph.dense_x()), None
+    if isinstance(graph.x, SparseRows) and 2 * graph.x.indices.size <= np.prod(graph.x.shape):
+        return _read_sparse(stage, graph.x)
     words = np.empty((graph.num_nodes, bits.words_per_row(graph.num_features)), dtype=np.uint64)
     beta = np.empty(graph.num_nodes, dtype=np.float32)
     for start, stop in _blocks(graph.num_nodes, graph.num_features):
-        rows = slice(start, stop)
-        x = normalized(stage, _dense_rows(graph, rows))
-        words[rows] = kernels.pack_rows(x)
-        beta[rows] = np.abs(x).mean(axis=1)
+        x = stage.normalized(_dense_rows(graph, start, stop))
+        words[start:stop] = kernels.pack_rows(x)
+        beta[start:stop] = row_scales(x, absolute_sums)[:, 0]
     return _smaller(words, graph.num_features), beta
 
 
-def _dense_rows(graph: Graph, rows: slice) -> Floats:
+def _read_sparse(stage: InputSpec, x: SparseRows) -> tuple[PackedFeatures, Floats]:
+    """Read features that are mostly 0, entry by entry.
+
+    What the stage makes of a 0 depends on the column alone: that is the base row, and entries whose
+    sign differs from it are flips.
+    """
+    num_rows, num_columns = x.shape
+    rows, columns, values = _merged(x)
+    if stage.normalize_rows:
+        total = np.bincount(rows, np.abs(values).astype(np.float64), minlength=num_rows)
+        total = total.astype(np.float32)
+        values = values / (total + (total == 0))[rows]
+    of_zero = np.zeros(num_columns, dtype=np.float32)
+    if stage.mean is not None and stage.scale is not None:
+        of_zero = (of_zero - stage.mean) * stage.scale
+        values = (values - stage.mean[columns]) * stage.scale[columns]
+    # |x| of all columns: that of zeros, and the difference that entries make.
+    sums = np.abs(of_zero).sum(dtype=np.float64) + np.bincount(
+        rows,
+        np.abs(values).astype(np.float64) - np.abs(of_zero[columns]),
+        minlength=num_rows,
+    )
+    beta = sums.astype(np.float32) / np.float32(num_columns)
+    base = of_zero >= 0
+    flipped = (values >= 0) != base[columns]
+    features = _flips(rows[flipped], columns[flipped], base, num_rows)
+    if _sparse_bytes(len(features.inputs), num_rows) < 8 * num_rows * len(features.base):
+        return features, beta
+    return features.dense(), beta
+
+
+def _dense_rows(graph: Graph, start: int, stop: int) -> Floats:
     if not isinstance(graph.x, SparseRows):
-        return graph.x[rows]
-    first, last = graph.x.indptr[rows.start], graph.x.indptr[rows.stop]
+        return graph.x[start:stop]
+    first, last = graph.x.indptr[start], graph.x.indptr[stop]
     return SparseRows(
-        graph.x.indptr[rows.start : rows.stop + 1] - first,
+        graph.x.indptr[start : stop + 1] - first,
         graph.x.indices[first:last],
         graph.x.values[first:last],
-        (rows.stop - rows.start, graph.num_features),
+        (stop - start, graph.num_features),
     ).toarray()
 
 
-def _smaller(words: NDArray[np.uint64], num_bits: int) -> Features:
-    """Dense words, or where rows deviate from the commonest one, if that takes fewer bytes."""
+def _merged(x: SparseRows) -> tuple[Ints, Ints, Floats]:
+    """Rows, columns and values of the entries, by row and column; repeated ones added up."""
+    row = np.repeat(np.arange(x.shape[0], dtype=np.int64), np.diff(x.indptr))
+    _, order = order_of_entries(row, x.indices, x.shape)
+    row, column, values = row[order], x.indices[order], x.values[order]
+    is_new = np.ones(len(row), dtype=np.bool_)
+    is_new[1:] = (row[1:] != row[:-1]) | (column[1:] != column[:-1])
+    if not is_new.all():
+        first = np.flatnonzero(is_new)
+        row, column, values = row[first], column[first], np.add.reduceat(values, first)
+    return row, column, values
+
+
+def _flips(rows: Ints, columns: Ints, base: NDArray[np.bool_], num_rows: int) -> SparseBits:
+    """Sparse bits of these flips; columns that most rows flip change their base bit instead."""
+    num_columns = len(base)
+    often = 2 * np.bincount(columns, minlength=num_columns) > num_rows
+    if often.any():
+        chosen = np.flatnonzero(often)
+        place = np.cumsum(often) - 1
+        of_often = often[columns]
+        is_flipped = np.zeros((len(chosen), num_rows), dtype=np.bool_)
+        is_flipped[place[columns[of_often]], rows[of_often]] = True
+        which, missing = np.nonzero(~is_flipped)
+        rows = np.concatenate([rows[~of_often], missing])
+        columns = np.concatenate([columns[~of_often], chosen[which]])
+        base = base ^ often
+    offsets, order = order_of_entries(rows, columns, (num_rows, num_columns))
+    packed_base = bits.pack(np.where(base, 1, -1))
+    return SparseBits(offsets, columns[order].astype(np.int32), packed_base)
+
+
+def _smaller(words: NDArray[np.uint64], num_bits: int) -> PackedFeatures:
+    """Dense words, or their deviations from the commonest row if these take fewer bytes."""
     base = _majority(words, num_bits)
     differs = words ^ base
     counts = np.bitwise_count(differs).sum(axis=1, dtype=np.int64)
-    if 4 * counts.sum() + 8 * len(words) >= words.nbytes or num_bits >= 2**31:
+    if _sparse_bytes(int(counts.sum()), len(words)) >= words.nbytes:
         return DenseBits(words)
     offsets = np.zeros(len(words) + 1, dtype=np.int64)
     np.cumsum(counts, out=offsets[1:])
@@ -84,6 +125,10 @@ def _smaller(words: NDArray[np.uint64], num_bits: int) -> Features:
             bits.unpack(differs[start:stop], num_bits) > 0
         )[1]
     return SparseBits(offsets, inputs, base)
+
+
+def _sparse_bytes(num_flips: int, num_rows: int) -> int:
+    return 4 * num_flips + 8 * num_rows
 
 
 def _majority(words: NDArray[np.uint64], num_bits: int) -> NDArray[np.uint64]:

@@ -56,7 +56,8 @@ class InputSpec:
 
 def absolute_sums(x: Floats) -> Floats:
     """Sum the absolute values of each row: [N, d] -> [N, 1]."""
-    return np.abs(x).sum(axis=1, keepdims=True, dtype=np.float64).astype(np.float32)
+    sums: Floats = np.abs(x).sum(axis=1, keepdims=True, dtype=np.float64).astype(np.float32)
+    return sums
 
 
 def normalized(
@@ -72,7 +73,8 @@ def normalized(
     Args:
         x: features [N, d].
         normalize_rows: whether there is step 1.
-        mean, scale: statistics [d] of step 2; None for no such step.
+        mean: means [d] of step 2; None for no such step.
+        scale: scales [d] of step 2.
         absolute_sums: row sums of absolute values [N, 1], taken in float64, in x's own dtype.
 
     """

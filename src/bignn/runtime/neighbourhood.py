@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.kernels.operands import DenseBits, Edges, Features, SparseBits
-from bignn.runtime.network import Network
+from bignn.kernels.layer import DenseBits, Edges, PackedFeatures, SparseBits
+from bignn.runtime.network import Network, aggregation_of
 from bignn.runtime.operations import NEIGHBOURLY
 from bignn.runtime.packed_graph import PackedGraph
 
@@ -14,7 +14,7 @@ Nodes = NDArray[np.int64]
 
 
 class Surroundings:
-    """What is needed to compute some nodes (rising, unique) of a network.
+    """The nodes and edges that some nodes' predictions depend on.
 
     Attributes:
         values: the nodes at which each value of the rest is needed, rising.
@@ -29,7 +29,7 @@ class Surroundings:
         for step in reversed(network.rest):
             wanted = self.values[step.out]
             if step.op in NEIGHBOURLY:
-                wanted = self._sources(step.parameters.get("norm", "attention"), wanted)
+                wanted = self._sources(aggregation_of(step), wanted)
             for name in step.inputs:
                 self._want(name, wanted)
         self.layers: list[Nodes] = []
@@ -41,14 +41,14 @@ class Surroundings:
             for name in kept:
                 self.values[name] = rows
             self.layers.insert(0, rows)
-            below = self._sources(network.layers[number].norm, rows)
+            below = self._sources(network.layers[number].aggr, rows)
         if below is not None:
             self._want(network.source, below)
         self.first = self.values[network.source]
 
-    def edges(self, norm: str, taken: Nodes, made: Nodes) -> Edges:
-        """The neighbours of ``made`` among ``taken``."""
-        whole = self._graph.edges(norm)
+    def edges(self, aggr: str, taken: Nodes, made: Nodes) -> Edges:
+        """Edges from the nodes ``taken`` to the nodes ``made``, both rising."""
+        whole = self._graph.edges(aggr)
         offsets, entries = entries_of(whole.offsets, made)
         weights = None if whole.weights is None else whole.weights[entries]
         return Edges(
@@ -58,16 +58,16 @@ class Surroundings:
             whole.target_factor[made],
             len(taken),
             np.searchsorted(taken, made).astype(np.int32),
-            None if whole.source_norm is None else whole.source_norm[taken],
+            None if whole.source_scale is None else whole.source_scale[taken],
         )
 
     def _want(self, name: str, nodes: Nodes) -> None:
         known = self.values.get(name)
         self.values[name] = nodes if known is None else _union([known, nodes])
 
-    def _sources(self, norm: str, nodes: Nodes) -> Nodes:
-        """The neighbours of nodes, and they themselves."""
-        whole = self._graph.edges(norm)
+    def _sources(self, aggr: str, nodes: Nodes) -> Nodes:
+        """Nodes and their neighbours, rising."""
+        whole = self._graph.edges(aggr)
         _, entries = entries_of(whole.offsets, nodes)
         return _union([nodes, whole.ids[entries]])
 
@@ -78,8 +78,8 @@ def _union(sets: list[Nodes]) -> Nodes:
     return np.unique(np.concatenate(sets)).astype(np.int64)
 
 
-def take_features(features: Features, nodes: Nodes) -> Features:
-    """The features of some nodes, in the same form."""
+def take_features(features: PackedFeatures, nodes: Nodes) -> PackedFeatures:
+    """Select the features of some nodes, in the same form."""
     if isinstance(features, DenseBits):
         return DenseBits(np.ascontiguousarray(features.words[nodes]))
     assert isinstance(features, SparseBits)
@@ -88,7 +88,7 @@ def take_features(features: Features, nodes: Nodes) -> Features:
 
 
 def entries_of(offsets: NDArray[np.int64], rows: Nodes) -> tuple[NDArray[np.int64], Nodes]:
-    """Offsets of some rows put together, and the numbers of their entries."""
+    """Offsets of some rows put side by side, and the numbers of their entries."""
     counts = offsets[rows + 1] - offsets[rows]
     taken = np.zeros(len(rows) + 1, dtype=np.int64)
     np.cumsum(counts, out=taken[1:])

@@ -1,9 +1,9 @@
-"""Operations understood: an input stage, layers that run packed, and the rest, which runs in NumPy.
+"""Recognises a model's parts: its input stage, packed layers, and the rest, which runs in NumPy.
 
 Packed layers are those at the front that work on bits alone, each on the one before it:
 
 - ``binary_linear, aggregate`` (GCN and its kin);
-- ``binary_linear, aggregate`` with norm ``"mean"``, plus a second ``binary_linear`` of the same
+- ``binary_linear, aggregate`` with aggr ``"mean"``, plus a second ``binary_linear`` of the same
   value (SAGE);
 - ``binary_linear, attention`` (GAT);
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from bignn.bits import Words
 from bignn.errors import FileError
 from bignn.kernels.attention import Attention, whole_scores
-from bignn.kernels.operands import Keep, Own, Weights
+from bignn.kernels.layer import BinaryLayer, Keep, OwnPart
+from bignn.runtime.input_stage import InputSpec
 from bignn.runtime.operations import NEIGHBOURLY, Arrays, Operation, checked
 
 Floats = NDArray[np.float32]
@@ -33,65 +34,28 @@ _EXACT = ("binarize", "binary_linear", "add", "concat", "bias", "batch_norm", "s
 
 
 @dataclass(frozen=True, eq=False)
-class Input:
-    """What happens to raw features, see ``bignn.nn.InputStage``."""
-
-    num_features: int
-    normalize_rows: bool
-    mean: Floats | None
-    scale: Floats | None
-    binarize: bool
-
-
-@dataclass(frozen=True, eq=False)
-class BinaryLayer:
-    """A layer that runs packed: ``weights``, and how its neighbours are weighed, one of
-    ``operations.NORMS`` or ``"attention"``.
-    """
-
-    norm: str
-    weights: Weights
-    keep: frozenset[Keep] = frozenset()
-
-    @property
-    def num_inputs(self) -> int:
-        """d_in."""
-        return self.weights.num_inputs
-
-    @property
-    def num_outputs(self) -> int:
-        """d_out."""
-        return self.weights.num_outputs
-
-    @property
-    def edge_bits(self) -> int:
-        """Bits of the integers that neighbours are weighed with."""
-        return self.weights.edge_bits
-
-
-@dataclass(frozen=True, eq=False)
 class Network:
-    """A model, understood.
+    """A model split into an input stage, packed layers and other operations.
 
     Attributes:
-        input: what happens to raw features; its result is the value ``source``.
-        layers: a chain of packed layers from ``source`` on.
+        input: the input stage; its result is the value ``source``.
+        layers: packed layers from ``source`` on, each reading the one before.
         rest: the other operations, in order.
         kept: the values that the rest takes from packed layers, by (layer, form).
         result: the name of the logits; without a rest, the last layer makes them.
-        num_classes: their width.
-        norms: how neighbours are weighed anywhere in it.
+        num_classes: width of the logits.
+        aggregations: how neighbours are weighed anywhere in the model.
 
     """
 
-    input: Input
+    input: InputSpec
     source: str
     layers: list[BinaryLayer]
     rest: list[Operation]
     kept: dict[str, tuple[int, Keep]]
     result: str
     num_classes: int
-    norms: frozenset[str] = field(default_factory=frozenset)
+    aggregations: frozenset[str] = field(default_factory=frozenset)
 
     @property
     def is_binary(self) -> bool:
@@ -108,7 +72,7 @@ class Network:
 
 
 def understand(operations: Any, arrays: Arrays, num_features: Any) -> Network:
-    """Checks a list of operations against its arrays and turns it into a :class:`Network`."""
+    """Check a list of operations against its arrays and recognise its layers."""
     steps = checked(operations, arrays, num_features)
     reader = _Reader(steps)
     stage, source = _input(reader, num_features)
@@ -134,15 +98,21 @@ def understand(operations: Any, arrays: Arrays, num_features: Any) -> Network:
     kept = {name: where for name, where in kept.items() if name in wanted}
     for number in range(len(layers)):
         keep = frozenset(form for layer, form in kept.values() if layer == number)
-        layers[number] = BinaryLayer(layers[number].norm, layers[number].weights, keep)
-    norms = {layer.norm for layer in layers} | {
-        step.parameters.get("norm", "attention") for step in rest if step.op in NEIGHBOURLY
-    }
-    return Network(stage, source, layers, rest, kept, result, steps[-1].width, frozenset(norms))
+        layers[number] = replace(layers[number], keep=keep)
+    aggregations = frozenset(
+        [layer.aggr for layer in layers]
+        + [aggregation_of(step) for step in rest if step.op in NEIGHBOURLY]
+    )
+    return Network(stage, source, layers, rest, kept, result, steps[-1].width, aggregations)
+
+
+def aggregation_of(step: Operation) -> str:
+    """How an operation weighs neighbours: its ``aggr``, or ``"attention"``."""
+    return str(step.parameters.get("aggr", "attention"))
 
 
 class _Reader:
-    """Who uses which value, and which operations have been understood."""
+    """The users of every value, and the operations that were recognised so far."""
 
     def __init__(self, steps: Sequence[Operation]) -> None:
         self.steps = steps
@@ -168,7 +138,7 @@ class _Reader:
         return users[0]
 
 
-def _input(reader: _Reader, num_features: int) -> tuple[Input, str]:
+def _input(reader: _Reader, num_features: int) -> tuple[InputSpec, str]:
     """``[normalize_rows] [standardize] [binarize]`` of x, as long as nothing else reads it."""
     source = "x"
     found: dict[str, Operation] = {}
@@ -179,7 +149,7 @@ def _input(reader: _Reader, num_features: int) -> tuple[Input, str]:
             reader.take(step)
             source = step.out
     standardize = found.get("standardize")
-    stage = Input(
+    stage = InputSpec(
         num_features,
         "normalize_rows" in found,
         None if standardize is None else standardize.arrays["mean"],
@@ -194,7 +164,7 @@ def _layer(reader: _Reader, value: str) -> tuple[BinaryLayer, str] | None:
     found = None
     for linear in reader.users(value, "binary_linear"):
         step = reader.only_user(linear.out, "aggregate", "attention")
-        if step is None or step.parameters.get("norm") == "sum":
+        if step is None or step.parameters.get("aggr") == "sum":
             continue
         if found is not None:  # two layers side by side are no chain
             return None
@@ -205,7 +175,7 @@ def _layer(reader: _Reader, value: str) -> tuple[BinaryLayer, str] | None:
     taken, out = [linear, step], step.out
     own: Operation | None = None
     add = reader.only_user(out, "add")
-    if add is not None and step.parameters.get("norm") == "mean" and len(add.inputs) == 2:
+    if add is not None and step.parameters.get("aggr") == "mean" and len(add.inputs) == 2:
         own = next(
             (
                 other
@@ -226,8 +196,7 @@ def _layer(reader: _Reader, value: str) -> tuple[BinaryLayer, str] | None:
         taken.append(norm)
         out = norm.out
     reader.take(*taken)
-    weights = _folded(linear, step, own, bias, norm)
-    return BinaryLayer(step.parameters.get("norm", "attention"), weights), out
+    return _folded(linear, step, own, bias, norm), out
 
 
 def _folded(
@@ -236,8 +205,8 @@ def _folded(
     own: Operation | None,
     bias: Operation | None,
     norm: Operation | None,
-) -> Weights:
-    """Weights with α, bias and batch normalisation as scales and a shift."""
+) -> BinaryLayer:
+    """Fold α, bias and batch normalisation into scales and a shift."""
     width = step.width
     alpha = linear.arrays["alpha"].astype(np.float64)
     shift = np.zeros(width) if bias is None else bias.arrays["bias"].astype(np.float64)
@@ -249,9 +218,9 @@ def _folded(
     scale = alpha if averages else alpha * factor
     own_weights = None
     if own is not None:
-        own_weights = Own(_words(own), _rounded(own.arrays["alpha"] * factor))
+        own_weights = OwnPart(_words(own), _rounded(own.arrays["alpha"] * factor))
     attention = _attention(linear, step, factor, _rounded(scale), averages=averages)
-    return Weights(
+    return BinaryLayer(
         _words(linear),
         linear.num_inputs,
         _rounded(scale),
@@ -259,6 +228,7 @@ def _folded(
         int(step.parameters["edge_bits"]),
         own_weights,
         attention,
+        aggregation_of(step),
     )
 
 

@@ -17,23 +17,23 @@ from numpy.typing import NDArray
 
 from bignn.bits import words_per_row
 from bignn.errors import FileError
-from bignn.kernels.operands import EDGE_BITS, LAST_EDGE_BITS
+from bignn.kernels.layer import EDGE_BITS, LAST_EDGE_BITS
 
 Arrays = Mapping[str, NDArray[Any]]
 
-#: How ``aggregate`` weighs neighbours; the first two have every node among its own.
-NORMS = ("gcn", "mean_self", "mean", "sum")
+#: How ``aggregate`` weighs neighbours; the first two count every node as its own neighbour.
+AGGREGATIONS = ("gcn", "mean_self", "mean", "sum")
 
 
-class Kind(NamedTuple):
-    """What an operation must have besides ``op``, ``in`` and ``out``.
+class OperationSpec(NamedTuple):
+    """The parameters of an operation besides ``op``, ``in`` and ``out``.
 
     Attributes:
         arrays: parameters that name arrays.
         choices: parameters with the values they may have.
         numbers: parameters with the range they may be in.
-        several: whether it takes two or more values instead of one.
-        reads_bits: whether it takes bits too, which stand for ``β · (±1)``.
+        several: whether the operation takes two or more values instead of one.
+        reads_bits: whether it takes bits as well as floats; bits stand for ``β · (±1)``.
 
     """
 
@@ -47,26 +47,26 @@ class Kind(NamedTuple):
 _EDGE_BITS = {"edge_bits": (EDGE_BITS, LAST_EDGE_BITS)}
 _LARGEST = float(np.finfo(np.float32).max)
 
-OPERATIONS: dict[str, Kind] = {
-    "normalize_rows": Kind(),
-    "standardize": Kind(("mean", "scale")),
-    "binarize": Kind(),
-    "linear": Kind(("weight",), reads_bits=True),
-    "binary_linear": Kind(("words", "alpha"), reads_bits=True),
-    "aggregate": Kind((), {"norm": NORMS} | _EDGE_BITS, reads_bits=True),
-    "attention": Kind(
+OPERATIONS: dict[str, OperationSpec] = {
+    "normalize_rows": OperationSpec(),
+    "standardize": OperationSpec(("mean", "scale")),
+    "binarize": OperationSpec(),
+    "linear": OperationSpec(("weight",), reads_bits=True),
+    "binary_linear": OperationSpec(("words", "alpha"), reads_bits=True),
+    "aggregate": OperationSpec((), {"aggr": AGGREGATIONS} | _EDGE_BITS, reads_bits=True),
+    "attention": OperationSpec(
         ("att_src", "att_dst"), {"concat": (True, False)} | _EDGE_BITS, {"negative_slope": (0, 1)}
     ),
-    "add": Kind(several=True),
-    "concat": Kind(several=True),
-    "bias": Kind(("bias",)),
-    "batch_norm": Kind(("mean", "scale")),
-    "scale": Kind((), {}, {"factor": (-_LARGEST, _LARGEST)}),
-    "relu": Kind(),
-    "elu": Kind(),
+    "add": OperationSpec(several=True),
+    "concat": OperationSpec(several=True),
+    "bias": OperationSpec(("bias",)),
+    "batch_norm": OperationSpec(("mean", "scale")),
+    "scale": OperationSpec((), {}, {"factor": (-_LARGEST, _LARGEST)}),
+    "relu": OperationSpec(),
+    "elu": OperationSpec(),
 }
 
-#: Operations that take from other nodes.
+#: Operations that read other nodes.
 NEIGHBOURLY = ("aggregate", "attention")
 
 _MAX_OPERATIONS = 10_000
@@ -77,17 +77,17 @@ _MAX_INPUTS = 1_000
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """One operation, checked: its arrays are there and fit.
+    """One checked operation with its arrays.
 
     Attributes:
-        op: its name.
+        op: the operation's name.
         inputs: names of the values it takes.
         out: name of the value it makes.
-        arrays: its arrays by parameter.
-        parameters: its other parameters.
-        num_inputs: width of the (first) value it takes.
-        width: of the value it makes.
-        reads_bits, is_bits: whether the (first) value it takes, the one it makes, is binary.
+        arrays: arrays by parameter.
+        parameters: the other parameters.
+        num_inputs: width of the first value taken.
+        width: width of the value made.
+        reads_bits, is_bits: whether the first value taken, and the value made, are binary.
 
     """
 
@@ -108,7 +108,7 @@ class _Value(NamedTuple):
 
 
 def checked(operations: Any, arrays: Arrays, num_features: Any) -> list[Operation]:
-    """The operations, each of them and all together checked against the arrays."""
+    """Check operations one by one and together against the arrays."""
     if type(num_features) is not int or not 0 < num_features < 2**31:
         raise FileError("the number of features is missing or out of range")
     if not isinstance(operations, list) or not 0 < len(operations) <= _MAX_OPERATIONS:
@@ -131,7 +131,7 @@ def checked(operations: Any, arrays: Arrays, num_features: Any) -> list[Operatio
     return result
 
 
-def _checked_kind(step: Any) -> Kind:
+def _checked_kind(step: Any) -> OperationSpec:
     name = step.get("op") if isinstance(step, dict) else step
     if not isinstance(name, str) or not isinstance(step, dict) or name not in OPERATIONS:
         raise FileError(f"operation {str(name)[:40]!r} is unknown; a newer bignn may know it")
@@ -150,7 +150,9 @@ def _checked_kind(step: Any) -> Kind:
     return kind
 
 
-def _checked_names(step: dict[str, Any], kind: Kind, values: dict[str, _Value]) -> tuple[str, ...]:
+def _checked_names(
+    step: dict[str, Any], kind: OperationSpec, values: dict[str, _Value]
+) -> tuple[str, ...]:
     names, op = step["in"], step["op"]
     fits = isinstance(names, list) and (
         2 <= len(names) <= _MAX_INPUTS if kind.several else len(names) == 1

@@ -1,10 +1,10 @@
-"""A graph as a packed model reads it: features as bits, neighbours in compressed rows."""
+"""The packed graph: features as bits, edges in compressed rows; packs, saves and opens itself."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -13,20 +13,38 @@ from numpy.typing import NDArray
 from bignn.bits import words_per_row
 from bignn.errors import FileError, input_error
 from bignn.graph import SPLITS, GraphLike, as_graph
-from bignn.kernels.operands import DenseBits, Edges, Features, SparseBits
+from bignn.kernels.compressed_rows import (
+    compress_edges,
+    gcn_degree_scale,
+    offsets_fit,
+    with_self_loops,
+)
+from bignn.kernels.layer import DenseBits, Edges, PackedFeatures, SparseBits
 from bignn.runtime import tensors
-from bignn.runtime.features import digest, read_features
+from bignn.runtime.features import read_features
 
 if TYPE_CHECKING:
     from bignn.runtime.packed_model import PackedModel
 
 Floats = NDArray[np.float32]
 
-VERSION = 1
+VERSION = 2
+#: The ending of a packed graph's file name.
+SUFFIX = ".bigraph"
 
 #: ``"gcn"``: every node once among its neighbours; ``"plain"``: edges as they were given.
 Adjacency = Literal["gcn", "plain"]
 _AS_GIVEN = ("mean", "sum")
+_LABELS = ("y", *SPLITS)
+#: The arrays that a file may hold.
+_ARRAYS = frozenset(
+    [
+        *["offsets", "ids", "weights", "degree_scale", "beta", "features.words", "features.x"],
+        *["features.offsets", "features.inputs", "features.base"],
+        *[f"labels.{key}" for key in _LABELS],
+    ]
+)
+_HEADER = frozenset(["format", "version", "num_features", "adjacency", "input"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,24 +56,26 @@ class PackedGraph:
             do not binarize their input.
         num_features: d.
         beta: scale of each row of bits, float32 [N]; None with float features.
-        offsets, ids, weights: the neighbours of each node: those of i are
-            ``ids[offsets[i]:offsets[i + 1]]``; weights are None where all are 1.
-        norm: ``1 / sqrt(degree)`` of A + I, float32 [N].
-        input_digest: fingerprint of the input statistics the features were packed with.
+        offsets, ids, weights: node i has the neighbours ``ids[offsets[i]:offsets[i + 1]]``;
+            weights are None where all are 1.
+        degree_scale: ``1 / sqrt(degree)`` of A + I, float32 [N].
+        input_digest: fingerprint of the input stage that the features were packed with.
         labels: ``y`` and the splits, where the graph had them.
-        name: where it came from, for messages.
-        adjacency: whether every node is among its neighbours, once (``"gcn"``), or the edges are as
-            they were given (``"plain"``), which layers that tell a node from its neighbours need.
+        name: where the graph came from, for messages.
+        adjacency: ``"gcn"`` if every node is among its neighbours, once; ``"plain"`` if the edges
+            are as they were given, which layers that tell a node from its neighbours need.
+
+    All arrays are read-only: native code relies on their having been checked.
 
     """
 
-    features: Features | Floats
+    features: PackedFeatures | Floats
     num_features: int
     beta: Floats | None
     offsets: NDArray[np.int64]
     ids: NDArray[Any]
     weights: Floats | None
-    norm: Floats
+    degree_scale: Floats
     input_digest: str
     labels: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     name: str = "graph"
@@ -63,28 +83,36 @@ class PackedGraph:
     _edges: dict[str, Edges] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # Native code takes the arrays at their word, so nobody gets past this, file or caller.
+        # Native code relies on the arrays, so they are checked and cannot be written to after.
+        for name in ("beta", "offsets", "ids", "weights", "degree_scale"):
+            object.__setattr__(self, name, _read_only(getattr(self, name)))
+        object.__setattr__(self, "features", _read_only_features(self.features))
+        labels = {key: _read_only(values) for key, values in self.labels.items()}
+        object.__setattr__(self, "labels", labels)
         _check(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PackedGraph, tuple(getattr(self, field.name) for field in fields(self) if field.init)
 
     @property
     def num_nodes(self) -> int:
         """N."""
-        return len(self.norm)
+        return len(self.degree_scale)
 
     @property
     def num_entries(self) -> int:
-        """Number of neighbours in all."""
+        """Number of entries of all neighbour lists."""
         return len(self.ids)
 
     @property
     def edge_bytes(self) -> int:
-        """Of the neighbours and what they are weighed with."""
-        arrays = (self.offsets, self.ids, self.weights, self.norm)
+        """Bytes of the neighbour lists and edge weights."""
+        arrays = (self.offsets, self.ids, self.weights, self.degree_scale)
         return sum(array.nbytes for array in arrays if array is not None)
 
     @property
     def feature_bytes(self) -> int:
-        """Bytes that the features take, β included."""
+        """Bytes of the features, β included."""
         if isinstance(self.features, DenseBits):
             size = self.features.words.nbytes
         elif isinstance(self.features, SparseBits):
@@ -96,41 +124,45 @@ class PackedGraph:
             size = self.features.nbytes
         return size + (0 if self.beta is None else self.beta.nbytes)
 
-    def edges(self, norm: str = "gcn") -> Edges:
-        """The neighbours of all nodes, as a norm of ``aggregate`` (or ``"attention"``) weighs them.
+    def edges(self, aggr: str = "gcn") -> Edges:
+        """Edges of all nodes, weighed as an aggregation (or ``"attention"``) asks for.
 
         Edge weights count in ``"gcn"`` alone, as in PyG's layers.
         """
-        if norm not in self._edges:
-            self._edges[norm] = self._made_edges(norm)
-        return self._edges[norm]
+        if aggr not in self._edges:
+            self._edges[aggr] = self._made_edges(aggr)
+        return self._edges[aggr]
 
-    def _made_edges(self, norm: str) -> Edges:
+    def _made_edges(self, aggr: str) -> Edges:
         offsets, ids, weights = self.offsets, self.ids, self.weights
-        if norm not in _AS_GIVEN and self.adjacency == "plain":
-            rows = np.repeat(np.arange(self.num_nodes), np.diff(offsets))
-            offsets, ids, weights, _ = gcn_neighbours(ids, rows, weights, self.num_nodes)
-        if norm == "gcn":
-            return Edges(offsets, ids, weights, self.norm, self.num_nodes, None, self.norm)
+        if aggr not in _AS_GIVEN and self.adjacency == "plain":
+            target = np.repeat(np.arange(self.num_nodes), np.diff(offsets))
+            looped = with_self_loops(ids, target, weights, self.num_nodes)
+            offsets, ids, weights = compress_edges(*looped, self.num_nodes)
+        if aggr == "gcn":
+            scale = self.degree_scale
+            return Edges(offsets, ids, weights, scale, self.num_nodes, None, scale)
         count = np.maximum(np.diff(offsets), 1).astype(np.float32)
         return Edges(offsets, ids, None, np.float32(1) / count, self.num_nodes)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, verify: bool = False) -> PackedGraph:
-        """Opens the file of a packed graph: mapped into memory, read from disk when used.
+        """Open a packed graph's file: mapped into memory, read from disk when used.
 
-        With ``verify`` all of it is read once, and refused if its digest is not that of its
-        content.
+        The header and small arrays are always compared with their digest. With ``verify`` all of
+        the file is read once and compared with its digest too.
         """
         known = {tensors.GRAPH_FORMAT: graph_reader(path)}
         return tensors.open_as(path, known, verify=verify)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the graph; :meth:`open` reads it."""
+        """Write the graph to a ``.bigraph`` file; :meth:`open` reads it."""
+        if not os.fspath(path).endswith(SUFFIX):
+            raise input_error("path", f"a file name ending in {SUFFIX}", repr(os.fspath(path)))
         arrays: dict[str, NDArray[Any]] = {
             "offsets": self.offsets,
             "ids": self.ids,
-            "norm": self.norm,
+            "degree_scale": self.degree_scale,
         }
         if isinstance(self.features, DenseBits):
             arrays["features.words"] = self.features.words
@@ -163,12 +195,11 @@ class PackedGraph:
 
 
 def pack_graph(graph: GraphLike, *, like: PackedModel) -> PackedGraph:
-    """Packs a graph for a model, with the model's input statistics.
+    """Pack a graph for a model, with the model's input statistics.
 
     Args:
-        graph: a :class:`bignn.Graph` or a PyG ``Data``; its features must be as many as the
-            model's.
-        like: the model that will read it (or any with the same statistics).
+        graph: a :class:`bignn.Graph` or a PyG ``Data`` with as many features as the model reads.
+        like: the model that will read it, or any with the same statistics.
 
     """
     graph = as_graph(graph)
@@ -177,94 +208,67 @@ def pack_graph(graph: GraphLike, *, like: PackedModel) -> PackedGraph:
     if network is None or stage is None:
         raise input_error("like", "a packed model", type(like).__name__, "make one with bignn.pack")
     if graph.num_features != stage.num_features:
-        raise input_error(
-            "graph", f"one with {stage.num_features} features per node", graph.num_features
-        )
+        expected = f"one with {stage.num_features} features per node"
+        raise input_error("graph", expected, graph.num_features)
     features, beta = read_features(stage, graph)
     source, target = graph.edge_index
-    adjacency: Adjacency = "gcn" if network.norms.isdisjoint(_AS_GIVEN) else "plain"
-    offsets, ids, weights, norm = gcn_neighbours(source, target, graph.edge_weight, graph.num_nodes)
-    if adjacency == "plain":
-        offsets, ids, weights = compressed_rows(source, target, graph.edge_weight, graph.num_nodes)
-    labels = {key: values for key in ("y", *SPLITS) if (values := getattr(graph, key)) is not None}
+    edges = source, target, graph.edge_weight
+    scale = gcn_degree_scale(*edges, graph.num_nodes)
+    adjacency: Adjacency = "gcn" if network.aggregations.isdisjoint(_AS_GIVEN) else "plain"
+    if adjacency == "gcn":
+        edges = with_self_loops(*edges, graph.num_nodes)
+    offsets, ids, weights = compress_edges(*edges, graph.num_nodes)
+    labels = {key: values for key in _LABELS if (values := getattr(graph, key)) is not None}
     return PackedGraph(
-        features, graph.num_features, beta, offsets, ids, weights, norm, digest(stage), labels,
+        features, graph.num_features, beta, offsets, ids, weights, scale, stage.digest(), labels,
         graph.name, adjacency,
     )  # fmt: skip
-
-
-def gcn_neighbours(
-    source: NDArray[Any], target: NDArray[Any], given: Floats | None, num_nodes: int
-) -> tuple[NDArray[np.int64], NDArray[Any], Floats | None, Floats]:
-    """A + I in compressed rows of targets, and D^-1/2 of it, as ``bignn.nn.GCNConv`` has them: a
-    node that has self-loops keeps them (as the last one's weight) instead of getting another.
-    """
-    is_loop = source == target
-    loops = np.arange(num_nodes, dtype=np.int64)
-    own = np.ones(num_nodes, dtype=np.float32)
-    if given is not None:
-        own[target[is_loop]] = given[is_loop]
-    target = np.concatenate([target[~is_loop], loops])
-    source = np.concatenate([source[~is_loop], loops])
-    weights = None if given is None else np.concatenate([given[~is_loop], own])
-    offsets, ids, ordered = compressed_rows(source, target, weights, num_nodes)
-    degree: NDArray[Any] = np.diff(offsets).astype(np.float64)
-    if ordered is not None:
-        assert weights is not None
-        degree = np.bincount(target, weights.astype(np.float64), minlength=num_nodes)
-    with np.errstate(divide="ignore"):
-        norm = np.where(degree > 0, 1 / np.sqrt(degree), 0).astype(np.float32)
-    return offsets, ids, ordered, norm
-
-
-def compressed_rows(
-    source: NDArray[Any], target: NDArray[Any], weights: Floats | None, num_nodes: int
-) -> tuple[NDArray[np.int64], NDArray[Any], Floats | None]:
-    """Edges in compressed rows of targets; no weights where all are 1."""
-    order = np.lexsort((source, target))
-    offsets = np.zeros(num_nodes + 1, dtype=np.int64)
-    np.cumsum(np.bincount(target, minlength=num_nodes), out=offsets[1:])
-    if weights is not None:
-        weights = None if (weights == 1).all() else weights[order]
-    ids = source[order].astype(np.int32 if num_nodes < 2**31 else np.int64)
-    return offsets, ids, weights
 
 
 def from_file(
     arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any], name: str
 ) -> PackedGraph:
-    """A graph from the arrays of a file, every one of them checked."""
+    """Make a graph from the arrays of a file, every one of them checked."""
     version, known = header.get("version"), get_args(Adjacency)
     given: Any = header.get("adjacency")
-    if type(version) is not int or version != VERSION or given not in known:
+    if type(version) is not int or version not in (1, VERSION) or given not in known:
         raise FileError(
-            f"version {version!r} with adjacency {given!r} is not known, expected {VERSION} with "
-            f"one of {list(known)}"
+            f"version {version!r} with adjacency {given!r} is not known, expected version "
+            f"{VERSION} with one of {list(known)}"
         )
     adjacency: Adjacency = given
+    if version == 1 and "norm" in arrays:
+        arrays = {("degree_scale" if key == "norm" else key): arrays[key] for key in arrays}
+    if unknown := sorted({*(set(arrays) - _ARRAYS), *(set(header) - _HEADER)}):
+        raise FileError(f"it has an unknown part '{unknown[0][:40]}'; a newer bignn may read it")
     num_features, fingerprint = header.get("num_features"), header.get("input")
     if type(num_features) is not int or not 0 < num_features < 2**31:
         raise FileError("the number of features is missing or out of range")
     if not isinstance(fingerprint, str):
         raise FileError("the fingerprint of the input statistics is missing")
-    for key in ("norm", "offsets", "ids", *(["beta"] if "features.x" not in arrays else [])):
+    for key in (
+        "degree_scale",
+        "offsets",
+        "ids",
+        *(["beta"] if "features.x" not in arrays else []),
+    ):
         if key not in arrays:
             raise FileError(f"array '{key}' is missing")
-    labels = {key: arrays[f"labels.{key}"] for key in ("y", *SPLITS) if f"labels.{key}" in arrays}
+    labels = {key: arrays[f"labels.{key}"] for key in _LABELS if f"labels.{key}" in arrays}
     return PackedGraph(
         _features(arrays), num_features, arrays.get("beta"), arrays["offsets"], arrays["ids"],
-        arrays.get("weights"), arrays["norm"], fingerprint, labels, name, adjacency,
+        arrays.get("weights"), arrays["degree_scale"], fingerprint, labels, name, adjacency,
     )  # fmt: skip
 
 
 def graph_reader(
     path: str | os.PathLike[str],
 ) -> Callable[[Mapping[str, NDArray[Any]], Mapping[str, Any]], PackedGraph]:
-    """:func:`from_file` for a graph that is named by its path."""
+    """A reader of arrays and headers (:func:`from_file`) that names the graph by its path."""
     return lambda arrays, header: from_file(arrays, header, os.fspath(path))
 
 
-def _features(arrays: Mapping[str, NDArray[Any]]) -> Features | Floats:
+def _features(arrays: Mapping[str, NDArray[Any]]) -> PackedFeatures | Floats:
     if "features.x" in arrays:
         return arrays["features.x"]
     if "features.words" in arrays:
@@ -276,11 +280,29 @@ def _features(arrays: Mapping[str, NDArray[Any]]) -> Features | Floats:
     return SparseBits(*(arrays[key] for key in parts))
 
 
+def _read_only(array: Any) -> Any:
+    if array is None:
+        return None
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
+def _read_only_features(features: PackedFeatures | Floats) -> PackedFeatures | Floats:
+    if isinstance(features, DenseBits):
+        return DenseBits(_read_only(features.words))
+    if isinstance(features, SparseBits):
+        parts = (features.offsets, features.inputs, features.base)
+        return SparseBits(*map(_read_only, parts))
+    view: Floats = _read_only(features)
+    return view
+
+
 def _check(graph: PackedGraph) -> None:
-    """Refuses arrays that do not fit each other."""
+    """Refuse arrays that do not fit each other."""
     if not 0 < graph.num_features < 2**31:
         raise FileError("the number of features is out of range")
-    _check_array("norm", graph.norm, [np.float32], (None,))
+    _check_array("degree_scale", graph.degree_scale, [np.float32], (None,))
     num_nodes = graph.num_nodes
     _check_compressed("offsets", graph.offsets, "ids", graph.ids, num_nodes, num_nodes)
     _check_array("ids", graph.ids, [np.int32, np.int64], (None,))
@@ -294,7 +316,7 @@ def _check(graph: PackedGraph) -> None:
             raise FileError("array 'beta' is missing")
         _check_array("beta", graph.beta, [np.float32], (num_nodes,))
         _check_bits(graph.features, num_nodes, graph.num_features)
-    for key in ("beta", "weights", "norm"):
+    for key in ("beta", "weights", "degree_scale"):
         values = getattr(graph, key)
         if values is not None and (values < 0).any():
             raise FileError(f"array '{key}' has negative values")
@@ -307,7 +329,7 @@ def _check(graph: PackedGraph) -> None:
             raise FileError(f"array 'labels.{key}' has numbers that are not nodes")
 
 
-def _check_bits(features: Features, num_nodes: int, num_features: int) -> None:
+def _check_bits(features: PackedFeatures, num_nodes: int, num_features: int) -> None:
     width = words_per_row(num_features)
     if isinstance(features, DenseBits):
         _check_array("features.words", features.words, [np.uint64], (num_nodes, width))
@@ -338,9 +360,9 @@ def _check_compressed(
     num_rows: int,
     limit: int,
 ) -> None:
-    """Offsets that rise from 0 to the number of ids, and ids below ``limit``."""
+    """Refuse offsets that do not rise from 0 to the number of ids, and ids from ``limit`` on."""
     _check_array(offsets_name, offsets, [np.int64], (num_rows + 1,))
-    if offsets[0] != 0 or offsets[-1] != len(ids) or (offsets[1:] < offsets[:-1]).any():
+    if not offsets_fit(offsets, len(ids)):
         raise FileError(f"array '{offsets_name}' does not rise from 0 to {len(ids)}")
     if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= limit):
         raise FileError(f"array '{ids_name}' has numbers that are not in 0..{limit - 1}")

@@ -1,7 +1,8 @@
-"""The packed model: predicts on packed graphs, explains its plan, saves itself."""
+"""The packed model: predicts graphs, explains its plan, saves and opens itself."""
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
@@ -11,21 +12,25 @@ from numpy.typing import ArrayLike, NDArray
 
 from bignn import kernels
 from bignn.errors import FileError, InputError, input_error
-from bignn.kernels.chain import Chain, Output
-from bignn.kernels.operands import Edges, SparseBits
+from bignn.graph import GraphLike
+from bignn.kernels.layer import Edges, SparseBits
+from bignn.kernels.packed_layers import PackedLayers
 from bignn.kernels.reference import first_largest
 from bignn.runtime import executor, tensors
-from bignn.runtime.bound import BoundLayers
+from bignn.runtime.backends.cpu import CpuBackend
 from bignn.runtime.executor import Bits, Value
-from bignn.runtime.features import digest
 from bignn.runtime.neighbourhood import Surroundings, take_features
 from bignn.runtime.network import understand
 from bignn.runtime.packed_graph import PackedGraph
+from bignn.runtime.packings import Packings
 from bignn.runtime.planner import Plan
 
-VERSION = 1
+VERSION = 2
 
-Kind = Literal["classes", "probabilities", "logits"]
+#: What a prediction gives of each node.
+Output = Literal["classes", "probabilities", "logits"]
+#: A packed graph, or one that is packed when it is first predicted.
+AnyGraph = PackedGraph | GraphLike
 
 #: How the names of arrays of weights and of their scales end.
 _WEIGHTS = (".weight", ".words", ".alpha", ".att_src", ".att_dst")
@@ -57,9 +62,9 @@ class PackedModel:
 
     Attributes:
         operations: the model as data (docs/format.md).
-        arrays: the arrays the operations name.
-        num_features: features per node that it reads.
-        about: free-form facts that travel with it, such as where it was trained.
+        arrays: the arrays that the operations name.
+        num_features: features per node that the model reads.
+        about: free-form facts that travel with the model, such as where it was trained.
 
     """
 
@@ -75,8 +80,13 @@ class PackedModel:
         self.operations = [dict(step) for step in operations]
         self.num_features = num_features
         self.about = dict(about or {})
-        self.input_digest = digest(self.network.input)
-        self._bound = BoundLayers(self.network)
+        self.input_digest = self.network.input.digest()
+        self._cpu = CpuBackend(self.network.layers)
+        self._packings = Packings(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Pickles and copies go through the model's own bytes, with all the checks of a file.
+        return _from_bytes, (tensors.to_bytes(self.arrays, self._header()),)
 
     @property
     def num_classes(self) -> int:
@@ -85,17 +95,17 @@ class PackedModel:
 
     @property
     def num_hops(self) -> int:
-        """How far a prediction looks around, at most: an SGC convolution counts as its hops."""
+        """How many hops away a prediction looks, at most."""
         return self.network.num_hops
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all its arrays: the sum of :attr:`sizes`."""
+        """Bytes of the packed arrays: the sum of :attr:`sizes`."""
         return sum(array.nbytes for array in self.arrays.values())
 
     @property
     def sizes(self) -> ModelSizes:
-        """The same by what they are for."""
+        """Bytes of the packed arrays, grouped by purpose."""
         weights = biases = inputs = 0
         for name, array in self.arrays.items():
             if name.startswith("input."):
@@ -108,125 +118,119 @@ class PackedModel:
 
     def predict(
         self,
-        graph: PackedGraph,
+        graph: AnyGraph,
         nodes: ArrayLike | None = None,
         *,
-        output: Kind = "classes",
+        output: Output = "classes",
         plan: str | None = None,
         backend: str | None = None,
     ) -> NDArray[Any]:
-        """Predicts every node, or some.
+        """Predict every node, or some.
 
         Args:
-            graph: packed with this model's input statistics (:func:`bignn.pack_graph`).
+            graph: a packed graph (:func:`bignn.pack_graph`), or a :class:`bignn.Graph` or a PyG
+                ``Data``, which is packed first; the packing is kept while the graph lives and its
+                tensors do not change.
             nodes: ids, in any order, repetitions allowed; only what they depend on is computed.
                 None for all nodes.
             output: ``"classes"`` int64 [n], ``"probabilities"`` or ``"logits"`` float32
                 [n, num_classes].
-            plan: forces a way, see :meth:`explain`; None lets the planner choose.
+            plan: forces ways, see :meth:`explain`; None lets the planner choose.
             backend: a name from ``bignn.kernels.available_backends()``; None for the fastest.
 
         """
-        if output not in get_args(Kind):
-            raise input_error("output", f"one of {list(get_args(Kind))}", repr(output))
-        kernels.checked_backend(backend)
-        self._check(graph)
+        _check_output(output)
+        chosen, packed = kernels.checked_backend(backend), self._packed(graph)
         if nodes is None:
-            return self._finish(self._run(graph, output, plan, backend), output)
-        wanted = _node_ids(nodes, graph.num_nodes)
+            return _finished(self._run(packed, output, plan, chosen), output)
+        wanted = _node_ids(nodes, packed.num_nodes)
         if wanted.size == 0:
             shape = (0,) if output == "classes" else (0, self.num_classes)
             return np.empty(shape, dtype=np.int64 if output == "classes" else np.float32)
         unique, place = np.unique(wanted, return_inverse=True)
-        values = self._finish(self._run_some(graph, unique, output, plan, backend), output)
+        values = _finished(self._run_some(packed, unique, output, plan, chosen), output)
         return values[place]
 
     def stream(
         self,
-        graph: PackedGraph,
+        graph: AnyGraph,
         *,
-        output: Kind = "classes",
+        output: Output = "classes",
         block: int = 65536,
         plan: str | None = None,
         backend: str | None = None,
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """Predicts all nodes by blocks, ``(slice of nodes, values)``: of a binary model one block
-        of floats exists at a time, where ``predict`` would make them all.
+        """Predict all nodes by blocks, ``(slice of nodes, values)``.
+
+        A binary model makes one block of floats at a time, where ``predict`` makes them all.
         """
-        if output not in get_args(Kind):
-            raise input_error("output", f"one of {list(get_args(Kind))}", repr(output))
+        _check_output(output)
         if not isinstance(block, int) or block < 1:
             raise input_error("block", "a number of nodes, at least 1", repr(block))
-        kernels.checked_backend(backend)
-        self._check(graph)
-        return self._blocks(graph, output, block, plan, backend)
+        chosen, packed = kernels.checked_backend(backend), self._packed(graph)
+        return self._blocks(packed, output, block, plan, chosen)
 
     def _blocks(
-        self,
-        graph: PackedGraph,
-        output: Kind,
-        block: int,
-        plan: str | None,
-        backend: str | None,
+        self, graph: PackedGraph, output: Output, block: int, plan: str | None, backend: str
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
         blocks: Iterator[tuple[int, NDArray[Any]]]
         if self.network.rest:
             values = self._run(graph, "logits", plan, backend)
             blocks = ((at, values[at : at + block]) for at in range(0, len(values), block))
         else:
-            chosen = kernels.checked_backend(backend)
-            blocks = self._bound.chain(graph, "blocks", plan, chosen).run_in_blocks(block)
+            planned = self._cpu.plan(graph, plan, backend)
+            blocks = self._cpu.bind(graph, planned, backend).run_in_blocks(block)
         for begin, some in blocks:
             classes = first_largest(some) if output == "classes" else some
-            yield slice(begin, begin + len(some)), self._finish(classes, output)
+            yield slice(begin, begin + len(some)), _finished(classes, output)
 
     def explain(
         self,
-        graph: PackedGraph,
+        graph: AnyGraph,
         *,
         plan: str | None = None,
         backend: str | None = None,
         measure: bool = True,
     ) -> Plan:
-        """How this graph is predicted: per layer the way chosen, what each way is predicted to
-        cost, bytes touched, and (unless ``measure=False``) the time it took.
+        """Plan how a graph is predicted: each layer's way, and what every way is predicted to cost.
 
-        ``plan`` forces ways as in :meth:`predict`: one letter for all layers or one per layer,
-        ``T`` (transform, then gather), ``G`` (gather bits, then transform) or, for a first layer
-        whose bits are stored sparse, ``S``.
+        With ``measure`` each layer's plan also has the time it took. ``plan`` forces ways: one
+        letter for all layers or one per layer, ``T`` (transform, then gather), ``G`` (gather bits,
+        then transform) or, for a first layer whose bits are stored sparse, ``S``.
         """
-        self._check(graph)
+        packed = self._packed(graph)
         if not self.network.layers:
             raise InputError(
                 "only a model with binary features and weights has ways to choose from and explain"
             )
-        backend = kernels.checked_backend(backend)
-        chosen = self._bound.plan(graph, plan, backend)
+        chosen = kernels.checked_backend(backend)
+        explained = copy.deepcopy(self._cpu.plan(packed, plan, chosen))
         if measure:
-            output = self._chain_output("classes")
-            with self._bound.lent(graph, output, chosen.ways, backend) as chain:
+            with self._cpu.lent(packed, explained, chosen) as bound:
                 for _ in range(2):  # the first touches fresh memory
-                    chain.run_kept() if self.network.rest else chain.run()
-                for number, layer in enumerate(chosen.layers):
-                    layer.measured = chain.seconds[number]
-                    layer.record_bytes = chain.bytes_per_column(number)
-        return chosen
+                    bound.run_kept() if self.network.rest else bound.run_to_classes()
+                for number, layer in enumerate(explained.layers):
+                    layer.measured = bound.seconds(number)
+                    layer.record_bytes = bound.bytes_per_column(number)
+        return explained
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> PackedModel:
-        """Opens a ``.bignn`` file that holds a packed model."""
+        """Open a ``.bignn`` file that holds a packed model."""
         return tensors.open_as(path, {tensors.MODEL_FORMAT: from_file})
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model as a ``.bignn`` file (docs/format.md)."""
-        header = {
+        """Write the model to a ``.bignn`` file (docs/format.md)."""
+        tensors.write(path, self.arrays, self._header())
+
+    def _header(self) -> dict[str, Any]:
+        return {
             "format": tensors.MODEL_FORMAT,
             "version": VERSION,
             "num_features": self.num_features,
             "operations": self.operations,
             "about": self.about,
         }
-        tensors.write(path, self.arrays, header)
 
     def __repr__(self) -> str:
         widths = [layer.num_outputs for layer in self.network.layers]
@@ -237,111 +241,110 @@ class PackedModel:
         size = self.sizes.weights + self.sizes.biases
         return f"PackedModel({sizes}, {kind}, {size:,} bytes of weights)"
 
-    def _check(self, graph: PackedGraph) -> None:
-        if not isinstance(graph, PackedGraph):
-            fix = "make one with bignn.pack_graph(graph, like=model)"
-            raise input_error("graph", "a packed graph", type(graph).__name__, fix)
-        if graph.input_digest != self.input_digest:
-            raise input_error(
-                "graph",
-                "packed with this model's input statistics",
-                "one packed with other statistics",
-                "make it with bignn.pack_graph(graph, like=model)",
-            )
-        is_bits = not isinstance(graph.features, np.ndarray)
-        if graph.num_features != self.num_features or is_bits != self.network.input.binarize:
+    def _packed(self, graph: AnyGraph) -> PackedGraph:
+        """Pack a graph if it is not packed, and refuse one that does not fit the model."""
+        packed = graph if isinstance(graph, PackedGraph) else self._packings.of(graph)
+        fix = "make it with bignn.pack_graph(graph, like=model)"
+        if packed.input_digest != self.input_digest:
+            expected, got = "packed with this model's input statistics", "one packed with others"
+            raise input_error("graph", expected, got, fix)
+        is_bits = not isinstance(packed.features, np.ndarray)
+        if packed.num_features != self.num_features or is_bits != self.network.input.binarize:
             kind = "bits" if self.network.input.binarize else "floats"
-            got = f"{graph.num_features} as {'bits' if is_bits else 'floats'}"
+            got = f"{packed.num_features} as {'bits' if is_bits else 'floats'}"
             raise input_error("graph", f"one with {self.num_features} features as {kind}", got)
-        if graph.adjacency == "gcn" and not self.network.norms.isdisjoint(("mean", "sum")):
-            raise input_error(
-                "graph",
-                "one whose edges are as they were given",
-                "one with every node among its neighbours",
-                "make it with bignn.pack_graph(graph, like=model)",
-            )
+        if packed.adjacency == "gcn" and not self.network.aggregations.isdisjoint(("mean", "sum")):
+            expected, got = "one whose edges are as they were given", "one with self-loops added"
+            raise input_error("graph", expected, got, fix)
+        return packed
 
     def _run(
-        self, graph: PackedGraph, output: Kind, plan: str | None, backend: str | None
+        self, graph: PackedGraph, output: Output, plan: str | None, backend: str
     ) -> NDArray[Any]:
-        backend = kernels.checked_backend(backend)
         if not self.network.layers:
-            self._check_no_plan(plan)
+            _check_no_plan(plan)
             return self._run_rest(graph, None, None, output, backend)
-        ways = self._bound.ways(graph, plan, backend)
-        with self._bound.lent(graph, self._chain_output(output), ways, backend) as chain:
-            if not self.network.rest:
-                return chain.run()
-            chain.run_kept()
-            return self._run_rest(graph, chain, None, output, backend)
+        planned = self._cpu.plan(graph, plan, backend)
+        with self._cpu.lent(graph, planned, backend) as bound:
+            return self._run_bound(graph, bound, None, output, backend)
 
     def _run_some(
         self,
         graph: PackedGraph,
         nodes: NDArray[np.int64],
-        output: Kind,
+        output: Output,
         plan: str | None,
-        backend: str | None,
+        backend: str,
     ) -> NDArray[Any]:
-        backend = kernels.checked_backend(backend)
         around = Surroundings(graph, self.network, nodes)
         if not self.network.layers:
-            self._check_no_plan(plan)
+            _check_no_plan(plan)
             return self._run_rest(graph, None, around, output, backend)
-        made = self._chain_output(output)
-        chain = self._bound.chain_around(graph, around, made, plan, backend)
-        if not self.network.rest:
-            return chain.run()
-        chain.run_kept()
-        return self._run_rest(graph, chain, around, output, backend)
+        bound = self._cpu.bind_around(graph, around, plan, backend)
+        return self._run_bound(graph, bound, around, output, backend)
 
-    def _chain_output(self, output: Kind) -> Output:
-        """What packed layers make for it; where others follow, what those need."""
+    def _run_bound(
+        self,
+        graph: PackedGraph,
+        bound: PackedLayers,
+        around: Surroundings | None,
+        output: Output,
+        backend: str,
+    ) -> NDArray[Any]:
+        """Run packed layers and the operations after them."""
         if self.network.rest:
-            return "kept"
-        return "classes" if output == "classes" else "values"
+            bound.run_kept()
+            return self._run_rest(graph, bound, around, output, backend)
+        return bound.run_to_classes() if output == "classes" else bound.run_to_values()
 
     def _run_rest(
         self,
         graph: PackedGraph,
-        chain: Chain | None,
+        bound: PackedLayers | None,
         around: Surroundings | None,
-        output: Kind,
+        output: Output,
         backend: str,
     ) -> NDArray[Any]:
-        """What no packed layer does, of all nodes or of some."""
+        """Run the operations that no packed layer does, for all nodes or some."""
         network = self.network
         values: dict[str, Value] = {}
         if any(network.source in step.inputs for step in network.rest):
             values[network.source] = _input_value(graph, None if around is None else around.first)
         for name, (number, form) in network.kept.items():
-            assert chain is not None
-            kept = chain.kept[number, form]
+            assert bound is not None
+            kept = bound.kept(number, form)
             width = network.layers[number].num_outputs
             values[name] = Bits(kept[0], kept[1], width) if form == "bits" else kept
 
-        def edges(norm: str, taken: str, made: str) -> Edges:
+        def edges(aggr: str, taken: str, made: str) -> Edges:
             if around is None:
-                return graph.edges(norm)
-            return around.edges(norm, around.values[taken], around.values[made])
+                return graph.edges(aggr)
+            return around.edges(aggr, around.values[taken], around.values[made])
 
         rows = None if around is None else around.values
         logits = executor.run(network.rest, values, rows, edges, backend)
         return first_largest(logits) if output == "classes" else logits
 
-    def _check_no_plan(self, plan: str | None) -> None:
-        if plan is not None:
-            raise input_error("plan", "None for a model that is not all bits", repr(plan))
 
-    def _finish(self, values: NDArray[Any], output: Kind) -> NDArray[Any]:
-        if output == "probabilities":
-            values = np.exp(values - values.max(axis=1, keepdims=True))
-            values /= values.sum(axis=1, keepdims=True)
-        return values
+def _check_output(output: str) -> None:
+    if output not in get_args(Output):
+        raise input_error("output", f"one of {list(get_args(Output))}", repr(output))
+
+
+def _check_no_plan(plan: str | None) -> None:
+    if plan is not None:
+        raise input_error("plan", "None for a model that is not all bits", repr(plan))
+
+
+def _finished(values: NDArray[Any], output: Output) -> NDArray[Any]:
+    if output == "probabilities":
+        values = np.exp(values - values.max(axis=1, keepdims=True))
+        values /= values.sum(axis=1, keepdims=True)
+    return values
 
 
 def _input_value(graph: PackedGraph, nodes: NDArray[np.int64] | None) -> Value:
-    """The features of all nodes or of some."""
+    """Features of all nodes or of some, as a value."""
     features = graph.features
     if isinstance(features, np.ndarray):
         return features if nodes is None else features[nodes]
@@ -367,16 +370,32 @@ def _node_ids(nodes: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
 
 
 def from_file(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> PackedModel:
-    """A model from the arrays and header of a file, checked."""
-    if type(header.get("version")) is not int or header["version"] != VERSION:
-        raise FileError(f"version {header.get('version')!r} is not known, expected {VERSION}")
+    """Make a model from the arrays and header of a file, checked."""
+    version = header.get("version")
+    if type(version) is not int or version not in (1, VERSION):
+        raise FileError(f"version {version!r} is not known, expected {VERSION}")
     about = header.get("about", {})
     if not isinstance(about, dict):
         raise FileError("'about' is not an object")
+    operations: Any = header.get("operations")
+    if version == 1 and isinstance(operations, list):
+        operations = [_from_first_version(step) for step in operations]
     # A model is small: copies, so that it does not depend on the file.
     copies = {name: np.array(array) for name, array in arrays.items()}
-    model = PackedModel(header.get("operations"), copies, header.get("num_features"), about)  # type: ignore[arg-type]
+    model = PackedModel(operations, copies, header.get("num_features"), about)  # type: ignore[arg-type]
     used = {name for step in model.operations for name in step.values() if isinstance(name, str)}
     if unused := sorted(set(arrays) - used):
         raise FileError(f"no operation uses array '{unused[0][:40]}'")
     return model
+
+
+def _from_first_version(step: Any) -> Any:
+    """Rename the parameter ``norm`` of version 1's ``aggregate`` to ``aggr``."""
+    if not isinstance(step, dict) or step.get("op") != "aggregate" or "norm" not in step:
+        return step
+    return {("aggr" if key == "norm" else key): value for key, value in step.items()}
+
+
+def _from_bytes(content: bytes) -> PackedModel:
+    arrays, header = tensors.from_bytes(content)
+    return from_file(arrays, header)

@@ -1,4 +1,4 @@
-"""Which way each layer goes, from a model of what it costs; and the words to explain it.
+"""Chooses how each layer is computed, from a model of what each way costs, and explains it.
 
 Every way gives the same result to the last bit, so a wrong guess costs time only.
 """
@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 
 from bignn.bits import words_per_row
 from bignn.errors import input_error
-from bignn.kernels.operands import MOST_INPUTS_OF_G, Edges, Features, SparseBits, Way, Weights
+from bignn.kernels.layer import (
+    MOST_INPUTS_OF_G,
+    BinaryLayer,
+    Edges,
+    PackedFeatures,
+    SparseBits,
+    Way,
+)
 
 WAYS: tuple[Way, ...] = ("T", "G", "S")
 
@@ -52,11 +59,11 @@ class Plan:
 
     @property
     def ways(self) -> str:
-        """One letter per layer, as ``--plan`` takes them."""
+        """The ways as one letter per layer, as ``--plan`` takes them."""
         return "".join(layer.way for layer in self.layers)
 
     def predicted(self, units: Mapping[str, float] | None = None) -> float:
-        """Seconds of all layers, at these unit costs or the planner's own, on its threads."""
+        """Predict the seconds of all layers, at the given unit costs or the planner's own."""
         units = UNITS if units is None else units
         chosen = (seconds_of(layer.work[layer.way], units) for layer in self.layers)
         return sum(chosen) / self.threads
@@ -120,33 +127,33 @@ _MANY = 32  # from here on sixteen neighbours are added at once: `many` of csrc/
 
 
 def seconds_of(work: Work, units: Mapping[str, float] = UNITS) -> float:
-    """Operations times unit costs."""
+    """Multiply operations by unit costs and add them up."""
     return sum(count * units[unit] for unit, count in work.items())
 
 
 def plan_layers(
-    weights: Sequence[Weights],
+    layers: Sequence[BinaryLayer],
     edges: Sequence[Edges],
-    features: Features,
+    features: PackedFeatures,
     *,
     has_lookup: bool,
     forced: str | None = None,
     threads: int = 1,
 ) -> Plan:
-    """Chooses a way for each layer.
+    """Choose a way for each layer.
 
     Args:
-        weights: of each layer.
-        edges: of each layer.
+        layers: the layers, first to last.
+        edges: the edges of each layer.
         features: the form in which the first layer's bits are stored.
         has_lookup: whether the kernels have the fast product after a gather.
         forced: ``"T"`` for all layers, or one letter per layer; None to choose.
         threads: for the explanation.
 
     """
-    ways = _forced(forced, len(weights), features)
+    ways = _forced(forced, len(layers), features)
     plan = Plan(threads=threads)
-    for number, (layer, block) in enumerate(zip(weights, edges, strict=True)):
+    for number, (layer, block) in enumerate(zip(layers, edges, strict=True)):
         inputs, columns, heads = layer.num_inputs, layer.num_columns, layer.heads
         num_rows, num_sources, num_entries = block.num_rows, block.num_sources, len(block.ids)
         work: dict[Way, Work] = {}
@@ -197,7 +204,7 @@ def plan_layers(
 
 
 def _lines(record: int, num_nodes: int, num_entries: int, *, ahead: bool = False) -> Work:
-    """To fetch neighbours' records from a table of all of them."""
+    """Count the cache lines that fetching neighbours' records takes."""
     unit = next(unit for size, unit in _TABLES if record * num_nodes <= size)
     lines = -(-record // 64)
     if ahead:
@@ -205,7 +212,7 @@ def _lines(record: int, num_nodes: int, num_entries: int, *, ahead: bool = False
     return {unit: num_entries, f"next {unit}": num_entries * (lines - 1)}
 
 
-def _forced(forced: str | None, num_layers: int, features: Features) -> list[Way] | None:
+def _forced(forced: str | None, num_layers: int, features: PackedFeatures) -> list[Way] | None:
     if forced is None:
         return None
     if not isinstance(forced, str):

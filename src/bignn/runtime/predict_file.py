@@ -14,7 +14,8 @@ from bignn.errors import InputError, input_error
 from bignn.files import atomic_path, check_writable
 from bignn.graph import load
 from bignn.kernels.threads import set_num_threads
-from bignn.runtime import Kind, PackedGraph, PackedModel, pack_graph
+from bignn.runtime import Output, PackedGraph, PackedModel, pack_graph
+from bignn.runtime.packed_graph import SUFFIX
 
 
 def predict_file(
@@ -23,7 +24,7 @@ def predict_file(
     *,
     nodes: list[int] | None = None,
     out: str | None = None,
-    output: Kind = "classes",
+    output: Output = "classes",
     plan: str | None = None,
     explain: bool = False,
     threads: int | None = None,
@@ -44,9 +45,8 @@ def predict_file(
         {"model": model_path, "dataset": dataset}, {"out": out, "save-graph": save_graph}
     )
     if save_graph is not None:
-        if Path(save_graph).suffix == ".npz":
-            raise input_error("save-graph", "a file name not ending in .npz (those are raw graphs)",
-                        repr(save_graph))  # fmt: skip
+        if not save_graph.endswith(SUFFIX):
+            raise input_error("save-graph", f"a file name ending in {SUFFIX}", repr(save_graph))
         check_writable(save_graph)
     if threads is not None:
         set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""Opening packed files, whichever kind they are."""
+"""Opens packed files of either kind."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from bignn.runtime.packed_model import PackedModel
 
 
 def open_packed(path: str | os.PathLike[str]) -> PackedModel | PackedGraph:
-    """Opens a packed model (``.bignn``) or a packed graph; where the kind is known,
-    :meth:`PackedModel.open` and :meth:`PackedGraph.open` say so, to type checkers too.
+    """Open a packed model (``.bignn``) or a packed graph (``.bigraph``).
 
-    A graph's arrays are mapped into memory and read from disk when used. Whatever a damaged or
-    malicious file holds, the result is a valid object or a one-line :class:`bignn.FileError`.
+    Where the kind is known, :meth:`PackedModel.open` and :meth:`PackedGraph.open` state it, for
+    type checkers too.
+
+    A graph's arrays are mapped into memory and read from disk when used. A damaged or malicious
+    file gives a valid object or a one-line :class:`bignn.FileError`, nothing else.
     """
     known: dict[str, Callable[[tensors.Arrays, dict[str, Any]], PackedModel | PackedGraph]] = {
         tensors.MODEL_FORMAT: packed_model.from_file,

@@ -1,4 +1,4 @@
-"""Safetensors files of ours: written whole or not at all, read with every claim checked.
+"""Packed files: safetensors, written whole or not at all, read with every claim checked.
 
 A file holds named arrays and, under the metadata key ``bignn``, a JSON object with its format and
 version (docs/format.md).
@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors import SafetensorError, deserialize, safe_open
+from safetensors.numpy import save, save_file
 
 from bignn.errors import FileError, WriteError
 from bignn.files import atomic_path
@@ -37,24 +37,58 @@ _DTYPES = {
 }
 
 
-def digest_of(header: str, arrays: Mapping[str, NDArray[Any]]) -> str:
-    """BLAKE2b, 16 bytes in hexadecimal, of the header's text and of every array: its name, type,
-    shape and bytes, in the order of names.
+#: Arrays up to this many bytes are read and compared whenever a packed graph is opened.
+_SMALL_BYTES = 1 << 16
+
+
+def digest_of(header: str, arrays: Mapping[str, NDArray[Any]], largest: int | None = None) -> str:
+    """BLAKE2b of a header and arrays, 16 bytes in hexadecimal.
+
+    Of every array its name, type, shape and bytes count, in the order of names; with ``largest``
+    the bytes of larger arrays do not.
     """
     state = hashlib.blake2b(header.encode(), digest_size=16)
     for name, array in sorted(arrays.items()):
         state.update(f"{name} {array.dtype.str} {list(array.shape)};".encode())
-        state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        if largest is None or array.nbytes <= largest:
+            state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return state.hexdigest()
+
+
+def _metadata_of(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:
+    text = json.dumps(header)
+    return {
+        "bignn": text,
+        "digest": digest_of(text, arrays),
+        "header_digest": digest_of(text, arrays, _SMALL_BYTES),
+    }
+
+
+def to_bytes(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> bytes:
+    """The content that :func:`write` would give a file."""
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    return bytes(save(contiguous, metadata=_metadata_of(header, contiguous)))
+
+
+def from_bytes(content: bytes) -> tuple[Arrays, dict[str, Any]]:
+    """Read the arrays and the header that :func:`to_bytes` wrote."""
+    deserialize(content)  # type: ignore[no-untyped-call]  # checks that shapes, types and places fit each other and the content
+    size = int.from_bytes(content[:8], "little")
+    places = json.loads(content[8 : 8 + size])
+    metadata = places.pop("__metadata__")
+    raw = np.frombuffer(content, dtype=np.uint8)
+    arrays = {name: _array(raw, place, 8 + size) for name, place in places.items()}
+    header = json.loads(metadata["bignn"])
+    _check_digests(metadata, header, arrays, verify=True)
+    return arrays, header
 
 
 def write(
     path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]
 ) -> None:
-    """Writes arrays and header; what was there before stays until the new file is whole."""
+    """Write arrays and header; the file that was there stays until the new one is whole."""
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    text = json.dumps(header)
-    metadata = {"bignn": text, "digest": digest_of(text, contiguous)}
+    metadata = _metadata_of(header, contiguous)
     with atomic_path(path) as temporary:
         try:
             save_file(contiguous, temporary, metadata=metadata)
@@ -63,10 +97,10 @@ def write(
 
 
 def read(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[Arrays, dict[str, Any]]:
-    """The arrays of a file, mapped into memory and read when used, and its header.
+    """Read a file's header, and map its arrays into memory, to be read when used.
 
-    A model's digest is compared, if it has one; another file's with ``verify`` alone, since that
-    reads all of it.
+    A model is compared with its digest. A graph's header and small arrays are compared with theirs,
+    and with ``verify`` all of it.
     """
     file = Path(path)
     if not file.is_file():
@@ -89,8 +123,7 @@ def read(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[Arrays,
         places, start = _places(file)
         raw = np.memmap(file, dtype=np.uint8, mode="r")
         arrays = {name: _array(raw, places[name], start) for name in names}
-        if verify or header.get("format") == MODEL_FORMAT:
-            _check_digest(metadata, arrays, needed=verify)
+        _check_digests(metadata, header, arrays, verify=verify)
         return arrays, header
     except (SafetensorError, KeyError, TypeError, ValueError, OSError, RecursionError) as error:
         if zipfile.is_zipfile(file):
@@ -108,7 +141,7 @@ def open_as(
     *,
     verify: bool = False,
 ) -> Opened:
-    """What a file holds, made by the function of its format; one line if it is of no known one."""
+    """Open a file by the function of its format; a format that is not known is refused."""
     arrays, header = read(path, verify=verify)
     given = str(header.get("format"))
     if given not in known:
@@ -128,21 +161,29 @@ def open_as(
 
 
 def one_line(error: Exception) -> str:
-    """An error's words as one printable line, whatever names a file put into it."""
+    """An error's message as one printable line, whatever a file put into it."""
     words = " ".join(str(error).split()) or type(error).__name__
     return "".join(letter if letter.isprintable() else "?" for letter in words)[:300]
 
 
-def _check_digest(metadata: Mapping[str, str], arrays: Arrays, *, needed: bool) -> None:
+def _check_digests(
+    metadata: Mapping[str, str], header: Mapping[str, Any], arrays: Arrays, *, verify: bool
+) -> None:
     # A digest under a name that was damaged would pass for a file without one.
-    if unknown := sorted(set(metadata) - {"bignn", "digest"}):
+    if unknown := sorted(set(metadata) - {"bignn", "digest", "header_digest"}):
         raise ValueError(f"its metadata has an unknown key '{unknown[0]}'")
-    if "digest" not in metadata:
-        if needed:
-            raise ValueError("it has no digest to verify")
-        return
-    if metadata["digest"] != digest_of(metadata["bignn"], arrays):
-        raise ValueError("its digest is not that of its content")
+    is_first_version = header.get("version") == 1
+    if not is_first_version and "header_digest" not in metadata:
+        raise ValueError("it has no digest of its header")
+    if (verify or not is_first_version) and "digest" not in metadata:
+        raise ValueError("it has no digest to verify")
+    text = metadata["bignn"]
+    checks = [("header_digest", _SMALL_BYTES)]
+    if verify or header.get("format") == MODEL_FORMAT:
+        checks.append(("digest", None))  # type: ignore[arg-type]
+    for key, largest in checks:
+        if key in metadata and metadata[key] != digest_of(text, arrays, largest):
+            raise ValueError("its digest is not that of its content")
 
 
 def _places(file: Path) -> tuple[dict[str, Any], int]:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from bignn.errors import input_error
 from bignn.graph import Graph, SparseRows
+from bignn.kernels.compressed_rows import compress_edges, gcn_degree_scale, with_self_loops
 from bignn.lab.bench.contenders import Contender, contenders_of
 from bignn.lab.bench.problems import (
     MODELS,
@@ -26,7 +27,6 @@ from bignn.lab.bench.problems import (
 from bignn.nn import GNN, GATConv, SAGEConv
 from bignn.nn.features import SparseFeatures
 from bignn.runtime import PackedGraph, pack_graph
-from bignn.runtime.packed_graph import compressed_rows, gcn_neighbours
 
 #: Nodes of the graph on which libraries are warmed up.
 _FEW = 256
@@ -47,8 +47,13 @@ class Neighbours:
         """Those of a graph, as :func:`bignn.pack_graph` has them."""
         source, target = graph.edge_index
         num_nodes = graph.num_nodes
-        given = compressed_rows(source, target, None, num_nodes)
-        return cls(*gcn_neighbours(source, target, graph.edge_weight, num_nodes), given[:2])
+        offsets, ids, _ = compress_edges(source, target, None, num_nodes)
+        edges = source, target, graph.edge_weight
+        return cls(
+            *compress_edges(*with_self_loops(*edges, num_nodes), num_nodes),
+            gcn_degree_scale(*edges, num_nodes),
+            (offsets, ids),
+        )
 
 
 class ComparedProblem(Problem):

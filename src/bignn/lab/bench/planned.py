@@ -16,7 +16,7 @@ from bignn.cost import Architecture, Sizes, calibrate, estimate
 from bignn.cost.units import random_bits
 from bignn.errors import InputError, input_error
 from bignn.graph import Graph
-from bignn.kernels.operands import DenseBits, Features
+from bignn.kernels.layer import DenseBits, PackedFeatures
 from bignn.kernels.threads import get_num_threads
 from bignn.lab.bench.peak_memory import memory_bytes
 from bignn.lab.bench.problems import skewed_graph
@@ -24,7 +24,6 @@ from bignn.lab.bench.timing import measure
 from bignn.nn import GNN
 from bignn.packing import pack
 from bignn.runtime import PackedGraph, PackedModel, pack_graph
-from bignn.runtime.features import digest
 
 # Bytes per entry of A + I while a random graph is made: ends, their order, and the sorted ids.
 _PER_ENTRY = 40
@@ -110,12 +109,12 @@ def _random_graph(architecture: Architecture, sizes: Sizes, packed: PackedModel)
     rng = np.random.default_rng(0)
     offsets, ids = skewed_graph(sizes.nodes, sizes.edges, rng)
     norm = (1 / np.sqrt(np.diff(offsets))).astype(np.float32)
-    is_plain = not packed.network.norms.isdisjoint(("mean", "sum"))
+    is_plain = not packed.network.aggregations.isdisjoint(("mean", "sum"))
     if is_plain:
         rows = np.repeat(np.arange(sizes.nodes, dtype=ids.dtype), np.diff(offsets))
         ids = ids[rows != ids]
         offsets = offsets - np.arange(len(offsets))  # every row has one self-loop
-    features: Features | np.ndarray[Any, np.dtype[np.float32]]
+    features: PackedFeatures | np.ndarray[Any, np.dtype[np.float32]]
     beta = None
     if architecture.has_binary_features:
         features = DenseBits(random_bits(sizes.nodes, sizes.features, rng))
@@ -123,7 +122,7 @@ def _random_graph(architecture: Architecture, sizes: Sizes, packed: PackedModel)
     else:
         features = rng.standard_normal((sizes.nodes, sizes.features), dtype=np.float32)
     return PackedGraph(
-        features, sizes.features, beta, offsets, ids, None, norm, digest(packed.network.input),
+        features, sizes.features, beta, offsets, ids, None, norm, packed.input_digest,
         adjacency="plain" if is_plain else "gcn",
     )  # fmt: skip
 

@@ -16,7 +16,8 @@ from bignn.graph.published_sizes import PUBLISHED_SIZES
 from bignn.nn import GNN, Activation, GATConv
 from bignn.packing import pack
 from bignn.runtime import PackedGraph, PackedModel, pack_graph
-from bignn.runtime.features import digest, normalized, read_features, row_normalized
+from bignn.runtime.features import read_features
+from bignn.runtime.input_stage import absolute_sums, normalized
 from bignn.train.fit import fit
 from bignn.train.recipes import recipe
 
@@ -150,7 +151,7 @@ class Problem(ABC):
         """Packed features with the neighbours that the model reads."""
         return PackedGraph(
             features, self.sizes[0], beta, *self.packed_neighbours, self.norm,
-            digest(self.packed.network.input), name=self.name,
+            self.packed.input_digest, name=self.name,
             adjacency="plain" if self.conv == "sage" else "gcn",
         )  # fmt: skip
 
@@ -168,7 +169,7 @@ class Problem(ABC):
 
     def binary_input(self) -> Floats:
         """What the binary model takes signs and scales of [N, d]."""
-        return normalized(self.packed.network.input, self.raw_features())
+        return self.packed.network.input.normalized(self.raw_features())
 
 
 class CitationProblem(Problem):
@@ -257,7 +258,9 @@ def float_features(graph: Graph, *, normalize_rows: bool) -> Floats:
     x = np.array(graph.x) if isinstance(graph.x, np.ndarray) else graph.x.toarray()
     for start in range(0, len(x) if normalize_rows else 0, _BLOCK):
         rows = slice(start, start + _BLOCK)
-        x[rows] = row_normalized(x[rows])
+        x[rows] = normalized(
+            x[rows], normalize_rows=True, mean=None, scale=None, absolute_sums=absolute_sums
+        )
     return x
 
 

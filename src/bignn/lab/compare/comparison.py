@@ -12,7 +12,7 @@ import numpy as np
 from bignn.config.options import COUNT
 from bignn.errors import input_error
 from bignn.graph import Graph, load
-from bignn.kernels.operands import DenseBits, SparseBits
+from bignn.kernels.layer import DenseBits, SparseBits
 from bignn.kernels.threads import get_num_threads
 from bignn.lab.bench.compared_problem import Neighbours
 from bignn.lab.compare.measured import Row, TrainedModel, compared, measure

@@ -1,0 +1,310 @@
+#include "packed_layers.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+
+#include "threads.h"
+
+namespace bignn {
+namespace {
+
+// Records of more bytes than this do not stay in the nearer caches.
+constexpr std::size_t far_bytes = std::size_t{1} << 19;
+
+// Pieces are many enough for skewed degrees to even out, and whole tiles.
+std::size_t grain_for(std::size_t num_rows) {
+    const std::size_t pieces = static_cast<std::size_t>(num_threads()) * 8;
+    const std::size_t rows = std::clamp<std::size_t>(num_rows / pieces, 64, 4096);
+    return rows / tile_rows * tile_rows;
+}
+
+// Each thread keeps its scratch from call to call.
+std::byte* scratch_of(std::size_t size) {
+    thread_local Aligned<std::byte> bytes;
+    if (size > bytes.size()) bytes = Aligned<std::byte>((size + 4095) / 4096 * 4096);
+    return bytes.data();
+}
+
+}  // namespace
+
+// Binds the layers to buffers of their present sizes; what the graph and weights do not change is
+// made here, once for many runs.
+void PackedLayers::bind() {
+    steps_.assign(specs_.size(), {});
+    buffers_.clear();
+    buffers_.resize(specs_.size());
+    seconds_.assign(specs_.size(), 0);
+    for (std::size_t number = 0; number < specs_.size(); ++number) bind_layer(number);
+    // A layer whose successor gathers records makes them while its bits are in cache.
+    for (std::size_t number = 0; number + 1 < specs_.size(); ++number) {
+        if (steps_[number + 1].layer.way != Way::records) continue;
+        steps_[number].layer.next = &steps_[number + 1].panels;
+        steps_[number].layer.next_records = buffers_[number + 1].records.data();
+    }
+}
+
+void PackedLayers::bind_layer(std::size_t number) {
+    const LayerSpec& spec = specs_[number];
+    const LayerWeights& weights = *spec.weights;
+    Layer& layer = steps_[number].layer;
+    layer.edges = spec.edges;
+    layer.edges.source_factor = number == 0 ? source_factor_ : buffers_[number - 1].factor.data();
+    layer.edge_bits = weights.edge_bits;
+    layer.num_inputs = weights.num_inputs;
+    layer.num_outputs = weights.num_outputs();
+    layer.scale = weights.scale.data();
+    layer.shift = weights.shift.data();
+    layer.end_scale = weights.reads_bits() ? weights.end_scale.data() : nullptr;
+    layer.way = spec.way == LayerSpec::Way::gather ? Way::bits : Way::records;
+    if (layer.way == Way::bits || weights.reads_bits()) {
+        layer.words = number == 0 ? dense_features() : buffers_[number - 1].words.data();
+    }
+    if (weights.reads_bits()) layer.own_ids = spec.own_ids;
+    if (!weights.own_words.empty()) {
+        layer.own = {.panels = weights.own_panels().data(), .scale = weights.own_scale.data()};
+    }
+    if (layer.way == Way::bits) {
+        layer.product = weights.product_form(kernels_).bytes.data();
+    } else {
+        bind_records(number);
+    }
+    if (weights.attention.heads) bind_attention(number);
+    bind_output(number);
+}
+
+void PackedLayers::bind_records(std::size_t number) {
+    const LayerSpec& spec = specs_[number];
+    const LayerWeights& weights = *spec.weights;
+    Step& step = steps_[number];
+    Buffers& buffers = buffers_[number];
+    const std::size_t bytes_per_column = weights.bytes_per_column();
+    const LayerWeights::RecordForm& form = weights.record_form(bytes_per_column);
+    buffers.records = Aligned<std::byte>(spec.num_sources * form.stride);
+    step.is_sparse = spec.way == LayerSpec::Way::sparse;
+    std::vector<std::int32_t> center;
+    if (step.is_sparse) {
+        // Deviations count from the base row's own products.
+        center = weights.products(features_.base.data());
+        step.table = {
+            .signs = weights.sign_table(bytes_per_column, features_.base).data(),
+            .stride = form.stride,
+            .bytes_per_column = bytes_per_column,
+        };
+    } else {
+        const std::vector<std::int32_t> differing = likely_differing(number);
+        center.resize(weights.num_columns());
+        for (std::size_t c = 0; c < center.size(); ++c) {
+            center[c] = static_cast<std::int32_t>(weights.num_inputs) - 2 * differing[c];
+        }
+        for (const std::size_t column : form.columns) {
+            buffers.base.push_back(column < differing.size() ? differing[column] : 0);
+        }
+        step.panels = {
+            .halves = form.panels.data(),
+            .num_bits = weights.num_inputs,
+            .base = buffers.base.data(),
+            .valid = form.valid.data(),
+            .stride = form.stride,
+            .bytes_per_column = bytes_per_column,
+        };
+    }
+    // Vector code reads centers by whole registers, a head's from a multiple of 64 on.
+    const std::size_t channels = weights.channels(), padded = (channels + 63) / 64 * 64;
+    buffers.center.assign(weights.heads() * padded, 0);
+    std::int32_t largest = 0;
+    for (std::size_t c = 0; c < center.size(); ++c) {
+        buffers.center[c / channels * padded + c % channels] = center[c];
+        largest = std::max(largest, std::abs(center[c]));
+    }
+    step.layer.records = {
+        .data = buffers.records.data(),
+        .step = form.stride,
+        .offset = 0,
+        .stride = record_stride(channels, bytes_per_column),
+        .bytes_per_column = bytes_per_column,
+        .center = buffers.center.data(),
+        .max_center = largest,
+        .far = spec.num_sources * form.stride > far_bytes,
+    };
+}
+
+void PackedLayers::bind_attention(std::size_t number) {
+    const LayerSpec& spec = specs_[number];
+    const LayerWeights& weights = *spec.weights;
+    const AttentionWeights& attention = weights.attention;
+    Step& step = steps_[number];
+    const std::size_t count = 2 * attention.heads;
+    buffers_[number].scores = Aligned<float>(count * spec.num_sources);
+    step.scores = {
+        .words = step.layer.words,
+        .num_rows = spec.num_sources,
+        .num_bits = weights.num_inputs,
+        .count = count,
+        .values = attention.values.data(),
+        .sigma = attention.sigma.data(),
+        .factor = step.layer.edges.source_factor,
+        .out = buffers_[number].scores.data(),
+    };
+    step.layer.attention = {
+        .heads = attention.heads,
+        .channels = weights.channels(),
+        .averages = attention.averages,
+        .slope = attention.slope,
+        .source = step.scores.out,
+        .target = step.scores.out + attention.heads * spec.num_sources,
+        .num_sources = spec.num_sources,
+        .product_stride = step.layer.way == Way::bits ? weights.product_form(kernels_).stride : 0,
+    };
+}
+
+void PackedLayers::bind_output(std::size_t number) {
+    const LayerSpec& spec = specs_[number];
+    Layer& layer = steps_[number].layer;
+    Buffers& buffers = buffers_[number];
+    const std::size_t rows = spec.edges.num_rows, outputs = layer.num_outputs;
+    const bool is_last = number + 1 == specs_.size();
+    if (spec.keeps_values) {
+        buffers.values = Aligned<float>(rows * outputs);
+        layer.values = buffers.values.data();
+    }
+    if (is_last && !spec.keeps_bits) return;
+    buffers.factor = Aligned<float>(std::max<std::size_t>(1, rows));
+    layer.out_factor = buffers.factor.data();
+    layer.out_scale = spec.out_scale;
+    const bool is_read = !is_last && (specs_[number + 1].way == LayerSpec::Way::gather ||
+                                      specs_[number + 1].weights->reads_bits());
+    if (is_read || spec.keeps_bits) {
+        buffers.words = Aligned<word>(std::max<std::size_t>(1, rows * words_per_row(outputs)));
+        layer.out_words = buffers.words.data();
+    }
+    if (spec.keeps_bits) {
+        buffers.beta = Aligned<float>(rows);
+        layer.out_beta = buffers.beta.data();
+    }
+}
+
+// Per column a number of differing bits that others are likely to be near. Up to 255 inputs any
+// number fits a byte from 127. Beyond, some rows of the features are tried first, and hidden layers
+// take half. A bad guess costs a wider record, never another result.
+std::vector<std::int32_t> PackedLayers::likely_differing(std::size_t number) {
+    const LayerWeights& weights = *specs_[number].weights;
+    const std::size_t columns = weights.num_columns(), inputs = weights.num_inputs;
+    if (inputs <= 255) return std::vector<std::int32_t>(columns, 127);
+    std::vector<std::int32_t> likely(columns, static_cast<std::int32_t>(inputs / 2));
+    if (number > 0 || !features_.words || features_.num_rows == 0) return likely;
+    const std::size_t every = std::max<std::size_t>(1, features_.num_rows / 64);
+    std::vector<double> total(columns, 0);
+    std::size_t count = 0;
+    for (std::size_t row = 0; row < features_.num_rows; row += every, ++count) {
+        const auto dots = weights.products(features_.words + row * words_per_row(inputs));
+        for (std::size_t c = 0; c < columns; ++c) total[c] += dots[c];
+    }
+    for (std::size_t c = 0; c < columns; ++c) {
+        likely[c] = static_cast<std::int32_t>(
+            std::lrint((static_cast<double>(inputs) - total[c] / static_cast<double>(count)) / 2));
+    }
+    return likely;
+}
+
+const word* PackedLayers::dense_features() {
+    if (features_.words) return features_.words;
+    const std::size_t num_words = features_.base.size();
+    if (dense_.size() == 0) {
+        dense_ = Aligned<word>(std::max<std::size_t>(1, features_.num_rows * num_words));
+        for (std::size_t i = 0; i < features_.num_rows; ++i) {
+            word* row = dense_.data() + i * num_words;
+            std::copy(features_.base.begin(), features_.base.end(), row);
+            for (std::int64_t e = features_.offsets[i]; e < features_.offsets[i + 1]; ++e) {
+                const auto k = static_cast<std::size_t>(features_.inputs[e]);
+                row[k / word_bits] ^= word{1} << (k % word_bits);
+            }
+        }
+    }
+    return dense_.data();
+}
+
+// Makes what a layer needs of all its sources: attention's scores, and a first layer's records.
+// False when a record's value did not fit.
+bool PackedLayers::prepare(std::size_t number) {
+    const Step& step = steps_[number];
+    if (step.scores.count) {
+        auto score = [&](std::size_t begin, std::size_t end) {
+            kernels_.score_rows(step.scores, begin, end);
+        };
+        run_in_pieces(step.scores.num_rows, grain_for(step.scores.num_rows), score);
+    }
+    if (number > 0 || step.layer.way != Way::records) return true;
+    std::byte* records = buffers_[number].records.data();
+    const SparseRows rows{features_.offsets, features_.inputs};
+    std::atomic<bool> fits{true};
+    auto make = [&](std::size_t begin, std::size_t end) {
+        const bool fit =
+            step.is_sparse
+                ? kernels_.records_of_sparse(rows, step.table, begin, end, records)
+                : kernels_.records_of_bits(dense_features(), step.panels, begin, end, records);
+        if (!fit) fits = false;
+    };
+    if (!step.is_sparse) dense_features();  // not made by several threads at once
+    run_in_pieces(features_.num_rows, grain_for(features_.num_rows), make);
+    return fits;
+}
+
+bool PackedLayers::run_layer(const Layer& layer, std::size_t begin, std::size_t end) {
+    std::atomic<bool> fits{true};
+    const std::size_t size = kernels_.scratch_bytes(layer);
+    auto rows = [&](std::size_t first, std::size_t last) {
+        if (!kernels_.layer_rows(layer, begin + first, begin + last, scratch_of(size))) {
+            fits = false;
+        }
+    };
+    run_in_pieces(end - begin, grain_for(end - begin), rows);
+    return fits;
+}
+
+// Returns the number of the layer whose records overflowed, after which nothing was run.
+std::optional<std::size_t> PackedLayers::try_run(std::size_t count, float* values,
+                                                 std::int64_t* classes) {
+    for (std::size_t number = 0; number < count; ++number) {
+        const auto start = std::chrono::steady_clock::now();
+        Layer layer = steps_[number].layer;
+        if (number + 1 == specs_.size() && (values || classes)) {
+            layer.values = values;
+            layer.classes = classes;
+        }
+        if (!prepare(number)) return number;
+        if (!run_layer(layer, 0, layer.edges.num_rows)) return number + 1;
+        seconds_[number] =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+    // A last layer that is left to run_rows.
+    if (count < specs_.size() && !prepare(count)) return count;
+    return std::nullopt;
+}
+
+void PackedLayers::run(std::size_t count, float* values, std::int64_t* classes) {
+    for (;;) {
+        if (steps_.size() != specs_.size()) bind();
+        const std::optional<std::size_t> overflowed = try_run(count, values, classes);
+        if (!overflowed) return;
+        specs_[*overflowed].weights->widen(bytes_per_column(*overflowed));
+        steps_.clear();
+    }
+}
+
+void PackedLayers::run_rows(std::size_t begin, std::size_t end, float* values) {
+    Layer layer = steps_.back().layer;
+    layer.values = values;
+    layer.first_value = begin;
+    layer.out_factor = nullptr;
+    run_layer(layer, begin, end);
+}
+
+std::size_t PackedLayers::bytes_per_column(std::size_t layer) const {
+    if (layer >= steps_.size() || steps_[layer].layer.way != Way::records) return 0;
+    return steps_[layer].layer.records.bytes_per_column;
+}
+
+}  // namespace bignn

@@ -1,0 +1,148 @@
+"""Binary layers bound to a graph, run one after the other: natively, or by the NumPy reference.
+
+A layer can be computed in three ways, with the same result to the last bit:
+
+- ``"T"``, transform then gather: ``F · B`` by XNOR and popcount, then sums of small integers;
+- ``"G"``, gather then transform: weighted sums of bits, then their product with B;
+- ``"S"``, sparse bits (first layers only): as T, with ``F · B`` from the few bits that deviate
+  from a base row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bignn.bits import Words
+from bignn.kernels import native, reference
+from bignn.kernels.layer import BinaryLayer, Edges, Floats, Keep, PackedFeatures, dense_words
+from bignn.kernels.layer_reference import layer_values
+
+
+class PackedLayers:
+    """Layers, their edges and the features they begin with; owns the buffers between layers.
+
+    One thread at a time may run it. Results are new arrays.
+
+    Args:
+        layers: the layers, first to last.
+        edges: the edges of each layer.
+        ways: a letter per layer.
+        features: bits of the first layer's sources.
+        beta: scales of the first layer's sources, float32.
+        backend: an instruction set, or ``"reference"``.
+
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[BinaryLayer],
+        edges: Sequence[Edges],
+        ways: str,
+        features: PackedFeatures,
+        beta: Floats,
+        backend: str,
+    ) -> None:
+        self.layers = list(layers)
+        self.edges = list(edges)
+        self.features = features
+        self._source_factor = _scaled(beta, edges[0].source_scale)
+        #: Factors of each layer's β as sources of the next layer.
+        self._out_scales = [block.source_scale for block in self.edges[1:]] + [None]
+        self._kept: dict[tuple[int, Keep], Any] = {}
+        self._native: Any = None
+        if backend != "reference":
+            num_bits = self.layers[0].num_inputs
+            self._native = native.packed_layers(
+                backend, native.features(features, num_bits), self._source_factor
+            )
+            for layer, block, way, out_scale in zip(
+                self.layers, self.edges, ways, self._out_scales, strict=True
+            ):
+                keeps = "values" in layer.keep, "bits" in layer.keep
+                self._native.add(layer.native, block.native, way, out_scale, *keeps)
+
+    def run_to_classes(self) -> NDArray[np.int64]:
+        """Compute the class of every row, int64 [rows]."""
+        if self._native is None:
+            return reference.first_largest(self._last_values())
+        out = np.empty(self.edges[-1].num_rows, dtype=np.int64)
+        self._native.run_to_classes(out)
+        return out
+
+    def run_to_values(self) -> Floats:
+        """Compute the last layer's values, float32 [rows, outputs]."""
+        if self._native is None:
+            return self._last_values()
+        shape = (self.edges[-1].num_rows, self.layers[-1].num_outputs)
+        out = np.empty(shape, dtype=np.float32)
+        self._native.run_to_values(out)
+        return out
+
+    def run_kept(self) -> None:
+        """Compute what layers keep, and nothing else."""
+        if self._native is None:
+            self._run_reference(len(self.layers))
+        else:
+            self._native.run_kept()
+
+    def run_in_blocks(self, block_rows: int) -> Iterator[tuple[int, Floats]]:
+        """Yield values by blocks of rows, ``(first row, values)``; one block exists at a time."""
+        layer, edges = self.layers[-1], self.edges[-1]
+        hidden = None
+        if self._native is None:
+            hidden = self._run_reference(len(self.layers) - 1)
+        else:
+            self._native.run_hidden()
+        for begin in range(0, edges.num_rows, block_rows):
+            end = min(begin + block_rows, edges.num_rows)
+            if hidden is not None:
+                yield begin, layer_values(layer, edges.rows(begin, end), *hidden)
+            else:
+                values = np.empty((end - begin, layer.num_outputs), dtype=np.float32)
+                self._native.run_rows(begin, end, values)
+                yield begin, values
+
+    def kept(self, number: int, form: Keep) -> Any:
+        """A layer's kept values, or its bits and their β; the next run overwrites them."""
+        if self._native is None:
+            return self._kept[number, form]
+        if form == "values":
+            return self._native.kept_values(number)
+        return self._native.kept_words(number), self._native.kept_beta(number)
+
+    def seconds(self, number: int) -> float:
+        """Seconds that a layer took in the last run; 0 for the reference."""
+        return 0.0 if self._native is None else float(self._native.seconds(number))
+
+    def bytes_per_column(self, number: int) -> int | None:
+        """Bytes per column of a layer's records in the last run; None for way G."""
+        found = 0 if self._native is None else int(self._native.bytes_per_column(number))
+        return found or None
+
+    def _last_values(self) -> Floats:
+        hidden = self._run_reference(len(self.layers) - 1)
+        return layer_values(self.layers[-1], self.edges[-1], *hidden)
+
+    def _run_reference(self, count: int) -> tuple[Words, Floats]:
+        """Run ``count`` layers in NumPy; returns the bits and factors of the next one's sources."""
+        words, factor = dense_words(self.features), self._source_factor
+        for number in range(count):
+            layer = self.layers[number]
+            h = layer_values(layer, self.edges[number], words, factor)
+            words, beta = reference.binarize(h)
+            beta = reference.bounded(beta)
+            if "values" in layer.keep:
+                self._kept[number, "values"] = h
+            if "bits" in layer.keep:
+                self._kept[number, "bits"] = words, beta
+            factor = _scaled(beta, self._out_scales[number])
+        return words, factor
+
+
+def _scaled(beta: Floats, scale: Floats | None) -> Floats:
+    with np.errstate(over="ignore"):
+        return reference.bounded(beta if scale is None else scale * beta)

@@ -1,0 +1,105 @@
+"""The CPU backend: plans a model's packed layers, binds them to graphs, and keeps the bindings."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bignn.kernels import native
+from bignn.kernels.layer import BinaryLayer, DenseBits, Edges, PackedFeatures, SparseBits
+from bignn.kernels.packed_layers import PackedLayers
+from bignn.runtime.neighbourhood import Surroundings, take_features
+from bignn.runtime.packed_graph import PackedGraph
+from bignn.runtime.planner import Plan, plan_layers
+
+# Bindings kept per graph and plan: their buffers are as large as the activations.
+_MOST_IDLE = 4
+
+
+class CpuBackend:
+    """Plans and bindings of a model's packed layers, kept for as long as each graph lives.
+
+    Several threads may use it at once; a binding is lent to one of them.
+    """
+
+    def __init__(self, layers: Sequence[BinaryLayer]) -> None:
+        self._layers = list(layers)
+        # Allocating buffers anew costs as much as a small graph's prediction, so bindings are kept
+        # from call to call, and taken out while they run.
+        self._idle: WeakKeyDictionary[PackedGraph, dict[Any, list[PackedLayers]]] = (
+            WeakKeyDictionary()
+        )
+        self._plans: WeakKeyDictionary[PackedGraph, dict[Any, Plan]] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def plan(self, graph: PackedGraph, forced: str | None, backend: str) -> Plan:
+        """Plan how all nodes of a graph are predicted; a graph is planned for once."""
+        asked_for = repr(forced), backend, native.num_threads()
+        with self._lock:
+            known = self._plans.setdefault(graph, {}).get(asked_for)
+        if known is None:
+            features, _ = _bits(graph)
+            known = self._planned(self._edges(graph), features, forced, backend)
+            with self._lock:
+                self._plans[graph][asked_for] = known
+        return known
+
+    @contextmanager
+    def lent(self, graph: PackedGraph, plan: Plan, backend: str) -> Iterator[PackedLayers]:
+        """Lend the layers bound to all nodes of a graph; one that failed is not lent again."""
+        key = plan.ways, backend
+        with self._lock:
+            idle = self._idle.setdefault(graph, {}).get(key)
+            kept = idle.pop() if idle else None
+        bound = self.bind(graph, plan, backend) if kept is None else kept
+        yield bound
+        with self._lock:
+            idle = self._idle.setdefault(graph, {}).setdefault(key, [])
+            if len(idle) < _MOST_IDLE:
+                idle.append(bound)
+
+    def bind(self, graph: PackedGraph, plan: Plan, backend: str) -> PackedLayers:
+        """Bind the layers to all nodes of a graph."""
+        features, beta = _bits(graph)
+        return PackedLayers(self._layers, self._edges(graph), plan.ways, features, beta, backend)
+
+    def bind_around(
+        self, graph: PackedGraph, around: Surroundings, forced: str | None, backend: str
+    ) -> PackedLayers:
+        """Bind the layers to what some nodes depend on."""
+        features, beta = _bits(graph)
+        rows = [around.first, *around.layers]
+        edges = [
+            around.edges(layer.aggr, rows[number], rows[number + 1])
+            for number, layer in enumerate(self._layers)
+        ]
+        some = take_features(features, around.first)
+        ways = self._planned(edges, some, forced, backend).ways
+        return PackedLayers(self._layers, edges, ways, some, beta[around.first], backend)
+
+    def _edges(self, graph: PackedGraph) -> list[Edges]:
+        return [graph.edges(layer.aggr) for layer in self._layers]
+
+    def _planned(
+        self, edges: Sequence[Edges], features: PackedFeatures, forced: str | None, backend: str
+    ) -> Plan:
+        return plan_layers(
+            self._layers,
+            edges,
+            features,
+            has_lookup=backend == "avx512",
+            forced=forced,
+            threads=native.num_threads(),
+        )
+
+
+def _bits(graph: PackedGraph) -> tuple[PackedFeatures, NDArray[np.float32]]:
+    assert isinstance(graph.features, DenseBits | SparseBits)
+    assert graph.beta is not None
+    return graph.features, graph.beta
