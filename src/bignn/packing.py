@@ -1,4 +1,4 @@
-"""A trained torch module becomes a packed model. May import ``nn`` and ``runtime``."""
+"""Packs a trained torch module into a packed model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from bignn.runtime import PackedModel
 
 
 def pack(model: torch.nn.Module) -> PackedModel:
-    """Packs a trained model: bits for what is binary, float32 for the rest.
+    """Pack a trained model: bits for what is binary, float32 for the rest.
 
     Args:
         model: a :class:`bignn.nn.GNN`, or one that :func:`bignn.binarize_` has converted; its
@@ -72,7 +72,7 @@ def _input(writer: _Writer, norm: InputStage, value: str) -> str:
 
 
 def _converted(writer: _Writer, model: torch.nn.Module) -> PackedModel:
-    """A model of the user's own, step by step as its forward goes."""
+    """Pack a converted model, step by step as its forward goes."""
     from bignn.nn.convert.trace import trace
     from bignn.nn.convert.wrapped_layer import entrances
 
@@ -114,7 +114,7 @@ def _converted(writer: _Writer, model: torch.nn.Module) -> PackedModel:
 
 
 def _batch_norm(writer: _Writer, name: str, norm: Any, value: str) -> str:
-    """``(h - mean) / std · w + b`` as ``(h - mean') · scale``."""
+    """Write ``(h - mean) / std · w + b`` as ``(h - mean') · scale``."""
     norm = getattr(norm, "module", norm)  # PyG's holds torch's
     scale = (norm.running_var.double() + norm.eps).rsqrt()
     mean = norm.running_mean.double()
@@ -164,7 +164,7 @@ def _convolution(
 
 
 def _between(writer: _Writer, model: GNN, number: int, value: str) -> str:
-    """Batch normalisation and activation after a hidden layer."""
+    """Write batch normalisation and activation after a hidden layer."""
     norm = model.norms[number]
     if isinstance(norm, BatchNorm):
         value = _batch_norm(writer, f"norms.{number}", norm, value)
@@ -174,7 +174,7 @@ def _between(writer: _Writer, model: GNN, number: int, value: str) -> str:
 
 
 def _head(writer: _Writer, head: JumpingHead, hidden: list[str]) -> None:
-    """``W (h¹ || ... || h^L) + b``; of binary features a product per layer, added up."""
+    """Write ``W (h¹ || ... || h^L) + b``; with binary features a product per layer, added up."""
     linear = head.lin
     if not head.binarization.features:
         side_by_side = writer.add("concat", hidden) if len(hidden) > 1 else hidden[0]
@@ -199,7 +199,7 @@ def _head(writer: _Writer, head: JumpingHead, hidden: list[str]) -> None:
 
 
 class _Writer:
-    """Collects operations and their arrays."""
+    """Operations and arrays of a model, collected one by one."""
 
     def __init__(self) -> None:
         self.operations: list[dict[str, object]] = []
@@ -207,7 +207,7 @@ class _Writer:
         self._binarized: dict[str, str] = {}
 
     def binarized(self, value: str) -> str:
-        """The bits of a value, made once for all that read them."""
+        """Write a value's binarization, once for all that read it."""
         if value not in self._binarized:
             self._binarized[value] = self.add("binarize", value)
         return self._binarized[value]
@@ -219,8 +219,9 @@ class _Writer:
         prefix: str = "",
         **parameters: NDArray[np.generic] | str | float | bool,
     ) -> str:
-        """Appends an operation on a value or several; arrays are stored as
-        ``<prefix>.<parameter>``. Returns the name of the value it makes.
+        """Append an operation on a value or several; returns the name of the value it makes.
+
+        Arrays are stored as ``<prefix>.<parameter>``.
         """
         out = f"v{len(self.operations)}"
         step: dict[str, object] = {
@@ -238,14 +239,14 @@ class _Writer:
         return out
 
     def linear(self, name: str, linear: Linear, value: str) -> str:
-        """``H̃ W̃``, without the bias."""
+        """Write ``H̃ W̃``, without the bias."""
         if not linear.binarization.weights:
             return self.add("linear", value, name, weight=_array(linear.weight))
         signs, alpha = linear.binary_weight()
         return self.binary_linear(name, signs, alpha, value)
 
     def binary_linear(self, name: str, signs: Tensor, alpha: Tensor, value: str) -> str:
-        """``α ⊙ (H̃ B)``."""
+        """Write ``α ⊙ (H̃ B)``."""
         words = kernels.pack_rows(_array(signs))
         return self.add("binary_linear", value, name, words=words, alpha=_array(alpha[:, 0]))
 

@@ -1,4 +1,4 @@
-"""What a model costs before it exists: the paper's analysis of efficiency (Sec. 5) as arithmetic.
+"""Costs of a model before it exists: the paper's analysis of efficiency (Sec. 5) as arithmetic.
 
 Sizes of a graph and of a model in, bytes and cycle operations out, of each layer and in all, float
 or binary. No torch, no data. The rules are in :mod:`bignn.cost.counting`; :mod:`bignn.cost.units`

@@ -1,4 +1,4 @@
-"""What of a model costs depend on: its layers, their widths, and what in them is binary."""
+"""The parts of a model that costs depend on: layers, widths, and what in them is binary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bignn.errors import input_error
 
 @dataclass(frozen=True)
 class CountedLayer:
-    """A layer as it is counted.
+    """A layer as costs are counted.
 
     Attributes:
         name: for tables.
@@ -44,9 +44,7 @@ class Architecture(Structure, Widths):
 
     @classmethod
     def of(cls, model: Any, sizes: Sizes) -> Architecture:
-        """Of a model, its ``config``, or a recipe (anything with ``hidden`` and ``layers``), on a
-        graph of these sizes.
-        """
+        """Read the architecture off a model, its ``config``, or a recipe, for a graph's sizes."""
         if isinstance(model, cls):
             return model._on(sizes)
         names = {field.name for field in fields(cls)}
@@ -76,7 +74,7 @@ class Architecture(Structure, Widths):
 
     @property
     def twin(self) -> Architecture:
-        """The float model of a binary one, the binary version of a float one."""
+        """The float version of a binary model, or the binary version of a float one."""
         return replace(self, binarize="both" if self.binarize == "none" else "none")
 
     @property
@@ -91,7 +89,7 @@ class Architecture(Structure, Widths):
 
     @property
     def layers(self) -> list[CountedLayer]:
-        """The convolutions, first to last, and the head of a jumping model.
+        """The convolutions, first to last, and the head of a model with ``jk="cat"``.
 
         The last sum of a binary jumping model with a float head is counted at the classes' width
         (for each attention head; at the layer's own where that is less). Nothing but linear maps

@@ -1,4 +1,4 @@
-r"""The rules of counting, and their sums.
+r"""Counts bytes and operations by the paper's rules, and adds them up.
 
 Of a layer with weights W [d_in, d_out], on N nodes and \|E\| undirected edges:
 
@@ -44,8 +44,9 @@ _SCORE = 3
 
 @dataclass(frozen=True)
 class LayerRatios:
-    """How many times less a binary layer costs: ``model`` is Eq. pc-l, ``extraction`` Eq. S-fe,
-    ``full`` Eq. S-full.
+    """Ratios of a float layer's costs to its binary version's.
+
+    ``model`` is Eq. pc-l, ``extraction`` Eq. S-fe, ``full`` Eq. S-full.
     """
 
     model: float
@@ -55,7 +56,7 @@ class LayerRatios:
 
 @dataclass(frozen=True)
 class Ratios:
-    """The same for a whole model, and ``data``, Eq. DC."""
+    """Ratios of a float model's costs to its binary version's; ``data`` is Eq. DC."""
 
     model: float
     data: float
@@ -66,7 +67,7 @@ class Ratios:
 
 @dataclass(frozen=True)
 class LayerCost:
-    """What one layer costs. Numbers are exact; those of binary layers may be fractions."""
+    """Costs of one layer. Numbers are exact; those of binary layers may be fractions."""
 
     layer: CountedLayer
     model_bytes: float
@@ -75,11 +76,11 @@ class LayerCost:
 
     @property
     def cycle_ops(self) -> float:
-        """Extraction and aggregation."""
+        """Cycle operations of extraction and aggregation."""
         return self.extraction_ops + self.aggregation_ops
 
     def compared(self, other: LayerCost) -> LayerRatios:
-        """How many times less this costs than the other."""
+        """Divide the other layer's costs by this one's."""
         return LayerRatios(
             other.model_bytes / self.model_bytes,
             other.extraction_ops / self.extraction_ops,
@@ -89,7 +90,7 @@ class LayerCost:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a model costs on a graph."""
+    """Costs of a model on a graph."""
 
     architecture: Architecture
     sizes: Sizes
@@ -98,7 +99,7 @@ class Cost:
 
     @property
     def model_bytes(self) -> float:
-        """Weights, their scales, attention vectors."""
+        """Bytes of weights, their scales and attention vectors."""
         return sum(layer.model_bytes for layer in self.layers)
 
     @property
@@ -112,7 +113,7 @@ class Cost:
         return sum(layer.cycle_ops for layer in self.layers)
 
     def compared(self, other: Cost) -> Ratios:
-        """How many times less this costs than the other, as a binary model than its float twin."""
+        """Divide another model's costs by this one's, as a float twin's by a binary model's."""
         if len(self.layers) != len(other.layers):
             expected = f"a model of as many layers ({len(self.layers)})"
             raise input_error("other", expected, f"{len(other.layers)}")
@@ -127,7 +128,7 @@ class Cost:
 
 
 def estimate(model: Any, graph: GraphLike | Sizes | str) -> Cost:
-    """What a model costs on a graph, by the paper's rules (see the module).
+    """Estimate what a model costs on a graph, by the paper's rules (see the module).
 
     Args:
         model: a :class:`bignn.nn.GNN`, its ``config`` or such a mapping, a recipe, or an
@@ -150,7 +151,7 @@ def estimate(model: Any, graph: GraphLike | Sizes | str) -> Cost:
 
 
 def _matrix_bytes(length: int, count: int, is_binary: bool) -> float:
-    """``count`` vectors of this length; binary ones have a scale each."""
+    """Bytes of ``count`` vectors of a length; binary ones have a scale each."""
     entries = length * count
     return entries / 8 + _FLOAT * count if is_binary else _FLOAT * entries
 

@@ -1,4 +1,4 @@
-"""The four numbers of a graph that costs depend on."""
+"""The four sizes of a graph that costs depend on."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ class Sizes:
 
     @classmethod
     def of(cls, graph: GraphLike) -> Sizes:
-        """Of a graph at hand; an edge counts once, in whichever directions and however often it is
-        stored, and self-loops do not count.
+        """Count the sizes of a graph at hand.
+
+        An edge counts once, in whichever directions and however often it is stored; self-loops do
+        not count.
 
         Differs from the paper: its 5,429 edges of Cora have repetitions among them, the graph
         itself has 5,278 (:meth:`published` has the paper's).
@@ -44,9 +46,10 @@ class Sizes:
 
     @classmethod
     def published(cls, name: str) -> Sizes:
-        """Of a graph known by name, which need not be at hand: those of the paper's table of
-        datasets for its seven, but for PubMed's nodes, of which there are 19,717 (the table has
-        19,711; no printed cost is fine enough to tell them apart).
+        """Look up the published sizes of a graph known by name, which need not be at hand.
+
+        The paper's seven graphs have the sizes of its table of datasets, except PubMed's nodes:
+        there are 19,717 (the table has 19,711; no printed cost tells them apart).
         """
         if name not in PUBLISHED_SIZES:
             raise input_error("name", f"one of {list(PUBLISHED_SIZES)}", repr(name))

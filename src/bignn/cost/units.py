@@ -1,4 +1,4 @@
-"""What units of work cost on this machine, measured on small layers in a few seconds.
+"""Measures what units of work cost on this machine, on small layers, in a few seconds.
 
 Predicted time is operations times unit costs. :mod:`bignn.runtime.planner` counts what the packed
 engine does, with costs of one machine; here its units are scaled, in groups, to what random layers
@@ -51,7 +51,7 @@ _STIFFNESS = 0.1
 
 @dataclass(frozen=True)
 class _Shape:
-    """A random graph with so many neighbours on average, a model on it, and its ways."""
+    """A random graph with a given mean degree, a model on it, and the ways to measure."""
 
     nodes: int
     degree: int
@@ -66,7 +66,7 @@ class _Shape:
 
     @property
     def graph_sizes(self) -> Sizes:
-        """As if both directions of every edge were among the neighbours, and the node itself."""
+        """Sizes that count both directions of every edge and the node itself as neighbours."""
         edges = self.nodes * (self.degree - 1) // 2
         return Sizes(self.nodes, edges, self.sizes[0], self.sizes[-1])
 
@@ -84,7 +84,7 @@ _SHAPES = (
 
 @dataclass(frozen=True)
 class Calibration:
-    """Unit costs as measured.
+    """Measured unit costs.
 
     Attributes:
         units: seconds per unit of :data:`bignn.runtime.planner.UNITS`, of one thread's work; with
@@ -99,7 +99,7 @@ class Calibration:
 
 
 def calibrate() -> Calibration:
-    """Measures small layers and fits unit costs to their times."""
+    """Measure small layers and fit unit costs to their times."""
     if checked_backend(None) == "reference":
         fix = "'bignn doctor' says why it is missing"
         raise input_error(
@@ -128,8 +128,10 @@ def calibrate() -> Calibration:
 
 
 def _fitted(shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Factors f of the groups with ``shares @ f`` near 1 in every row, the predicted part of the
-    measured time: first one for all, then each group's own, as far as it differs.
+    """Fit factors f of the groups so that ``shares @ f`` is near 1 in every row.
+
+    A row holds the predicted parts of a measured time. One factor is fitted for all groups first,
+    then each group's own, as far as it differs.
     """
     of_all = float(np.exp(-np.log(shares.sum(axis=1)).mean()))
     scaled = shares * of_all
@@ -141,7 +143,7 @@ def _fitted(shares: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _measured_plans() -> Iterator[tuple[_Shape, Plan]]:
-    """Each calibration model as it was planned, with the least of several times of each layer."""
+    """Yield the plan of every calibration model, with the least of several times per layer."""
     rng = np.random.default_rng(0)
     for shape in _SHAPES:
         model, graph = _problem(shape, rng)
@@ -193,8 +195,9 @@ def _problem(shape: _Shape, rng: np.random.Generator) -> tuple[PackedModel, Pack
 def _neighbours(
     shape: _Shape, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Rows of all lengths; half of the neighbours from all nodes alike, half mostly the same few.
-    Branches and caches would be better at guessing what is more even than real graphs.
+    """Draw rows of all lengths, half of their neighbours uniformly, half mostly from a few nodes.
+
+    Branch predictors and caches would do better on anything more even than real graphs.
     """
     offsets = np.zeros(shape.nodes + 1, dtype=np.int64)
     # Where there are many, enough for all rows to be added sixteen neighbours at a time.
@@ -219,7 +222,7 @@ def _features(shape: _Shape, rng: np.random.Generator) -> PackedFeatures:
 
 
 def random_bits(rows: int, columns: int, rng: np.random.Generator) -> bits.Words:
-    """Packed rows of random signs."""
+    """Draw packed rows of random signs."""
     words = rng.integers(0, 2**64, (rows, bits.words_per_row(columns)), dtype=np.uint64)
     spare = np.uint64(-columns % bits.WORD_BITS)
     words[:, -1] >>= spare

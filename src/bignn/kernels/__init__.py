@@ -30,17 +30,17 @@ __all__ = [
 
 
 def default_backend() -> str:
-    """The backend used when none is named: the best the CPU has, or the reference."""
+    """Name the backend that is used by default: the fastest the CPU has, or the reference."""
     return native.best() or "reference"
 
 
 def available_backends() -> list[str]:
-    """Every backend that runs on this machine."""
+    """List every backend that runs on this machine."""
     return ["reference", *native.supported()]
 
 
 def pack_rows(x: NDArray[Any], *, backend: str | None = None) -> Words:
-    """The signs of x [N, K] as words [N, ceil(K / 64)]; what ``bits.pack`` does, on a backend."""
+    """Pack the signs of x [N, K] into words [N, ceil(K / 64)], as ``bits.pack`` does."""
     if x.ndim != 2:
         raise input_error("x", "a matrix", f"{x.ndim} dimensions")
     if np.isnan(x).any():
@@ -55,7 +55,7 @@ def pack_rows(x: NDArray[Any], *, backend: str | None = None) -> Words:
 def xnor_matmul(
     a: Words, b: Words, num_bits: int, *, backend: str | None = None
 ) -> NDArray[np.int32]:
-    """The product of two ±1 matrices from their bits, exactly.
+    """Multiply two ±1 matrices given as bits, exactly.
 
     ``out[i, j] = num_bits - 2 popcount(a[i] ^ b[j])``
 
@@ -91,7 +91,7 @@ class Columns:
 
 
 def prepare_columns(b: Words, num_bits: int, *, backend: str | None = None) -> Columns:
-    """Lays columns out once for many calls of :func:`xnor_matmul_into`."""
+    """Lay columns out once for many calls of :func:`xnor_matmul_into`."""
     check_words("b", b, num_bits)
     chosen = checked_backend(backend)
     data = b if chosen == "reference" else native.panels(b)
@@ -106,7 +106,7 @@ def xnor_matmul_into(
     begin: int = 0,
     end: int | None = None,
 ) -> None:
-    """Rows [begin, end) of :func:`xnor_matmul` into a caller's int32 buffer [N, M]."""
+    """Multiply rows [begin, end) as :func:`xnor_matmul` does, into an int32 buffer [N, M]."""
     check_words("a", a, columns.num_bits)
     end = len(a) if end is None else end
     if not 0 <= begin <= end <= len(a):
@@ -123,7 +123,7 @@ def xnor_matmul_into(
 
 
 def checked_backend(backend: str | None) -> str:
-    """The backend's name, the default's for None; refuses one that does not run here."""
+    """Resolve a backend's name, None for the default; refuse one that does not run here."""
     if backend is None:
         return default_backend()
     if backend not in available_backends():

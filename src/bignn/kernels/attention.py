@@ -1,4 +1,4 @@
-"""Attention in whole numbers: scores of bits, and the weights they give neighbours.
+"""Attention in integers: scores of bits, and the weights they give neighbours.
 
 A head's scores of a node are ``a · z`` with ``z = β α ⊙ (F · B)``, that is ``β (F · v)`` with
 ``v = B (α ⊙ a)``, a real vector. It becomes whole numbers here, so that sums over bits are the same
@@ -36,15 +36,15 @@ _MOST_EXPONENT = 60
 
 @dataclass(frozen=True, eq=False)
 class Attention:
-    """The scores of a layer whose neighbours are weighed by attention.
+    """How a layer scores its neighbours.
 
     Attributes:
-        heads: H; columns of a head stand side by side in B.
-        averages: the mean of the heads' results, instead of the results side by side.
-        slope: of the leaky ReLU.
-        values: int32 [2 H, inputs], sources' then targets': what a bit adds to a score.
-        sigma: float32 [2 H], a power of two: what it is multiplied by.
-        end_scale: float32 [outputs], after the heads are put together.
+        heads: number of heads H; columns of a head stand side by side in B.
+        averages: whether the heads' results are averaged instead of put side by side.
+        slope: slope of the leaky ReLU.
+        values: int32 [2 H, inputs], for sources, then targets: what a bit adds to a score.
+        sigma: float32 [2 H], powers of two that scores are multiplied by.
+        end_scale: float32 [outputs], applied after the heads are put together.
 
     """
 
@@ -59,7 +59,7 @@ class Attention:
 def whole_scores(
     words: Words, num_inputs: int, alpha: Floats, vectors: Floats
 ) -> tuple[NDArray[np.int32], Floats] | None:
-    """``V = rint(v 2^s)`` [H, inputs] and ``2^-s`` [H], of ``v_h = Σ_c a_hc α_c B_c``.
+    """Round ``v_h = Σ_c a_hc α_c B_c`` to integers ``V = rint(v 2^s)`` [H, inputs]; and ``2^-s`` [H].
 
     Exact up to the rounding to V: ``a α`` becomes whole numbers of 40 bits, and these are added.
     None if the numbers are out of range.
@@ -99,7 +99,7 @@ def whole_scores(
 
 
 def scores(attention: Attention, words: Words, num_inputs: int, factor: Floats) -> Floats:
-    """Scores of all rows [2 H, N]: ``fl(F · V) σ t``."""
+    """Compute the scores of all rows [2 H, N]: ``fl(F · V) σ t``."""
     signs = bits.unpack(words, num_inputs).astype(np.int64)
     dots = attention.values.astype(np.int64) @ signs.T
     with np.errstate(over="ignore"):
@@ -108,7 +108,7 @@ def scores(attention: Attention, words: Words, num_inputs: int, factor: Floats) 
 
 
 def exp_of_negative(t: Floats) -> Floats:
-    """``exp(t)`` for t ≤ 0, each operation rounded to float32; 0 below -64."""
+    """Compute ``exp(t)`` for t ≤ 0, each operation rounded to float32; 0 below -64."""
     counts = t >= _LOWEST_SCORE
     t = np.where(counts, t, np.float32(0))
     n = np.rint(t * _LOG2_OF_E)
@@ -129,7 +129,7 @@ def weights(
     own: NDArray[Any] | None,
     factor: Floats,
 ) -> tuple[Floats, Floats]:
-    """Of one head: ``p_ij t_j`` of all entries, and ``1 / Σ_j p_ij`` of all rows."""
+    """Weigh one head's neighbours: ``p_ij t_j`` of all entries, ``1 / Σ_j p_ij`` of all rows."""
     degree = np.diff(offsets)
     row = np.repeat(np.arange(len(degree)), degree)
     source = row_scores[head]

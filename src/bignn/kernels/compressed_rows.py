@@ -55,7 +55,7 @@ def compress_edges(
 def with_self_loops(
     source: NDArray[Any], target: NDArray[Any], weights: Floats | None, num_nodes: int
 ) -> tuple[Ints, Ints, Floats | None]:
-    """Edges of A + I: ``(source, target, weights)``, every node exactly once its own neighbour.
+    """Add self-loops: ``(source, target, weights)`` of A + I, every node once its own neighbour.
 
     A node that has self-loops keeps one, with the weight of the last one given; others get one of
     weight 1, as in PyG's ``GCNConv``.
@@ -74,7 +74,7 @@ def with_self_loops(
 def gcn_degree_scale(
     source: NDArray[Any], target: NDArray[Any], weights: Floats | None, num_nodes: int
 ) -> Floats:
-    """``D^-1/2`` of A + I (:func:`with_self_loops`) as float32 [N]; 0 where a degree is 0."""
+    """Compute ``D^-1/2`` of A + I (:func:`with_self_loops`), float32 [N]; 0 for degree 0."""
     others = source != target
     degree: NDArray[np.float64] = np.ones(num_nodes)
     of_others = None
@@ -88,7 +88,7 @@ def gcn_degree_scale(
 
 
 def degree_scale(degree: Any) -> Any:
-    """``1 / sqrt(degree)``, 0 where the degree is 0; for arrays and tensors, in their dtype."""
+    """Compute ``1 / sqrt(degree)``, 0 for degree 0; of an array or a tensor, in its dtype."""
     return (degree > 0) / (degree + (degree <= 0)) ** 0.5
 
 

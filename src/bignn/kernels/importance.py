@@ -18,7 +18,7 @@ Floats = NDArray[np.float32]
 
 
 def column_norms(graph: CompressedGraph, weights: Floats) -> NDArray[np.float64]:
-    """``‖A(:,u)‖² = Σ_v A(v,u)²`` for every node u, float64 [N]; repeated edges add up first."""
+    """Compute ``‖A(:,u)‖² = Σ_v A(v,u)²`` of every node u, float64 [N]; repeated edges add up."""
     _check_weights(graph, weights)
     rows = np.repeat(np.arange(graph.num_nodes), graph.degrees)
     keys = rows * graph.num_nodes + graph.ids
@@ -57,7 +57,7 @@ def sample_layer(
     seed: int,
     backend: str | None = None,
 ) -> SampledLayer:
-    r"""FastGCN's estimate of the rows ``targets`` of ``A x``, from ``count`` sampled nodes.
+    r"""Estimate the rows ``targets`` of ``A x`` from ``count`` sampled nodes, as FastGCN does.
 
     ``(A x)_v = Σ_u A(v,u) x_u ≈ 1/t Σ_{k=1..t} A(v,u_k) / q(u_k) x_{u_k}``, where the t nodes u_k
     are drawn independently, the same for all targets, from the neighbours of any target, with
@@ -85,7 +85,7 @@ def sample_layer(
 
 
 def edge_importance(sources: Ints, targets: Ints, num_nodes: int) -> NDArray[np.float64]:
-    """GraphSAINT's edge sampler: ``p_e ∝ 1 / deg(u) + 1 / deg(v)`` for e from u to v.
+    """Compute GraphSAINT's edge probabilities, ``p_e ∝ 1 / deg(u) + 1 / deg(v)`` for e = (u, v).
 
     Of a directed graph, deg(u) counts the edges that leave u, deg(v) those that reach v.
     """
@@ -95,7 +95,7 @@ def edge_importance(sources: Ints, targets: Ints, num_nodes: int) -> NDArray[np.
 
 
 class Coverage:
-    """How often GraphSAINT's sampler takes each node and edge: the counts C_v and C_uv."""
+    """Counts of how often GraphSAINT's sampler takes each node (C_v) and edge (C_uv)."""
 
     def __init__(self, num_nodes: int, num_edges: int) -> None:
         self.num_subgraphs = 0
@@ -103,13 +103,13 @@ class Coverage:
         self.edges = np.zeros(num_edges, dtype=np.int64)
 
     def add(self, nodes: Ints, edges: Ints) -> None:
-        """Counts a sampled subgraph: its nodes and its edges' numbers, each once."""
+        """Count a sampled subgraph's nodes and edges, each once."""
         self.num_subgraphs += 1
         self.nodes[nodes] += 1
         self.edges[edges] += 1
 
     def node_norm(self) -> Floats:
-        """``1/λ_v = S / (C_v N)`` of S subgraphs, the weight of v's loss, float32 [N].
+        """Compute ``1/λ_v = S / (C_v N)`` of S subgraphs, the weight of v's loss, float32 [N].
 
         The sum over a subgraph of weighted losses is then, on average, the mean over all nodes. A
         node that was not met counts as met 0.1 times, as in PyG.
@@ -118,7 +118,7 @@ class Coverage:
         return (self.num_subgraphs / counts / max(len(counts), 1)).astype(np.float32)
 
     def edge_norm(self, targets: Ints) -> Floats:
-        """``1/α_uv = C_v / C_uv``, the weight of the edge from u to v in v's sum, float32 [E].
+        """Compute ``1/α_uv = C_v / C_uv``, the weight of edge (u, v) in v's sum, float32 [E].
 
         v is the edge's target, whose sum is then right on average given that v was sampled (PyG's
         counts the source's; the same where both are met equally often). As in PyG, an edge that was

@@ -1,4 +1,4 @@
-"""A binary layer in NumPy: what every native way must give, to the last bit."""
+"""A binary layer in NumPy: the result that every native way must give, to the last bit."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Products of binary matrices some of whose entries are dropped, and their gradients.
+"""Products of binary matrices with dropped entries, and their gradients.
 
 Training on bits: what dropout keeps is a mask of bits, a product with it counts bits under the
 mask, and the gradient adds floats by sign. Each function takes a backend as in
@@ -24,14 +24,14 @@ Floats = NDArray[np.float32]
 
 
 def keep_out_of(p: float) -> int:
-    """How many of :data:`KEEP_SCALE` entries are kept when a share p is dropped."""
+    """Convert a dropout share p to the number of :data:`KEEP_SCALE` entries that are kept."""
     if not 0 <= p < 1:
         raise input_error("p", "in [0, 1)", p)
     return max(1, round((1 - p) * KEEP_SCALE))
 
 
 def draw_masks(seed: int, keep: int, among: Words, *, backend: str | None = None) -> Words:
-    """The bits of ``among`` [N, w], each kept with probability ``keep / KEEP_SCALE``."""
+    """Draw masks: the bits of ``among`` [N, w], each kept with probability keep / KEEP_SCALE."""
     chosen = checked_backend(backend)
     masks = np.empty_like(among)
     if chosen != "reference":
@@ -52,7 +52,7 @@ def draw_masks(seed: int, keep: int, among: Words, *, backend: str | None = None
 def masked_matmul(
     rows: Words, masks: Words, b: Words, num_bits: int, *, backend: str | None = None
 ) -> Floats:
-    """``out[i, j]``: the sum over the k kept in row i of ``F_ik B_jk``, as floats [N, M]."""
+    """Multiply under a mask: ``out[i, j] = Σ F_ik B_jk`` over the k kept in row i, [N, M]."""
     chosen = checked_backend(backend)
     if chosen != "reference":
         return native.masked_matmul(rows, masks, b, num_bits, chosen)
@@ -67,7 +67,7 @@ def masked_matmul(
 def masked_gradient(
     rows: Words, masks: Words, num_bits: int, g: Floats, *, backend: str | None = None
 ) -> Floats:
-    """``out[j, k]``: the sum over the rows i that keep k of ``g_ij F_ik`` [M, num_bits]."""
+    """Compute B's gradient: ``out[j, k] = Σ g_ij F_ik`` over the rows i that keep k, [M, K]."""
     chosen = checked_backend(backend)
     if chosen != "reference":
         return native.masked_gradient(rows, masks, num_bits, g, chosen)
@@ -76,7 +76,7 @@ def masked_gradient(
 
 
 def keep_masked(x: Floats, masks: Words, *, backend: str | None = None) -> Floats:
-    """X [N, K] where it is kept, 0 elsewhere."""
+    """Set the entries of x [N, K] that are not kept to 0."""
     chosen = checked_backend(backend)
     if chosen != "reference":
         return native.keep_masked(x, masks, chosen)

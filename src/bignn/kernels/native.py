@@ -1,4 +1,4 @@
-"""The native extension, if it was built and imports; nothing here fails when it is missing."""
+"""The native extension, where it was built and loads; importing this never fails."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def is_available() -> bool:
 
 
 def best() -> str | None:
-    """The fastest instruction set this CPU runs, or None without the extension."""
+    """Name the fastest instruction set this CPU runs; None without the extension."""
     return None if _native is None else str(_native.best)
 
 
 def supported() -> list[str]:
-    """The instruction sets that this build has kernels for and this CPU can run."""
+    """List the instruction sets that this build has kernels for and this CPU can run."""
     if _native is None:
         return []
     return [name for name, works, _ in _native.instruction_sets() if works]
 
 
 def why_not(backend: str) -> str:
-    """Why a backend cannot be used here; empty when it can, or when there is no such backend."""
+    """Explain why a backend cannot be used here; empty if it can, or if there is none."""
     if backend not in INSTRUCTION_SETS:
         return ""
     if _native is None:
@@ -73,13 +73,13 @@ def xnor_into(
     end: int,
     isa: str,
 ) -> None:
-    """Rows [begin, end) of the product with panels, into ``out``."""
+    """Multiply rows [begin, end) with panels into a preallocated buffer."""
     assert _native is not None
     _native.xnor(a, columns, num_bits, out, begin, end, isa)
 
 
 def panels(b: Words) -> NDArray[np.uint32]:
-    """The rows of b, interleaved as the XNOR kernels read them."""
+    """Interleave the rows of b as the XNOR kernels read them."""
     assert _native is not None
     width = int(_native.panel_width)
     shape = (-(-len(b) // width) * width, 2 * b.shape[1])
@@ -89,12 +89,12 @@ def panels(b: Words) -> NDArray[np.uint32]:
 
 
 def readable(array: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
-    """The array as native code can read it, without gaps and aligned; a copy if it is not so."""
+    """Make an array contiguous and aligned, as native code reads it; copies only if needed."""
     return np.require(array, dtype, ("C", "A"))
 
 
 def aligned(size: int, dtype: Any) -> NDArray[Any]:
-    """An uninitialised vector that begins on a cache line, so that loads do not straddle two."""
+    """Allocate a vector that begins on a cache line, so that loads do not straddle two."""
     kind = np.dtype(dtype)
     raw = np.empty(size * kind.itemsize + 64, dtype=np.uint8)
     start = -raw.ctypes.data % 64
@@ -102,7 +102,7 @@ def aligned(size: int, dtype: Any) -> NDArray[Any]:
 
 
 def layer_weights(layer: Any) -> Any:
-    """Weights of a :class:`bignn.kernels.layer.BinaryLayer` for native code."""
+    """Convert the weights of a :class:`bignn.kernels.layer.BinaryLayer`."""
     assert _native is not None
     own = attention = None
     if layer.own is not None:
@@ -135,13 +135,13 @@ def edges(
     own_ids: NDArray[np.int32] | None,
     num_sources: int,
 ) -> Any:
-    """Arrays of :class:`bignn.kernels.layer.Edges` for native code."""
+    """Convert the arrays of :class:`bignn.kernels.layer.Edges`."""
     assert _native is not None
     return _native.Edges(offsets, ids, weights, target_factor, own_ids, num_sources)
 
 
 def features(bits: Any, num_bits: int) -> Any:
-    """Dense or sparse bits of a first layer's sources for native code."""
+    """Convert the dense or sparse bits of a first layer's sources."""
     assert _native is not None
     if hasattr(bits, "words"):
         return _native.DenseBits(bits.words)
@@ -149,13 +149,13 @@ def features(bits: Any, num_bits: int) -> Any:
 
 
 def packed_layers(isa: str, features: Any, source_factor: NDArray[np.float32]) -> Any:
-    """An empty native model; its ``add`` takes the layers."""
+    """Make an empty native model; its ``add`` takes the layers."""
     assert _native is not None
     return _native.PackedLayers(isa, features, source_factor)
 
 
 def keep_bits() -> int | None:
-    """Binary digits of the probabilities that :func:`draw_masks` takes."""
+    """Number of binary digits of the probabilities that :func:`draw_masks` takes."""
     return None if _native is None else int(_native.keep_bits)
 
 
@@ -200,7 +200,7 @@ def set_num_threads(count: int) -> None:
 
 
 def num_threads() -> int:
-    """Threads that packed layers run on."""
+    """Number of threads that packed layers run on."""
     return 1 if _native is None else int(_native.num_threads())
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 def random_words(seed: int | NDArray[np.uint64], numbers: NDArray[Any]) -> NDArray[np.uint64]:
-    """SplitMix64 of each number; seeds and numbers broadcast."""
+    """Hash each number by SplitMix64; seeds and numbers broadcast."""
     with np.errstate(over="ignore"):
         counted = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         z = np.asarray(seed, dtype=np.uint64) + counted
@@ -19,15 +19,15 @@ def random_words(seed: int | NDArray[np.uint64], numbers: NDArray[Any]) -> NDArr
 
 
 def random_word(seed: int, number: int) -> int:
-    """One word: the seed of the part with this number of what ``seed`` decides."""
+    """Hash one number: the seed of part ``number`` of what ``seed`` decides."""
     return int(random_words(seed, np.array(number)))
 
 
 def fractions(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """The upper 53 bits of each word as a number in [0, 1)."""
+    """Convert the upper 53 bits of each word to a number in [0, 1)."""
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def below(words: NDArray[np.uint64], bound: int | NDArray[np.int64]) -> NDArray[np.int64]:
-    """Uniform in [0, bound): never the bound, since 1 - 2^-53 times it does not round up to it."""
+    """Convert words to integers in [0, bound); 1 - 2^-53 times the bound never rounds up to it."""
     return np.asarray(fractions(words) * bound).astype(np.int64)

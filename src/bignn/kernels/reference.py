@@ -1,4 +1,4 @@
-"""Every kernel in NumPy, as plainly as possible: the oracle for the fast ones, and the fallback."""
+"""Every kernel in NumPy, as plainly as possible: the oracle of the fast ones, and a fallback."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _LARGEST_WEIGHT = np.float32(1e30)
 
 
 def bounded(weights: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Weights up to 1e30; what overflows (infinite, not a number) is taken for that."""
+    """Limit weights to 1e30; infinite ones and NaN become that."""
     return np.where(weights < _LARGEST_WEIGHT, weights, _LARGEST_WEIGHT)
 
 
 def first_largest(values: NDArray[np.float32]) -> NDArray[np.int64]:
-    """The first of each row's largest values; what is not a number counts as the smallest."""
+    """Find the first of each row's largest values; NaN counts as the smallest."""
     numbers = np.where(np.isnan(values), -np.inf, values)
     return np.asarray(numbers.argmax(axis=1), dtype=np.int64)
 
@@ -49,7 +49,7 @@ def quantize(
     target_factor: NDArray[np.float32],
     edge_bits: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Integer weights of all entries, and what a row's sum must be multiplied by.
+    """Round edge weights to integers; returns them and what each row's sum is multiplied by.
 
     ``q_ij = rint(w_ij t_j 2^e_i)`` with e_i such that the row's largest takes ``edge_bits`` bits,
     fewer in rows of so many entries (2^14 at 17 bits) that they would add up to 2^31.
@@ -65,7 +65,7 @@ def quantize_rows(
     target_factor: NDArray[np.float32],
     edge_bits: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The second half of :func:`quantize`, from weights ``x`` of all entries."""
+    """Round the weights ``x`` of all entries as :func:`quantize` does."""
     degree = np.diff(offsets)
     row = np.repeat(np.arange(len(degree)), degree)
     largest = np.zeros(len(degree), dtype=np.float32)
@@ -84,7 +84,7 @@ def quantize_rows(
 def gather(
     dots: NDArray[np.int32], offsets: NDArray[np.int64], ids: NDArray[Any], q: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """``Σ_j q_ij dots_j`` [rows, columns], exactly."""
+    """Sum ``Σ_j q_ij dots_j`` [rows, columns], exactly."""
     out = np.zeros((len(offsets) - 1, dots.shape[1]), dtype=np.int64)
     for i in range(len(out)):
         entries = slice(offsets[i], offsets[i + 1])
@@ -93,8 +93,10 @@ def gather(
 
 
 def binarize(h: NDArray[np.float32]) -> tuple[Words, NDArray[np.float32]]:
-    """The signs of rows as bits, and β, their mean absolute values, summed in the defined order:
-    sixteen partial sums, column c in number c % 16, then halves onto halves.
+    """Pack the signs of rows, and compute β, their mean absolute values.
+
+    The order of the sum is defined: sixteen partial sums, column c in number c % 16, then halves
+    onto halves.
     """
     rows, columns = h.shape
     padded = np.zeros((rows, -(-columns // 16) * 16), dtype=np.float32)

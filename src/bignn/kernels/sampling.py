@@ -65,7 +65,7 @@ class CompressedGraph:
     def from_edges(
         cls, rows: ArrayLike, ids: ArrayLike, num_nodes: int, *, backend: str | None = None
     ) -> CompressedGraph:
-        """Sorts edges by row; results number the edges as they were given here."""
+        """Sort edges by row; results number the edges as they were given here."""
         row, column = _vector("rows", rows), _vector("ids", ids)
         if len(row) != len(column):
             raise input_error("ids", f"as many as rows ({len(row)})", len(column))
@@ -92,17 +92,17 @@ class CompressedGraph:
 
     @property
     def degrees(self) -> Ints:
-        """How many neighbours each row has, int64 [N]."""
+        """Number of neighbours of each row, int64 [N]."""
         return np.diff(self.offsets)
 
     def numbered(self, places: Ints) -> Ints:
-        """The numbers of the edges at these places."""
+        """Numbers of the edges at the given places."""
         return places if self.numbers is None else self.numbers[places]
 
 
 @dataclass(frozen=True, eq=False)
 class SampledEdges:
-    """Some edges between nodes that are numbered anew from 0.
+    """Edges between sampled nodes, which are numbered from 0.
 
     Attributes:
         sources, targets: int64 [E'], neighbour and row, in the new numbers.
@@ -117,7 +117,7 @@ class SampledEdges:
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhood:
-    """What neighbour sampling found.
+    """The nodes and edges that neighbour sampling found.
 
     Attributes:
         nodes: int64, in the order of discovery, the seeds first.
@@ -142,7 +142,7 @@ def sample_neighbours(
     replace: bool = False,
     backend: str | None = None,
 ) -> Neighbourhood:
-    """Draws neighbours of the seeds, then of what was found, and so on.
+    """Draw neighbours of the seeds, then neighbours of those, and so on.
 
     In hop h every node that hop h - 1 found first gets ``fanouts[h]`` of its neighbours, uniformly:
     all of them if the fan-out is -1, or if there are no more and ``replace`` is off.
@@ -172,7 +172,7 @@ def sample_neighbours(
 def random_walks(
     graph: CompressedGraph, roots: ArrayLike, length: int, *, seed: int, backend: str | None = None
 ) -> Ints:
-    """Walks from rows to ids, int64 [R, length + 1]: the root, then a neighbour of the one before.
+    """Walk from rows to ids, int64 [R, length + 1]: the root, then a neighbour of the last node.
 
     A walk that has no way on stays where it is.
     """
@@ -191,7 +191,7 @@ def random_walks(
 def edges_between(
     graph: CompressedGraph, rows: ArrayLike, ids: ArrayLike, *, backend: str | None = None
 ) -> SampledEdges:
-    """All edges whose row is among ``rows`` and whose neighbour is among ``ids`` (unique)."""
+    """Find all edges whose row is among ``rows`` and whose neighbour is among ``ids`` (unique)."""
     row = _nodes("rows", rows, graph.num_nodes)
     column = _unique_nodes("ids", ids, graph.num_nodes)
     if checked_backend(backend) != "reference":
@@ -203,12 +203,12 @@ def edges_between(
 def induced_subgraph(
     graph: CompressedGraph, nodes: ArrayLike, *, backend: str | None = None
 ) -> SampledEdges:
-    """All edges among ``nodes`` (unique)."""
+    """Find all edges among ``nodes`` (unique)."""
     return edges_between(graph, nodes, nodes, backend=backend)
 
 
 class Choice:
-    """Draws items with probabilities proportional to weights: a search in their running sums.
+    """A distribution over items, with probabilities proportional to weights.
 
     Args:
         weights: numbers ≥ 0, some of them above.
@@ -233,7 +233,7 @@ class Choice:
         self.probabilities: NDArray[np.float64] = values / self._sums[-1]
 
     def draw(self, count: int, *, seed: int) -> Ints:
-        """``count`` items, independently, with replacement: int64 [count]."""
+        """Draw ``count`` items independently, with replacement: int64 [count]."""
         words = random_words(_checked_seed(seed), np.arange(count))
         # Items of weight 0 repeat the sum before them, and the first sum above is another's.
         items: Ints = np.searchsorted(self._sums, fractions(words) * self._sums[-1], side="right")
@@ -241,7 +241,7 @@ class Choice:
 
 
 def checked_fanouts(name: str, fanouts: Sequence[int]) -> Ints:
-    """Fan-outs as an array; refuses none at all, and what is neither positive nor -1."""
+    """Convert fan-outs to an array; refuse an empty list and numbers neither positive nor -1."""
     counts = list(fanouts)
     if not counts or any(
         not isinstance(count, int | np.integer) or (count < 1 and count != -1) for count in counts
@@ -251,7 +251,7 @@ def checked_fanouts(name: str, fanouts: Sequence[int]) -> Ints:
 
 
 def sorted_unique(nodes: Ints) -> Ints:
-    """The ids that occur, rising. By sorting: NumPy's own hashes, and takes ten times as long."""
+    """Find the distinct ids, rising; sorting is ten times as fast as NumPy's hashing here."""
     rising: Ints = np.sort(nodes, axis=None)
     is_first = np.ones(len(rising), dtype=np.bool_)
     is_first[1:] = rising[1:] != rising[:-1]

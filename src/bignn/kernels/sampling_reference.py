@@ -1,4 +1,4 @@
-"""The samplers of csrc/sampling.cpp in NumPy: the same results to the last element."""
+"""The samplers of csrc/sampling.cpp in NumPy, with the same results to the last element."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Ints = NDArray[np.int64]
 
 
 def sort_edges(rows: Ints, columns: Ints, num_nodes: int) -> tuple[Ints, NDArray[np.int32], Ints]:
-    """``(offsets, ids, numbers)``: the edges by row, stably."""
+    """Sort edges by row, stably: ``(offsets, ids, numbers)``."""
     numbers = np.argsort(rows, kind="stable")
     offsets = np.zeros(num_nodes + 1, dtype=np.int64)
     np.cumsum(np.bincount(rows, minlength=num_nodes), out=offsets[1:])
@@ -23,7 +23,7 @@ def sort_edges(rows: Ints, columns: Ints, num_nodes: int) -> tuple[Ints, NDArray
 def sample_neighbours(
     offsets: Ints, ids: NDArray[Any], seeds: Ints, fanouts: Ints, replace: bool, seed: int
 ) -> tuple[Ints, Ints, Ints, Ints, list[int], list[int]]:
-    """``(nodes, sources, targets, places, nodes per hop, edges per hop)``."""
+    """Sample: ``(nodes, sources, targets, places, nodes per hop, edges per hop)``."""
     number_of = np.full(len(offsets) - 1, -1, dtype=np.int64)
     number_of[seeds] = np.arange(len(seeds))
     nodes, sources, targets, places = [seeds], [], [], []
@@ -68,7 +68,7 @@ def _draws(words: NDArray[np.uint64], size: Ints) -> Ints:
 
 
 def _subsets(words: NDArray[np.uint64], size: Ints) -> Ints:
-    """Floyd's method: every subset is as likely; one member per column of words."""
+    """Draw subsets by Floyd's method, all equally likely; one member per column of words."""
     count = words.shape[1]
     chosen = np.empty(words.shape, dtype=np.int64)
     for k in range(count):
@@ -80,7 +80,7 @@ def _subsets(words: NDArray[np.uint64], size: Ints) -> Ints:
 
 
 def random_walks(offsets: Ints, ids: NDArray[Any], seed: int, walks: Ints) -> None:
-    """Fills walks [W, length + 1], whose first column holds the roots."""
+    """Fill walks [W, length + 1], whose first column holds the roots."""
     keys = random_words(seed, np.arange(len(walks)))
     for step in range(walks.shape[1] - 1):
         at = walks[:, step]
@@ -94,7 +94,7 @@ def random_walks(offsets: Ints, ids: NDArray[Any], seed: int, walks: Ints) -> No
 def edges_between(
     offsets: Ints, ids: NDArray[Any], rows: Ints, columns: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """``(sources, targets, places)`` of the edges from ``columns`` to ``rows``."""
+    """Find the edges from ``columns`` to ``rows``: ``(sources, targets, places)``."""
     number_of = np.full(len(offsets) - 1, -1, dtype=np.int64)
     number_of[columns] = np.arange(len(columns))
     size = offsets[rows + 1] - offsets[rows]

@@ -1,4 +1,4 @@
-"""How many threads work: one setting for ours and torch's. May import ``kernels``."""
+"""The number of threads: one setting for the packed engine and torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bignn.kernels import native
 
 
 def set_num_threads(threads: int) -> None:
-    """Sets how many threads packed models run on, and torch's number if torch is loaded.
+    """Set how many threads packed models run on, and torch's number if torch is loaded.
 
     Without this call it is ``OMP_NUM_THREADS``, or all cores. Results do not depend on it.
     """
@@ -24,5 +24,5 @@ def set_num_threads(threads: int) -> None:
 
 
 def get_num_threads() -> int:
-    """The number of threads packed models run on."""
+    """Return the number of threads packed models run on."""
     return native.num_threads()

@@ -1,4 +1,4 @@
-"""What this installation can do, and why not more."""
+"""Examines an installation: versions, CPU features, and the kernels that run here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FEATURES = ("popcnt", "avx2", "avx512", "gfni", "avx_vnni", "amx")
 
 
 def examine() -> dict[str, Any]:
-    """Versions, CPU, backends, in plain types. Imports neither torch nor PyG."""
+    """Collect versions, CPU and backends in plain types, without importing torch or PyG."""
     return {
         "bignn": bignn.__version__,
         "python": platform.python_version(),
@@ -33,7 +33,7 @@ def examine() -> dict[str, Any]:
 
 
 def describe(report: dict[str, Any]) -> str:
-    """The report of :func:`examine` for people."""
+    """Format the report of :func:`examine`."""
     lines = [
         f"bignn {report['bignn']} on Python {report['python']}, {report['platform']}",
         f"CPU: {report['cpu']}",
@@ -67,7 +67,7 @@ def _version(package: str) -> str | None:
 
 
 def _cpu_info(key: str) -> str:
-    """The first line of that name in Linux's /proc/cpuinfo; empty elsewhere."""
+    """Value of the first line with a key in Linux's /proc/cpuinfo; empty elsewhere."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text(errors="replace").splitlines():

@@ -165,7 +165,7 @@ def _sums(z: Floats, edges: Edges, weights: Floats | None) -> Floats:
 
 
 def _attend(step: Operation, z: Floats, edges: Edges) -> Floats:
-    """Per head ``Σ_j softmax_j(leaky(a_dst · z_i + a_src · z_j)) z_j``."""
+    """Sum ``Σ_j softmax_j(leaky(a_dst · z_i + a_src · z_j)) z_j`` per head."""
     heads, channels = step.arrays["att_src"].shape
     own = np.arange(edges.num_rows) if edges.own_ids is None else edges.own_ids
     row = np.repeat(np.arange(edges.num_rows), np.diff(edges.offsets))

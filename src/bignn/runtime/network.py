@@ -67,7 +67,7 @@ class Network:
 
     @property
     def num_hops(self) -> int:
-        """How far a prediction looks, at most."""
+        """How many hops away a prediction looks, at most."""
         return len(self.layers) + sum(operation.op in NEIGHBOURLY for operation in self.rest)
 
 
@@ -139,7 +139,7 @@ class _Reader:
 
 
 def _input(reader: _Reader, num_features: int) -> tuple[InputSpec, str]:
-    """``[normalize_rows] [standardize] [binarize]`` of x, as long as nothing else reads it."""
+    """Recognise ``[normalize_rows] [standardize] [binarize]`` of x that nothing else reads."""
     source = "x"
     found: dict[str, Operation] = {}
     for op in ("normalize_rows", "standardize", "binarize"):
@@ -160,7 +160,7 @@ def _input(reader: _Reader, num_features: int) -> tuple[InputSpec, str]:
 
 
 def _layer(reader: _Reader, value: str) -> tuple[BinaryLayer, str] | None:
-    """The packed layer that reads a value, and the name of its result."""
+    """Recognise the packed layer that reads a value; returns it and the name of its result."""
     found = None
     for linear in reader.users(value, "binary_linear"):
         step = reader.only_user(linear.out, "aggregate", "attention")

@@ -35,9 +35,7 @@ Work = dict[str, float]
 
 @dataclass
 class LayerPlan:
-    """One layer: the way chosen, and by way the work, predicted seconds on one thread and bytes
-    touched.
-    """
+    """The way chosen for one layer; for every way its work, seconds on one thread and bytes."""
 
     num_inputs: int
     num_columns: int
@@ -52,7 +50,7 @@ class LayerPlan:
 
 @dataclass
 class Plan:
-    """The layers' plans; prints as a table."""
+    """The plans of all layers; prints as a table."""
 
     layers: list[LayerPlan] = field(default_factory=list)
     threads: int = 1

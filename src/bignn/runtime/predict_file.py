@@ -30,7 +30,7 @@ def predict_file(
     threads: int | None = None,
     save_graph: str | None = None,
 ) -> dict[str, Any]:
-    """Predicts a graph, by name or from a file, with a packed model's file."""
+    """Predict a graph, given by name or file, with a packed model's file."""
     first, second = Path(model_path).suffix, Path(dataset).suffix
     if first == ".npz" or (second == ".bignn" and first != ".bignn"):
         raise InputError(
@@ -90,7 +90,7 @@ def predict_file(
 
 
 def describe(report: dict[str, Any]) -> str:
-    """The report of :func:`predict_file` for people."""
+    """Format the report of :func:`predict_file`."""
     accuracy = report["test_acc"]
     lines = [
         f"{report['num_nodes']} nodes in {1e3 * report['seconds']:.2f} ms"
@@ -110,7 +110,7 @@ def describe(report: dict[str, Any]) -> str:
 
 
 def write(path: str | os.PathLike[str], ids: NDArray[Any], values: NDArray[Any]) -> None:
-    """Predictions as ``.npy`` (the values alone) or ``.csv`` (a line per node)."""
+    """Write predictions as ``.npy`` (the values alone) or ``.csv`` (a line per node)."""
     with atomic_path(path) as temporary:
         if Path(path).suffix == ".npy":
             with temporary.open("wb") as file:
@@ -127,7 +127,7 @@ def write(path: str | os.PathLike[str], ids: NDArray[Any], values: NDArray[Any])
 
 
 def _check_different(inputs: dict[str, str], outputs: dict[str, str | None]) -> None:
-    """Refuses to write over what is read, or twice to the same file."""
+    """Refuse to write over what is read, or twice to the same file."""
     taken = {Path(path).resolve(): name for name, path in inputs.items()}
     for name, path in outputs.items():
         if path is None:
@@ -138,7 +138,7 @@ def _check_different(inputs: dict[str, str], outputs: dict[str, str | None]) -> 
 
 
 def _graph(dataset: str, model: PackedModel) -> PackedGraph:
-    """A packed graph's file as it is; anything else is loaded and packed for the model."""
+    """Open a packed graph's file; load and pack anything else."""
     if Path(dataset).is_file() and not dataset.endswith(".npz"):
         return PackedGraph.open(dataset)
     return pack_graph(load(dataset), like=model)

@@ -65,7 +65,7 @@ def _metadata_of(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) 
 
 
 def to_bytes(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> bytes:
-    """The content that :func:`write` would give a file."""
+    """Make the content that :func:`write` would give a file."""
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     return bytes(save(contiguous, metadata=_metadata_of(header, contiguous)))
 
