@@ -59,7 +59,7 @@ class Attention:
 def whole_scores(
     words: Words, num_inputs: int, alpha: Floats, vectors: Floats
 ) -> tuple[NDArray[np.int32], Floats] | None:
-    """Round ``v_h = Σ_c a_hc α_c B_c`` to integers ``V = rint(v 2^s)`` [H, inputs]; and ``2^-s`` [H].
+    """Round ``v_h = Σ_c a_hc α_c B_c`` to integers ``V = rint(v 2^s)`` [H, inputs], with ``2^-s``.
 
     Exact up to the rounding to V: ``a α`` becomes whole numbers of 40 bits, and these are added.
     None if the numbers are out of range.

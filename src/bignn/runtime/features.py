@@ -81,8 +81,10 @@ def _dense_rows(graph: Graph, start: int, stop: int) -> Floats:
 def _merged(x: SparseRows) -> tuple[Ints, Ints, Floats]:
     """Rows, columns and values of the entries, by row and column; repeated ones added up."""
     row = np.repeat(np.arange(x.shape[0], dtype=np.int64), np.diff(x.indptr))
-    _, order = order_of_entries(row, x.indices, x.shape)
-    row, column, values = row[order], x.indices[order], x.values[order]
+    column, values = x.indices, x.values
+    if ((row[1:] == row[:-1]) & (column[1:] <= column[:-1])).any():
+        _, order = order_of_entries(row, column, x.shape)
+        row, column, values = row[order], column[order], values[order]
     is_new = np.ones(len(row), dtype=np.bool_)
     is_new[1:] = (row[1:] != row[:-1]) | (column[1:] != column[:-1])
     if not is_new.all():
@@ -92,7 +94,7 @@ def _merged(x: SparseRows) -> tuple[Ints, Ints, Floats]:
 
 
 def _flips(rows: Ints, columns: Ints, base: NDArray[np.bool_], num_rows: int) -> SparseBits:
-    """Sparse bits of these flips; columns that most rows flip change their base bit instead."""
+    """Sparse bits of flips that are sorted by row; columns that most rows flip change their base."""
     num_columns = len(base)
     often = 2 * np.bincount(columns, minlength=num_columns) > num_rows
     if often.any():
@@ -105,9 +107,10 @@ def _flips(rows: Ints, columns: Ints, base: NDArray[np.bool_], num_rows: int) ->
         rows = np.concatenate([rows[~of_often], missing])
         columns = np.concatenate([columns[~of_often], chosen[which]])
         base = base ^ often
-    offsets, order = order_of_entries(rows, columns, (num_rows, num_columns))
-    packed_base = bits.pack(np.where(base, 1, -1))
-    return SparseBits(offsets, columns[order].astype(np.int32), packed_base)
+        columns = columns[order_of_entries(rows, columns, (num_rows, num_columns))[1]]
+    offsets = np.zeros(num_rows + 1, dtype=np.int64)
+    np.cumsum(np.bincount(rows, minlength=num_rows), out=offsets[1:])
+    return SparseBits(offsets, columns.astype(np.int32), bits.pack(np.where(base, 1, -1)))
 
 
 def _smaller(words: NDArray[np.uint64], num_bits: int) -> PackedFeatures:
