@@ -94,7 +94,7 @@ def _merged(x: SparseRows) -> tuple[Ints, Ints, Floats]:
 
 
 def _flips(rows: Ints, columns: Ints, base: NDArray[np.bool_], num_rows: int) -> SparseBits:
-    """Sparse bits of flips that are sorted by row; columns that most rows flip change their base."""
+    """Make sparse bits of flips sorted by row; columns that most rows flip change their base."""
     num_columns = len(base)
     often = 2 * np.bincount(columns, minlength=num_columns) > num_rows
     if often.any():
