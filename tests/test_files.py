@@ -89,6 +89,43 @@ def test_leftovers_of_another_name_are_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "run.v2").read_text() == "kept"
 
 
+WRITER = """
+import sys
+from pathlib import Path
+from bignn.files import atomic_path
+
+with atomic_path(sys.argv[1]) as temporary:
+    temporary.write_text("whole")
+    print(temporary, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_live_writers_file_stays_and_a_killed_writers_goes(tmp_path: Path) -> None:
+    """With two real processes: one writes, this one removes leftovers of the same path."""
+    target = tmp_path / "run.safetensors"
+    for killed in (False, True):
+        target.unlink(missing_ok=True)
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(target)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as writer:
+            assert writer.stdout is not None
+            temporary = Path(writer.stdout.readline().strip())
+            remove_leftovers(target)
+            assert temporary.read_text() == "whole"
+            if killed:
+                writer.kill()
+            writer.communicate()
+        if killed:
+            assert temporary.exists()
+            remove_leftovers(target)
+        assert [path.name for path in tmp_path.iterdir()] == ([] if killed else [target.name])
+        assert (writer.returncode == 0) == (not killed)
+
+
 def test_a_check_and_a_clearance_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As by several processes that train one model: the leader clears away, all check."""
     target = tmp_path / "run.safetensors"
