@@ -2,8 +2,10 @@
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -75,7 +77,7 @@ def test_what_a_killed_check_leaves_is_removed_later(
     """Whatever the check makes for a moment has a name that the next writer clears away."""
     target = tmp_path / "run.safetensors"
     with monkeypatch.context() as killed:
-        killed.setattr(Path, "unlink", lambda *_, **__: None)
+        killed.setattr(shutil, "rmtree", lambda *_, **__: None)
         check_writable(target)
     assert len(list(tmp_path.iterdir())) == 1
     remove_leftovers(target)
@@ -90,12 +92,13 @@ def test_leftovers_of_another_name_are_left_alone(tmp_path: Path) -> None:
 
 
 WRITER = """
-import sys
+import os, sys
 from pathlib import Path
 from bignn.files import atomic_path
 
 with atomic_path(sys.argv[1]) as temporary:
-    temporary.write_text("whole")
+    Path(f"{temporary}.new").write_text("whole")
+    os.replace(f"{temporary}.new", temporary)  # as safetensors does
     print(temporary, flush=True)
     sys.stdin.read()
 """
@@ -126,18 +129,27 @@ def test_a_live_writers_file_stays_and_a_killed_writers_goes(tmp_path: Path) -> 
         assert (writer.returncode == 0) == (not killed)
 
 
-def test_a_check_and_a_clearance_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by several processes that train one model: the leader clears away, all check."""
+def test_writers_and_removers_of_leftovers_at_once(tmp_path: Path) -> None:
+    """As of several processes that train one model: the leader removes leftovers, all check."""
     target = tmp_path / "run.safetensors"
-    unlink = Path.unlink
+    done = threading.Event()
 
-    def cleared_before(path: Path, *, missing_ok: bool = False) -> None:
-        unlink(path)
-        unlink(path, missing_ok=missing_ok)
+    def remove_all_the_time() -> None:
+        while not done.is_set():
+            remove_leftovers(target)
 
-    monkeypatch.setattr(Path, "unlink", cleared_before)
-    check_writable(target)
-    assert not list(tmp_path.iterdir())
+    remover = threading.Thread(target=remove_all_the_time)
+    remover.start()
+    try:
+        for number in range(200):
+            check_writable(target)
+            with atomic_path(target) as temporary:
+                temporary.write_text(str(number))
+            assert target.read_text() == str(number)
+    finally:
+        done.set()
+        remover.join()
+    assert list(tmp_path.iterdir()) == [target]
 
 
 def test_a_full_disk_is_said_with_the_file(tmp_path: Path) -> None:
