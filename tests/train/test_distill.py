@@ -20,7 +20,7 @@ from bignn import FileError, InputError
 from bignn.cli import main
 from bignn.graph import Graph
 from bignn.train.batches import Batch, full_batch
-from bignn.train.distill import digest, distillation_loss, soft_targets
+from bignn.train.distill import distillation_loss, soft_targets, weights_digest
 from bignn.train.fit import fit
 from bignn.train.recipes import (
     MANY_LABELS,
@@ -114,7 +114,11 @@ def test_fit_learns_from_nodes_without_labels(graph: Graph) -> None:
 def test_resuming_knows_its_teacher(graph: Graph, tmp_path: Path) -> None:
     path = tmp_path / "s.safetensors"
     teacher, other = model_for(graph, 1), model_for(graph, 2)
-    assert digest([teacher]) == digest([copy.deepcopy(teacher)]) != digest([other])
+    assert (
+        weights_digest([teacher])
+        == weights_digest([copy.deepcopy(teacher)])
+        != weights_digest([other])
+    )
     settings = replace(settings_for(teacher), epochs=3)
     common: dict[str, Any] = {"checkpoint_path": path, "progress": False}
     first = fit(model_for(graph), graph, settings, teacher=teacher, **common)
@@ -214,7 +218,10 @@ def test_the_command_trains_the_teacher_first_and_reuses_it(
     assert main([*command[:2], "--distill", "--teachers", "0", "--json"]) == 1
     assert "--teachers must be at least 1" in capsys.readouterr().err
     nowhere = tmp_path / "nowhere"
-    for teacher, line in ((tmp_path, "is not a file"), (tmp_path / "no", "does not exist")):
+    for teacher, line in (
+        (tmp_path, "is a folder; give a checkpoint"),
+        (tmp_path / "no", "does not exist"),
+    ):
         assert main([*command[:2], "--teacher", str(teacher), "--out", str(nowhere)]) == 1
         assert line in capsys.readouterr().err
     strange = bignn.nn.GCN(99, 4, 2, 2)

@@ -19,8 +19,8 @@ from bignn.errors import InputError
 from bignn.graph import from_arrays
 from bignn.nn import GCN, GNN, GraphSAGE
 from bignn.train import checkpoint, distributed
-from bignn.train.batches import Batch, full_batch, part_of_loss
-from bignn.train.distributed import LostError, World
+from bignn.train.batches import Batch, full_batch, take_loss_share
+from bignn.train.distributed import LostProcessError, World
 from bignn.train.fit import fit
 from bignn.train.jobs import checked_jobs
 from bignn.train.recipes import Settings
@@ -120,7 +120,7 @@ from pathlib import Path
 import torch, torch_geometric.nn as pyg
 from conftest import make_arrays
 from bignn.train import checkpoint
-from bignn.train.distill import digest
+from bignn.train.distill import weights_digest
 from bignn.errors import InputError
 from bignn.graph import from_arrays
 from bignn.loaders import NeighborLoader
@@ -144,14 +144,14 @@ for kind, size, fan_outs in (("neighbor", 9, (3, 3)), ("layer", 9, (9, 9)), ("wa
     sampling = Sampling(kind, size, fan_outs=fan_outs, coverage=5)
     settings = Settings(lr=0.03, epochs=25, inductive=True, sampling=sampling)
     result = fit(model, graph, settings, progress=False)
-    said[kind] = [digest([model]), result.val_loss, result.val_acc, result.epochs]
+    said[kind] = [weights_digest([model]), result.val_loss, result.val_acc, result.epochs]
 
 # A user's own module, with running averages, and PyG's batches, of which 3 are not shared evenly.
 torch.manual_seed(rank)
 model, data = pyg.GCN(20, 8, 2, 2, norm="batch", dropout=0.3), to_pyg(graph)
 loader = NeighborLoader(data, [4, 4], input_nodes=data.train_mask, batch_size=7, shuffle=True)
 result = fit(model, graph, Settings(lr=0.01, epochs=10), batches=loader, progress=False)
-said["own"] = [digest([model]), result.val_loss]
+said["own"] = [weights_digest([model]), result.val_loss]
 
 # Going on from a checkpoint of the middle.
 def run(path, resume):
@@ -159,7 +159,7 @@ def run(path, resume):
     model = recipe("bi-sage", graph=graph, hidden=8, epochs=9, batch_size=5).build(graph)
     settings = recipe("bi-sage", graph=graph, hidden=8, epochs=9, batch_size=5).settings
     fit(model, graph, settings, checkpoint_path=path, resume=resume, save_every=0, progress=False)
-    return digest([model])
+    return weights_digest([model])
 
 write, count = checkpoint.write, 0
 def write_and_keep(path, *rest):
@@ -209,15 +209,15 @@ def test_fit_in_two_processes(tmp_path: Path) -> None:
 
 DYING = """
 import os, signal, sys
-from bignn.train.run import Run
+from bignn.train.run import TrainingRun
 from bignn.cli import main
 
-epochs = Run._train_epoch
+epochs = TrainingRun._train_epoch
 def dying(run, batches):
     epochs(run, batches)
-    if os.environ["RANK"] == "{who}" and run.epoch == 6:
+    if os.environ["RANK"] == "{who}" and run.progress.epoch == 6:
         os.kill(os.getpid(), signal.SIGKILL)
-Run._train_epoch = dying
+TrainingRun._train_epoch = dying
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -240,9 +240,9 @@ def test_a_process_that_dies_ends_the_run(tmp_path: Path) -> None:
 def test_a_process_that_waits_inside_a_library_ends_when_told() -> None:
     code = (
         "import hashlib, os, signal, threading\n"
-        "from bignn.train.distributed import _Ending\n"
-        "_Ending._PATIENCE = 0.1\n"
-        "_Ending()\n"
+        "from bignn.train.distributed import _SigtermHandler\n"
+        "_SigtermHandler._PATIENCE = 0.1\n"
+        "_SigtermHandler()\n"
         "threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
         "hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)\n"  # many minutes
     )
@@ -255,7 +255,7 @@ def test_a_process_that_waits_inside_a_library_ends_when_told() -> None:
         env={**os.environ, "RANK": "0", "WORLD_SIZE": "2"},
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("bignn: error: process 0 of 2 was told to end")
+    assert done.stderr.startswith("bignn: error: process 0 of 2 was ended")
     assert done.stderr.count("\n") == 1
 
 
@@ -272,19 +272,19 @@ def test_a_process_alone_is_a_world_of_one(monkeypatch: pytest.MonkeyPatch) -> N
     world = World()
     assert world.is_leader
     assert world.totals(3, 0.5) == [3, 0.5]
-    assert world.parts(3, 0) == [1, 0]
-    assert list(world.in_step("abc")) == ["a", "b", "c"]
-    assert not world.differ("anything")
-    assert distributed.current(CPU) == world
+    assert world.fractions(3, 0) == [1, 0]
+    assert list(world.pad_batches("abc")) == ["a", "b", "c"]
+    assert not world.differs("anything")
+    assert distributed.current_world(CPU) == world
     # Other launchers set some of the variables; torchrun all.
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("RANK", "1")
     assert not distributed.under_torchrun()
-    assert distributed.leads()
+    assert distributed.is_leader()
     for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.setenv(name, "1")
     assert distributed.under_torchrun()
-    assert not distributed.leads()
+    assert not distributed.is_leader()
     with pytest.raises(InputError, match="'jobs' must be 1 under torchrun"):
         checked_jobs(2)
     monkeypatch.setenv("WORLD_SIZE", "1")
@@ -294,22 +294,22 @@ def test_a_process_alone_is_a_world_of_one(monkeypatch: pytest.MonkeyPatch) -> N
 def test_each_process_takes_the_gpu_of_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert distributed.own_device("cuda") == torch.device("cuda")
+    assert distributed.resolve_device("cuda") == torch.device("cuda")
     for name, value in (("RANK", "3"), ("LOCAL_RANK", "1"), ("WORLD_SIZE", "4")):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("MASTER_ADDR", "localhost")
     monkeypatch.setenv("MASTER_PORT", "1")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    assert distributed.own_device("cuda") == torch.device("cuda:1")
-    assert distributed.own_device("cuda:0") == torch.device("cuda:0")
+    assert distributed.resolve_device("cuda") == torch.device("cuda:1")
+    assert distributed.resolve_device("cuda:0") == torch.device("cuda:0")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     with pytest.raises(InputError, match="a GPU per process, got 2 for 4 processes"):
-        distributed.own_device("cuda")
+        distributed.resolve_device("cuda")
 
 
 def test_torchs_errors_become_one_line() -> None:
     line = r"^process 1 of 3 lost the others: .* \(Connection closed by \[::1\]\); .*--resume$"
-    with pytest.raises(LostError, match=line), World(1, 3)._talking():
+    with pytest.raises(LostProcessError, match=line), World(1, 3)._communicating():
         raise RuntimeError("[gloo/pair.cc:9] Connection closed by [::1]. Read this.\nAnd much more")
 
 
@@ -318,13 +318,15 @@ def test_the_parts_of_a_loss_are_all_of_it(size: int) -> None:
     """Labels and targets alike, by number and by weight."""
     whole = full_batch(from_arrays(make_arrays()), CPU)
     whole = replace(whole, targets=torch.rand(60, 2), loss_weight=torch.rand(20))
-    parts = [part_of_loss(whole, World(rank, size).share) for rank in range(size)]
+    parts = [take_loss_share(whole, World(rank, size).share) for rank in range(size)]
     nodes = torch.cat([part.loss_nodes for part in parts])
     assert sorted(nodes.tolist()) == sorted(whole.loss_nodes.tolist())
-    taught = [number for part in parts for number in list(range(60))[part.taught]]
+    taught = [number for part in parts for number in list(range(60))[part.target_nodes]]
     assert sorted(taught) == list(range(60))
-    assert [part.terms[1] for part in parts] == [len(range(60)[rank::size]) for rank in range(size)]
-    assert {part.terms[0] for part in parts} == {1}
+    assert [part.num_terms[1] for part in parts] == [
+        len(range(60)[rank::size]) for rank in range(size)
+    ]
+    assert {part.num_terms[0] for part in parts} == {1}
     for part in parts:
         assert part.loss_weight is not None
         assert len(part.loss_weight) == len(part.loss_nodes)

@@ -19,7 +19,7 @@ from bignn.train import checkpoint
 from bignn.train.batches import Batch, full_batch, reachable
 from bignn.train.fit import fit
 from bignn.train.recipes import RECIPES, Settings, recipe, settings_for
-from bignn.train.run import Run
+from bignn.train.run import TrainingRun
 
 QUICK = Settings(lr=0.01, epochs=60, patience=60)
 
@@ -72,7 +72,7 @@ def test_the_lowest_validation_loss_wins_not_the_highest_accuracy(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = iter([(0.9, 50.0), (0.5, 60.0), (0.6, 95.0), (0.4, 55.0), (0.7, 99.0), (0.4, 98.0)])
-    monkeypatch.setattr(Run, "_score", lambda run, batch: next(scores, (0.8, 70.0)))
+    monkeypatch.setattr(TrainingRun, "_score", lambda run, batch: next(scores, (0.8, 70.0)))
     result = fit(new_model(graph), graph, Settings(epochs=50, patience=7), progress=False)
     assert (result.best_epoch, result.val_loss, result.val_acc) == (4, 0.4, 55.0)
     assert result.epochs == 4 + 7
@@ -82,7 +82,7 @@ def test_epochs_are_chosen_by_accuracy_where_that_is_asked_for(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = iter([(0.9, 50.0), (0.5, 60.0), (0.6, 95.0), (0.4, 95.0), (0.3, 55.0)])
-    monkeypatch.setattr(Run, "_score", lambda run, batch: next(scores, (0.8, 70.0)))
+    monkeypatch.setattr(TrainingRun, "_score", lambda run, batch: next(scores, (0.8, 70.0)))
     settings = Settings(epochs=50, patience=7, select_by="accuracy")
     result = fit(new_model(graph), graph, settings, progress=False)
     assert (result.best_epoch, result.val_loss, result.val_acc) == (3, 0.6, 95.0)
@@ -416,7 +416,7 @@ def test_recipes() -> None:
 def test_small_graphs_train_on_one_torch_thread(
     graph: Graph, monkeypatch: pytest.MonkeyPatch, small: int, expected: int
 ) -> None:
-    monkeypatch.setattr("bignn.train.fit._SMALL", small)
+    monkeypatch.setattr("bignn.train.fit._MAX_NODES_ON_ONE_THREAD", small)
     seen = set()
 
     class Watching(bignn.nn.GCN):
@@ -439,7 +439,7 @@ def test_small_graphs_train_on_one_torch_thread(
 def test_without_a_terminal_a_line_tells_of_progress(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bignn.train.run._TOLD_EVERY", 0.0)
+    monkeypatch.setattr("bignn.train.run._REPORT_EVERY", 0.0)
     graph = bignn.load("cora")
     for progress in (True, False):
         model = bignn.nn.GCN(graph.num_features, 4, 2, graph.num_classes)

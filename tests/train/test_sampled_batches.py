@@ -18,9 +18,9 @@ from bignn.graph.pyg import to_pyg
 from bignn.loaders import LayerLoader, NeighborLoader, SaintRandomWalkLoader
 from bignn.nn import GNN, BinaryRows, SparseMatrix
 from bignn.nn.linear import Features
-from bignn.train.batches import Batch, as_batch, full_batch, training_part
+from bignn.train.batches import Batch, as_batch, full_batch, training_subgraph
 from bignn.train.recipes import MANY_LABELS, PAPER, RECIPES, TWINS, Settings, recipe, settings_for
-from bignn.train.run import Run, adam
+from bignn.train.run import TrainingRun, adam
 from bignn.train.sampled_batches import SampledBatches, Sampling
 
 CPU = torch.device("cpu")
@@ -136,11 +136,11 @@ def test_subgraphs_are_right_on_average(dense: Graph) -> None:
             nodes = numbers(batches, batch)
             assert isinstance(batch.edge_index, SparseMatrix)
             assert batch.loss_weight is not None
-            assert batch.taught_weight is not None
+            assert batch.target_weight is not None
             sums[nodes] += batch.edge_index @ x[nodes]
             met[nodes] += 1
             of_labels.append(float(batch.loss_weight.sum()))
-            of_teacher[nodes] += batch.taught_weight
+            of_teacher[nodes] += batch.target_weight
             count += 1
     assert float((sums / met - exact).abs().max()) < 0.15
     assert np.mean(of_labels) == pytest.approx(1, abs=0.03)
@@ -159,7 +159,7 @@ def test_attention_over_a_subgraph_is_weighed(dense: Graph) -> None:
 
 def test_the_training_part_has_the_training_nodes_and_no_others(graph: Graph) -> None:
     whole = full_batch(graph, CPU)
-    part = training_part(whole)
+    part = training_subgraph(whole)
     nodes = np.sort(np.asarray(graph.train_idx))
     assert torch.equal(rows(part.x), rows(whole.x)[nodes])
     assert torch.equal(part.y, whole.y[nodes])
@@ -222,7 +222,7 @@ def test_sampled_training_is_deterministic_and_resumes_exactly(
 
     path = tmp_path / "run.safetensors"
     count = 0
-    save = Run.save
+    save = TrainingRun.save
 
     def save_and_stop(self: Any, where: Any) -> None:
         nonlocal count
@@ -232,7 +232,7 @@ def test_sampled_training_is_deterministic_and_resumes_exactly(
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Run, "save", save_and_stop)
+        patch.setattr(TrainingRun, "save", save_and_stop)
         with pytest.raises(KeyboardInterrupt):
             run(settings, checkpoint_path=path, save_every=0)
     resumed, other = run(settings, checkpoint_path=path, resume=True)

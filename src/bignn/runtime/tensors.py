@@ -6,7 +6,6 @@ version (docs/format.md).
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import zipfile
@@ -20,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from bignn.errors import FileError, WriteError
-from bignn.files import atomic_path
+from bignn.files import atomic_path, content_digest
 
 Arrays = dict[str, NDArray[Any]]
 Opened = TypeVar("Opened")
@@ -41,11 +40,17 @@ def digest_of(header: str, arrays: Mapping[str, NDArray[Any]]) -> str:
     """BLAKE2b, 16 bytes in hexadecimal, of the header's text and of every array: its name, type,
     shape and bytes, in the order of names.
     """
-    state = hashlib.blake2b(header.encode(), digest_size=16)
-    for name, array in sorted(arrays.items()):
-        state.update(f"{name} {array.dtype.str} {list(array.shape)};".encode())
-        state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return state.hexdigest()
+    return content_digest(
+        header,
+        (
+            (name, array.dtype.str, array.shape, _bytes(array))
+            for name, array in sorted(arrays.items())
+        ),
+    )
+
+
+def _bytes(array: NDArray[Any]) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def write(
