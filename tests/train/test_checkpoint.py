@@ -102,11 +102,15 @@ def test_resuming_another_run_is_refused(graph: Graph, tmp_path: Path) -> None:
     assert "its graph is" in refusal(other, path)
 
 
-def changed_header(path: Path, out: Path, change: Callable[[Any], object]) -> None:
-    """A checkpoint whose header is another but whose digest is right."""
+def change_header(path: Path, out: Path, change: Callable[[Any], object]) -> None:
+    """Writes a checkpoint with another header, whose digest is right."""
     parts, header = checkpoint.read(path)
     change(header)
     checkpoint.write(out, parts, header)
+
+
+def set_in_header(path: Path, out: Path, section: str, name: str, value: object) -> None:
+    change_header(path, out, lambda header: header[section].update({name: value}))
 
 
 def test_progress_that_no_run_has_is_refused(graph: Graph, tmp_path: Path) -> None:
@@ -131,10 +135,10 @@ def test_progress_that_no_run_has_is_refused(graph: Graph, tmp_path: Path) -> No
         ("finished", 0, "'finished' must be of type bool, got 0"),
         ("more\n", 1, "'progress' must be an object with ['epoch', "),
     ):
-        changed_header(killed, path, lambda h, n=name, v=value: h["progress"].update({n: v}))
+        set_in_header(killed, path, "progress", name, value)
         line = refusal(graph, path)
         assert line.startswith(f"'{path}' is not a whole checkpoint ({why}"), line
-    changed_header(killed, path, lambda header: header["progress"].pop("epoch"))
+    change_header(killed, path, lambda header: header["progress"].pop("epoch"))
     assert "'progress' must be an object with" in refusal(graph, path)
 
 
@@ -149,9 +153,9 @@ def test_what_a_file_puts_into_an_error_is_short_and_printable(
         ("settings", "lr", "9" * 10**6, "its lr is 9999"),
         ("settings", "sampling", "absent", "its sampling is absent, this run's is None"),
     ):
-        changed_header(whole, path, lambda h, s=section, n=name, v=value: h[s].update({n: v}))
+        set_in_header(whole, path, section, name, value)
         assert why in refusal(graph, path)
-    changed_header(whole, path, lambda header: header["config"].update({"conv": "g\nc"}))
+    set_in_header(whole, path, "config", "conv", "g\nc")
     with pytest.raises(FileError, match=r"does not hold a bignn model \('conv' must be"):
         bignn.load_model(path)
     for change, why in (
@@ -159,7 +163,7 @@ def test_what_a_file_puts_into_an_error_is_short_and_printable(
         (lambda h: h.update(seed=True), "the 'seed' of its header is True"),
         (lambda h: h.update({"a\nb": 1}), "its header has an unknown 'a b'"),
     ):
-        changed_header(whole, path, change)
+        change_header(whole, path, change)
         assert f"is not a whole checkpoint ({why}" in refusal(graph, path)
 
 
