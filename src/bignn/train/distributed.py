@@ -36,7 +36,7 @@ _VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_AD
 
 
 class LostProcessError(InputError):
-    """The error of a process that cannot go on, since another one of its world ended."""
+    """The error of a process that cannot continue, since another one of its world ended."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class World:
 
     @property
     def share(self) -> slice:
-        """Part of this process in any sequence that all have; the parts do not overlap."""
+        """Every ``size``-th place from ``rank`` on: this process's part of any sequence."""
         return slice(self.rank, None, self.size)
 
     def gather(self, *values: float) -> list[list[float]]:
@@ -188,7 +188,7 @@ def under_torchrun(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def is_leader() -> bool:
-    """Whether this process is the leader, joined or not."""
+    """Returns whether this process is the leader, even before it has joined the others."""
     return not under_torchrun() or os.environ["RANK"] == "0"
 
 

@@ -14,7 +14,7 @@ _TYPES = {"int": int, "float": float, "bool": bool}
 
 @dataclass
 class Progress:
-    """The epochs that a run has behind it and the best of them.
+    """The number of epochs that a run has trained, and the best of them.
 
     Attributes:
         epoch: number of epochs trained.
@@ -34,7 +34,7 @@ class Progress:
     finished: bool = False
 
     def is_over(self, settings: Settings) -> bool:
-        """Whether the settings ask for no further epoch."""
+        """Returns whether the settings ask for no further epoch."""
         waited = self.epoch - self.best_epoch
         return self.epoch >= settings.epochs or waited >= settings.patience
 

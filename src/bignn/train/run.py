@@ -254,7 +254,10 @@ class TrainingRun:
 
     @torch.no_grad()
     def _score(self, batch: Batch) -> tuple[float, float]:
-        """Mean cross-entropy and accuracy in percent on the ``loss_nodes`` of all processes."""
+        """Returns the mean cross-entropy and the accuracy in percent on all ``loss_nodes``.
+
+        Each process scores its share; the results are those of all shares together.
+        """
         self.model.eval()
         logits = batch.logits(self.model)[batch.loss_nodes]
         y = batch.y[batch.loss_nodes]
@@ -279,7 +282,7 @@ class TrainingRun:
         )
 
     def _identity(self) -> dict[str, Any]:
-        """What makes this run this run; only a checkpoint with the same can be resumed."""
+        """Returns what tells this run from others; only its own checkpoint can be resumed."""
         shapes = {name: list(value.shape) for name, value in self.model.state_dict().items()}
         return {
             "config": self.model.config if isinstance(self.model, GNN) else {"shapes": shapes},

@@ -73,7 +73,7 @@ class Teachers:
 
 @dataclass(frozen=True)
 class _SeedTask:
-    """The training of one seed, with all that the seeds share; travels to other processes."""
+    """The training of one seed, as a function that other processes can be given."""
 
     recipe: Recipe
     graph: Graph
