@@ -30,9 +30,9 @@ from bignn.lab.bench.timing import measure
 from bignn.nn import GCN, SparseMatrix, normalized_adjacency
 from bignn.train.batches import full_batch, reachable
 from bignn.train.distributed import World
-from bignn.train.fit import own_threads
+from bignn.train.fit import threads_for
 from bignn.train.recipes import recipe
-from bignn.train.run import Run
+from bignn.train.run import TrainingRun
 
 DROPOUT = 0.4
 EPOCHS = 10
@@ -79,13 +79,13 @@ class PyGModel(nn.Module):
 def ours(graph: Graph, model: GCN, *, on_all_nodes: bool) -> Callable[[], None]:
     """An epoch of bignn's own loop."""
     whole = full_batch(graph, torch.device("cpu"))
-    run = Run(model, graph, whole, recipe("bi-gcn").settings, 0, [], World())
+    run = TrainingRun(model, graph, whole, recipe("bi-gcn").settings, 0, [], World())
     batches = [whole if on_all_nodes else reachable(whole, model)]
     if on_all_nodes:
         run.validation = replace(whole, loss_nodes=torch.from_numpy(graph.val_idx))
 
     def epoch() -> None:
-        with own_threads(graph):
+        with threads_for(graph):
             run._train_epoch(batches)
             run._validate()
 

@@ -57,3 +57,10 @@ def offsets_error(argument: str, offsets: Iterable[int], end: int) -> InputError
             break
         before = offset
     return input_error(argument, f"rising from 0 to {end}", f"{offset} at {place}")
+
+
+def printable(value: object, limit: int = 80) -> str:
+    """Shortens a value that came from a file to one line without control characters."""
+    line = " ".join(str(value).split())
+    line = "".join(letter if letter.isprintable() else "?" for letter in line)
+    return line if len(line) <= limit else f"{line[: limit - 3]}..."

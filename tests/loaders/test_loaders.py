@@ -53,7 +53,6 @@ LOADERS: dict[str, Callable[..., Any]] = {
         data, 10, 2, num_steps=4, sample_coverage=3, **k
     ),
 }
-SAINT = ["nodes", "edges", "walks"]
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
@@ -106,19 +105,19 @@ def test_neighbour_batches() -> None:
     assert plain(torch.tensor([3, 0])).n_id[:2].tolist() == [7, 30]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_pygs_node_loader_takes_the_sampler(workers: int) -> None:
-    data = make_data()
-    sampler = NeighborSampler(data, [4, 3])
-    assert sampler.edge_permutation is None
-    loader = NodeLoader(
-        *[data, sampler], input_nodes=data.train_mask, batch_size=20, num_workers=workers
-    )
-    first, second = list(loader), list(loader)
-    check_neighbourhoods(data, first, [4, 3])
-    assert not same(first, second)
-    with pytest.raises(NotImplementedError, match="around nodes"):
-        sampler.sample_from_edges(None)
+def test_pygs_node_loader_takes_the_sampler() -> None:
+    for workers in (0, 2):
+        data = make_data()
+        sampler = NeighborSampler(data, [4, 3])
+        assert sampler.edge_permutation is None
+        loader = NodeLoader(
+            *[data, sampler], input_nodes=data.train_mask, batch_size=20, num_workers=workers
+        )
+        first, second = list(loader), list(loader)
+        check_neighbourhoods(data, first, [4, 3])
+        assert not same(first, second)
+        with pytest.raises(NotImplementedError, match="around nodes"):
+            sampler.sample_from_edges(None)
 
 
 def test_all_neighbours_give_the_whole_graphs_output() -> None:
@@ -137,21 +136,21 @@ def test_all_neighbours_give_the_whole_graphs_output() -> None:
         assert torch.allclose(part, whole[batch.n_id[: batch.batch_size]], rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", LOADERS)
-def test_batches_depend_on_torchs_generator_alone(name: str) -> None:
-    data = make_data()
-    epochs = []
-    for options in ({}, {"num_workers": 1}, {"num_workers": 2, "persistent_workers": True}):
-        torch.manual_seed(5)
-        loader = LOADERS[name](data, **options)
-        epochs.append([list(loader), list(loader), list(loader)])
-        loader._iterator = None  # its workers stop now, and not after torch's five seconds
-    assert same(epochs[0], epochs[1])
-    assert same(epochs[0], epochs[2])
-    assert not same(epochs[0][0], epochs[0][1])
-    assert not same(epochs[0][1], epochs[0][2])
-    torch.manual_seed(6)
-    assert not same(epochs[0][0], list(LOADERS[name](data)))
+def test_batches_depend_on_torchs_generator_alone() -> None:
+    for name in LOADERS:
+        data = make_data()
+        epochs = []
+        for options in ({}, {"num_workers": 1}, {"num_workers": 2, "persistent_workers": True}):
+            torch.manual_seed(5)
+            loader = LOADERS[name](data, **options)
+            epochs.append([list(loader), list(loader), list(loader)])
+            loader._iterator = None  # its workers stop now, and not after torch's five seconds
+        assert same(epochs[0], epochs[1])
+        assert same(epochs[0], epochs[2])
+        assert not same(epochs[0][0], epochs[0][1])
+        assert not same(epochs[0][1], epochs[0][2])
+        torch.manual_seed(6)
+        assert not same(epochs[0][0], list(LOADERS[name](data)))
 
 
 def test_an_epoch_takes_one_word() -> None:
@@ -208,22 +207,22 @@ def test_loaders_travel_to_spawned_workers() -> None:
     assert same(again(numbers), loader.collate_fn(numbers))
 
 
-@pytest.mark.parametrize("name", SAINT)
-def test_saint_batches(name: str) -> None:
-    data = make_data()
-    loader = LOADERS[name](data)
-    assert len(loader) == 4
-    for batch in loader:
-        check_edges(data, batch)
-        assert batch.num_nodes == len(batch.n_id) == len(batch.node_norm)
-        assert torch.equal(batch.n_id, batch.n_id.unique())
-        inside = torch.isin(data.edge_index, batch.n_id).all(dim=0)  # every edge among them
-        assert torch.equal(batch.e_id.sort().values, inside.nonzero().flatten())
-        assert torch.equal(batch.node_norm, loader.node_norm[batch.n_id])
-        assert torch.equal(batch.edge_norm, loader.edge_norm[batch.e_id])
-    assert data.x.shape == (NODES, 3)
-    bare = SaintNodeLoader(data, 5)
-    assert "node_norm" not in next(iter(bare))
+def test_saint_batches() -> None:
+    for name in ("nodes", "edges", "walks"):
+        data = make_data()
+        loader = LOADERS[name](data)
+        assert len(loader) == 4
+        for batch in loader:
+            check_edges(data, batch)
+            assert batch.num_nodes == len(batch.n_id) == len(batch.node_norm)
+            assert torch.equal(batch.n_id, batch.n_id.unique())
+            inside = torch.isin(data.edge_index, batch.n_id).all(dim=0)  # every edge among them
+            assert torch.equal(batch.e_id.sort().values, inside.nonzero().flatten())
+            assert torch.equal(batch.node_norm, loader.node_norm[batch.n_id])
+            assert torch.equal(batch.edge_norm, loader.edge_norm[batch.e_id])
+        assert data.x.shape == (NODES, 3)
+        bare = SaintNodeLoader(data, 5)
+        assert "node_norm" not in next(iter(bare))
 
 
 def test_saint_coefficients_are_those_of_the_samplers_probabilities() -> None:
@@ -313,17 +312,17 @@ def test_one_sampled_layer_is_the_product_on_average() -> None:
     assert ((drawn.mean(dim=0) - exact).abs() < 4.5 * deviation + 1e-6).all()
 
 
-@pytest.mark.parametrize("name", ["neighbours", "layers", "nodes", "walks"])
-def test_graphs_without_edges(name: str) -> None:
-    data = make_data(0)
-    batches = list(LOADERS[name](data))
-    assert sum(len(batch.n_id) for batch in batches) > 0
-    if name == "neighbours":
-        assert sum(len(batch.n_id) for batch in batches) == NODES
-    if name == "layers":  # Â is the identity: a node's own row or nothing
-        for batch in batches:
-            edge_index, _, _ = batch.layers[-1]
-            assert len(edge_index[1].unique()) == edge_index.shape[1]
+def test_graphs_without_edges() -> None:
+    for name in ("neighbours", "layers", "nodes", "walks"):
+        data = make_data(0)
+        batches = list(LOADERS[name](data))
+        assert sum(len(batch.n_id) for batch in batches) > 0
+        if name == "neighbours":
+            assert sum(len(batch.n_id) for batch in batches) == NODES
+        if name == "layers":  # Â is the identity: a node's own row or nothing
+            for batch in batches:
+                edge_index, _, _ = batch.layers[-1]
+                assert len(edge_index[1].unique()) == edge_index.shape[1]
 
 
 class _Largest(TorchDispatchMode):
@@ -339,79 +338,79 @@ class _Largest(TorchDispatchMode):
         return out
 
 
-@pytest.mark.parametrize("name", LOADERS)
-def test_only_a_batchs_own_rows_are_copied(name: str) -> None:
-    data = make_data()
-    data.x = torch.zeros(NODES, 1000)
-    loader = LOADERS[name](data)
-    with _Largest() as largest:  # type: ignore[no-untyped-call]
-        rows = max(len(batch.n_id) for batch in loader)
-    assert rows < NODES
-    assert largest.most <= 1000 * rows
+def test_only_a_batchs_own_rows_are_copied() -> None:
+    for name in LOADERS:
+        data = make_data()
+        data.x = torch.zeros(NODES, 1000)
+        loader = LOADERS[name](data)
+        with _Largest() as largest:  # type: ignore[no-untyped-call]
+            rows = max(len(batch.n_id) for batch in loader)
+        assert rows < NODES
+        assert largest.most <= 1000 * rows
 
 
 DATA = make_data()
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: NeighborLoader(DATA, []), "'num_neighbors' must be"),
-        (lambda: NeighborLoader(DATA, [3, 0]), r"got \[3, 0\]"),
-        (lambda: NeighborLoader(DATA, [-2]), "1 or more"),
-        (lambda: NeighborLoader(DATA, [3], batch_size=0), "'batch_size' must be 1 or more, got 0"),
-        (lambda: NeighborLoader(DATA, [3], input_nodes=[NODES]), "'input_nodes' must be node ids"),
-        (lambda: NeighborLoader(DATA, [3], input_nodes=[-1]), "got -1..-1"),
-        (lambda: NeighborLoader(DATA, [3], input_nodes=[]), "'input_nodes' must be at least one"),
-        (lambda: NeighborLoader(DATA, [3], input_nodes=DATA.y < 0), "at least one node, got none"),
-        (lambda: NeighborLoader(DATA, [3], input_nodes=torch.ones(3) > 0), "a mask of 80 nodes"),
-        (lambda: NeighborLoader(DATA, [3], input_nodes=torch.ones(3)), "a vector of node ids"),
-        (lambda: next(iter(NeighborLoader(DATA, [3], [1, 1], batch_size=2))), "unique"),
-        (lambda: NeighborLoader(Data(x=DATA.x), [3]), "'data' has no edge_index"),
-        (
-            lambda: NeighborLoader(DATA, [3], batch_sampler=[[0]]),
-            "'batch_sampler' is not supported",
-        ),
-        (
-            lambda: NeighborLoader(DATA, [3], sampler=[0], shuffle=True),
-            "'shuffle' must be left out beside a sampler",
-        ),
-        (
-            lambda: NeighborLoader(Data(x=DATA.x[:9], edge_index=DATA.edge_index), [3]),
-            r"'edge_index' must be node ids in 0\.\.8",
-        ),
-        (
-            lambda: NeighborLoader(Data(x=DATA.x, edge_index=DATA.x), [3]),
-            r"'edge_index' must be an integer tensor",
-        ),
-        (
-            lambda: NeighborLoader(Data(edge_index=DATA.edge_index[:, :0], num_nodes=0), [3]),
-            "'data' has no nodes",
-        ),
-        (lambda: LayerLoader(DATA, []), "'num_samples' must be"),
-        (lambda: LayerLoader(DATA, [0]), "'num_samples' must be"),
-        (lambda: LayerLoader(DATA, [3], batch_size=0), "'batch_size' must be"),
-        (lambda: LayerLoader(DATA, [3], input_nodes=[99]), "'input_nodes' must be"),
-        (
-            lambda: LayerLoader(Data(edge_index=DATA.edge_index, num_nodes=NODES), [3]),
-            "node features x",
-        ),
-        (lambda: SaintRandomWalkLoader(DATA, 9, 0), "'walk_length' must be 1 or more, got 0"),
-        (lambda: SaintRandomWalkLoader(DATA, 0, 2), "'batch_size' must be 1 or more, got 0"),
-        (lambda: SaintNodeLoader(DATA, 9, num_steps=0), "'num_steps' must be"),
-        (lambda: SaintNodeLoader(DATA, 9, sample_coverage=-1), "'sample_coverage' must be"),
-        (lambda: SaintNodeLoader(Data(x=DATA.x), 9), "'data' has no edge_index"),
-        (lambda: SaintEdgeLoader(make_data(0), 9), "'data' has no edges"),
-        (
-            lambda: SaintNodeLoader(Data(**DATA.to_dict(), node_norm=DATA.y), 9),
-            "has a node_norm already",
-        ),
-    ],
-)
-def test_bad_input(call: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
-        call()
-    assert "\n" not in str(caught.value)
+BAD_INPUT: list[tuple[Callable[[], Any], str]] = [
+    (lambda: NeighborLoader(DATA, []), "'num_neighbors' must be"),
+    (lambda: NeighborLoader(DATA, [3, 0]), r"got \[3, 0\]"),
+    (lambda: NeighborLoader(DATA, [-2]), "1 or more"),
+    (lambda: NeighborLoader(DATA, [3], batch_size=0), "'batch_size' must be 1 or more, got 0"),
+    (lambda: NeighborLoader(DATA, [3], input_nodes=[NODES]), "'input_nodes' must be node ids"),
+    (lambda: NeighborLoader(DATA, [3], input_nodes=[-1]), "got -1..-1"),
+    (lambda: NeighborLoader(DATA, [3], input_nodes=[]), "'input_nodes' must be at least one"),
+    (lambda: NeighborLoader(DATA, [3], input_nodes=DATA.y < 0), "at least one node, got none"),
+    (lambda: NeighborLoader(DATA, [3], input_nodes=torch.ones(3) > 0), "a mask of 80 nodes"),
+    (lambda: NeighborLoader(DATA, [3], input_nodes=torch.ones(3)), "a vector of node ids"),
+    (lambda: next(iter(NeighborLoader(DATA, [3], [1, 1], batch_size=2))), "unique"),
+    (lambda: NeighborLoader(Data(x=DATA.x), [3]), "'data' has no edge_index"),
+    (
+        lambda: NeighborLoader(DATA, [3], batch_sampler=[[0]]),
+        "'batch_sampler' is not supported",
+    ),
+    (
+        lambda: NeighborLoader(DATA, [3], sampler=[0], shuffle=True),
+        "'shuffle' must be left out beside a sampler",
+    ),
+    (
+        lambda: NeighborLoader(Data(x=DATA.x[:9], edge_index=DATA.edge_index), [3]),
+        r"'edge_index' must be node ids in 0\.\.8",
+    ),
+    (
+        lambda: NeighborLoader(Data(x=DATA.x, edge_index=DATA.x), [3]),
+        r"'edge_index' must be an integer tensor",
+    ),
+    (
+        lambda: NeighborLoader(Data(edge_index=DATA.edge_index[:, :0], num_nodes=0), [3]),
+        "'data' has no nodes",
+    ),
+    (lambda: LayerLoader(DATA, []), "'num_samples' must be"),
+    (lambda: LayerLoader(DATA, [0]), "'num_samples' must be"),
+    (lambda: LayerLoader(DATA, [3], batch_size=0), "'batch_size' must be"),
+    (lambda: LayerLoader(DATA, [3], input_nodes=[99]), "'input_nodes' must be"),
+    (
+        lambda: LayerLoader(Data(edge_index=DATA.edge_index, num_nodes=NODES), [3]),
+        "node features x",
+    ),
+    (lambda: SaintRandomWalkLoader(DATA, 9, 0), "'walk_length' must be 1 or more, got 0"),
+    (lambda: SaintRandomWalkLoader(DATA, 0, 2), "'batch_size' must be 1 or more, got 0"),
+    (lambda: SaintNodeLoader(DATA, 9, num_steps=0), "'num_steps' must be"),
+    (lambda: SaintNodeLoader(DATA, 9, sample_coverage=-1), "'sample_coverage' must be"),
+    (lambda: SaintNodeLoader(Data(x=DATA.x), 9), "'data' has no edge_index"),
+    (lambda: SaintEdgeLoader(make_data(0), 9), "'data' has no edges"),
+    (
+        lambda: SaintNodeLoader(Data(**DATA.to_dict(), node_norm=DATA.y), 9),
+        "has a node_norm already",
+    ),
+]
+
+
+def test_bad_input_is_refused_in_one_line() -> None:
+    for call, message in BAD_INPUT:
+        with pytest.raises(InputError, match=message) as caught:
+            call()
+        assert "\n" not in str(caught.value)
 
 
 def test_a_sampler_of_ones_own() -> None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from bignn.errors import InputError
 from bignn.graph import from_arrays
 from bignn.nn import GCN, GNN, GraphSAGE
 from bignn.train import checkpoint, distributed
-from bignn.train.batches import Batch, full_batch, part_of_loss
-from bignn.train.distributed import LostError, World
+from bignn.train.batches import Batch, full_batch, take_loss_share
+from bignn.train.distributed import LostProcessError, World
 from bignn.train.fit import fit
 from bignn.train.jobs import checked_jobs
 from bignn.train.recipes import Settings
@@ -31,7 +32,7 @@ HERE = Path(__file__).parent
 
 
 def torchrun(*arguments: str, cwd: Path, processes: int = 2) -> subprocess.CompletedProcess[str]:
-    """Its own report of a failure is kept, its warnings are not."""
+    """Runs ``torchrun`` without its warnings; its report of a failure is kept."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
     # A free port of its own, so that tests can run beside each other.
     command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
@@ -41,7 +42,7 @@ def torchrun(*arguments: str, cwd: Path, processes: int = 2) -> subprocess.Compl
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=900,  # ends a test that hangs
         env={
             **os.environ,
             "OMP_NUM_THREADS": "1",
@@ -66,7 +67,7 @@ def assert_close(mine: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) 
 def test_the_command_trains_the_same_model_with_two_processes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two seeds with a teacher each; the leader alone speaks and writes."""
+    """Two seeds with a teacher each; the leader alone prints and writes."""
     np.savez(tmp_path / "toy.npz", **make_arrays())  # type: ignore[arg-type]
     arguments = ["train", str(tmp_path / "toy.npz"), "--model", "bi-gcn", "--distill", "--json"]
     arguments += ["--seeds", "2", "--epochs", "5", "--hidden", "8", "--out"]
@@ -75,8 +76,8 @@ def test_the_command_trains_the_same_model_with_two_processes(
     done = torchrun("-m", "bignn", *arguments, str(tmp_path / "two"), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     together = json.loads(done.stdout)
-    told = [line for line in done.stderr.splitlines() if "seed" in line]
-    assert len(told) == 4, done.stderr  # two teachers, two students, once each
+    lines = [line for line in done.stderr.splitlines() if "seed" in line]
+    assert len(lines) == 4, done.stderr  # two teachers, two students, once each
     for key in ("test_acc", "val_acc_mean", "epochs", "teacher_test_acc_mean"):
         assert together[key] == pytest.approx(alone[key]), key
     for name in ("seed-0", "seed-1", "teacher-epochs-5/seed-1"):
@@ -86,8 +87,9 @@ def test_the_command_trains_the_same_model_with_two_processes(
 
 
 def models() -> dict[str, tuple[GNN, Settings, Any]]:
-    """What the same script trains with one process and with two, so that both are equal up to
-    rounding: no random numbers but those that all share.
+    """Models that one process and two train to the same weights up to rounding.
+
+    No random numbers but those that all processes share.
     """
     graph = from_arrays(make_arrays(), name="toy")
     whole = full_batch(graph, CPU)
@@ -120,7 +122,7 @@ from pathlib import Path
 import torch, torch_geometric.nn as pyg
 from conftest import make_arrays
 from bignn.train import checkpoint
-from bignn.train.distill import digest
+from bignn.train.distill import weights_digest
 from bignn.errors import InputError
 from bignn.graph import from_arrays
 from bignn.loaders import NeighborLoader
@@ -144,14 +146,14 @@ for kind, size, fan_outs in (("neighbor", 9, (3, 3)), ("layer", 9, (9, 9)), ("wa
     sampling = Sampling(kind, size, fan_outs=fan_outs, coverage=5)
     settings = Settings(lr=0.03, epochs=25, inductive=True, sampling=sampling)
     result = fit(model, graph, settings, progress=False)
-    said[kind] = [digest([model]), result.val_loss, result.val_acc, result.epochs]
+    said[kind] = [weights_digest([model]), result.val_loss, result.val_acc, result.epochs]
 
 # A user's own module, with running averages, and PyG's batches, of which 3 are not shared evenly.
 torch.manual_seed(rank)
 model, data = pyg.GCN(20, 8, 2, 2, norm="batch", dropout=0.3), to_pyg(graph)
 loader = NeighborLoader(data, [4, 4], input_nodes=data.train_mask, batch_size=7, shuffle=True)
 result = fit(model, graph, Settings(lr=0.01, epochs=10), batches=loader, progress=False)
-said["own"] = [digest([model]), result.val_loss]
+said["own"] = [weights_digest([model]), result.val_loss]
 
 # Going on from a checkpoint of the middle.
 def run(path, resume):
@@ -159,7 +161,7 @@ def run(path, resume):
     model = recipe("bi-sage", graph=graph, hidden=8, epochs=9, batch_size=5).build(graph)
     settings = recipe("bi-sage", graph=graph, hidden=8, epochs=9, batch_size=5).settings
     fit(model, graph, settings, checkpoint_path=path, resume=resume, save_every=0, progress=False)
-    return digest([model])
+    return weights_digest([model])
 
 write, count = checkpoint.write, 0
 def write_and_keep(path, *rest):
@@ -209,15 +211,15 @@ def test_fit_in_two_processes(tmp_path: Path) -> None:
 
 DYING = """
 import os, signal, sys
-from bignn.train.run import Run
+from bignn.train.run import TrainingRun
 from bignn.cli import main
 
-epochs = Run._train_epoch
+epochs = TrainingRun._train_epoch
 def dying(run, batches):
     epochs(run, batches)
-    if os.environ["RANK"] == "{who}" and run.epoch == 6:
+    if os.environ["RANK"] == "{who}" and run.progress.epoch == 6:
         os.kill(os.getpid(), signal.SIGKILL)
-Run._train_epoch = dying
+TrainingRun._train_epoch = dying
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -237,12 +239,12 @@ def test_a_process_that_dies_ends_the_run(tmp_path: Path) -> None:
     assert checkpoint.read(tmp_path / "runs" / "seed-0.safetensors")[1]["progress"]["epoch"] == 5
 
 
-def test_a_process_that_waits_inside_a_library_ends_when_told() -> None:
+def test_a_process_that_waits_inside_a_library_ends_on_sigterm() -> None:
     code = (
         "import hashlib, os, signal, threading\n"
-        "from bignn.train.distributed import _Ending\n"
-        "_Ending._PATIENCE = 0.1\n"
-        "_Ending()\n"
+        "from bignn.train.distributed import _SigtermHandler\n"
+        "_SigtermHandler._PATIENCE = 0.1\n"
+        "_SigtermHandler()\n"
         "threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
         "hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)\n"  # many minutes
     )
@@ -251,16 +253,28 @@ def test_a_process_that_waits_inside_a_library_ends_when_told() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=900,  # ends a test that hangs
         env={**os.environ, "RANK": "0", "WORLD_SIZE": "2"},
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("bignn: error: process 0 of 2 was told to end")
+    assert done.stderr.startswith("bignn: error: process 0 of 2 was ended")
     assert done.stderr.count("\n") == 1
 
 
-def test_an_error_that_all_processes_meet_is_told_once(tmp_path: Path) -> None:
-    done = torchrun("-m", "bignn", "train", "cora", "--seeds", "2", "--jobs", "2", cwd=tmp_path)
+#: The command, where the leader has as long as it takes to be the first to report an error.
+PATIENT = """
+import sys
+from bignn.cli import main
+from bignn.train import distributed
+
+distributed._LEADER_HEAD_START = 900.0
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_an_error_that_all_processes_meet_is_reported_once(tmp_path: Path) -> None:
+    (tmp_path / "patient.py").write_text(PATIENT)
+    done = torchrun("patient.py", "train", "cora", "--seeds", "2", "--jobs", "2", cwd=tmp_path)
     assert done.returncode == 1
     lines = [line for line in done.stderr.splitlines() if line.startswith("bignn train: error: ")]
     expected = "--jobs must be 1 under torchrun, whose processes train each seed together, got 2"
@@ -272,19 +286,19 @@ def test_a_process_alone_is_a_world_of_one(monkeypatch: pytest.MonkeyPatch) -> N
     world = World()
     assert world.is_leader
     assert world.totals(3, 0.5) == [3, 0.5]
-    assert world.parts(3, 0) == [1, 0]
-    assert list(world.in_step("abc")) == ["a", "b", "c"]
-    assert not world.differ("anything")
-    assert distributed.current(CPU) == world
+    assert world.fractions(3, 0) == [1, 0]
+    assert list(world.pad_batches("abc")) == ["a", "b", "c"]
+    assert not world.differs("anything")
+    assert distributed.current_world(CPU) == world
     # Other launchers set some of the variables; torchrun all.
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("RANK", "1")
     assert not distributed.under_torchrun()
-    assert distributed.leads()
+    assert distributed.is_leader()
     for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.setenv(name, "1")
     assert distributed.under_torchrun()
-    assert not distributed.leads()
+    assert not distributed.is_leader()
     with pytest.raises(InputError, match="'jobs' must be 1 under torchrun"):
         checked_jobs(2)
     monkeypatch.setenv("WORLD_SIZE", "1")
@@ -294,68 +308,67 @@ def test_a_process_alone_is_a_world_of_one(monkeypatch: pytest.MonkeyPatch) -> N
 def test_each_process_takes_the_gpu_of_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert distributed.own_device("cuda") == torch.device("cuda")
+    assert distributed.resolve_device("cuda") == torch.device("cuda")
     for name, value in (("RANK", "3"), ("LOCAL_RANK", "1"), ("WORLD_SIZE", "4")):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("MASTER_ADDR", "localhost")
     monkeypatch.setenv("MASTER_PORT", "1")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    assert distributed.own_device("cuda") == torch.device("cuda:1")
-    assert distributed.own_device("cuda:0") == torch.device("cuda:0")
+    assert distributed.resolve_device("cuda") == torch.device("cuda:1")
+    assert distributed.resolve_device("cuda:0") == torch.device("cuda:0")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     with pytest.raises(InputError, match="a GPU per process, got 2 for 4 processes"):
-        distributed.own_device("cuda")
+        distributed.resolve_device("cuda")
 
 
 def test_torchs_errors_become_one_line() -> None:
     line = r"^process 1 of 3 lost the others: .* \(Connection closed by \[::1\]\); .*--resume$"
-    with pytest.raises(LostError, match=line), World(1, 3)._talking():
+    with pytest.raises(LostProcessError, match=line), World(1, 3)._communicating():
         raise RuntimeError("[gloo/pair.cc:9] Connection closed by [::1]. Read this.\nAnd much more")
 
 
-@pytest.mark.parametrize("size", [2, 3, 7])
-def test_the_parts_of_a_loss_are_all_of_it(size: int) -> None:
+def test_the_shares_of_a_loss_are_all_of_it() -> None:
     """Labels and targets alike, by number and by weight."""
-    whole = full_batch(from_arrays(make_arrays()), CPU)
-    whole = replace(whole, targets=torch.rand(60, 2), loss_weight=torch.rand(20))
-    parts = [part_of_loss(whole, World(rank, size).share) for rank in range(size)]
-    nodes = torch.cat([part.loss_nodes for part in parts])
-    assert sorted(nodes.tolist()) == sorted(whole.loss_nodes.tolist())
-    taught = [number for part in parts for number in list(range(60))[part.taught]]
-    assert sorted(taught) == list(range(60))
-    assert [part.terms[1] for part in parts] == [len(range(60)[rank::size]) for rank in range(size)]
-    assert {part.terms[0] for part in parts} == {1}
-    for part in parts:
-        assert part.loss_weight is not None
-        assert len(part.loss_weight) == len(part.loss_nodes)
+    for size in (2, 3, 7):
+        whole = full_batch(from_arrays(make_arrays()), CPU)
+        whole = replace(whole, targets=torch.rand(60, 2), loss_weight=torch.rand(20))
+        parts = [take_loss_share(whole, World(rank, size).share) for rank in range(size)]
+        nodes = torch.cat([part.loss_nodes for part in parts])
+        assert sorted(nodes.tolist()) == sorted(whole.loss_nodes.tolist())
+        taught = [number for part in parts for number in list(range(60))[part.target_nodes]]
+        assert sorted(taught) == list(range(60))
+        assert [part.num_terms[1] for part in parts] == [
+            len(range(60)[rank::size]) for rank in range(size)
+        ]
+        assert {part.num_terms[0] for part in parts} == {1}
+        for part in parts:
+            assert part.loss_weight is not None
+            assert len(part.loss_weight) == len(part.loss_nodes)
 
 
-@pytest.mark.parametrize("size", [2, 3])
-@pytest.mark.parametrize("kind", ["neighbor", "layer", "walk", "node", "edge"])
-def test_processes_split_an_epoch_without_overlap(kind: Any, size: int) -> None:
-    graph = from_arrays(make_arrays())
-    model = GCN(20, 4, 2, 2) if kind == "layer" else GraphSAGE(20, 4, 2, 2)
-    whole = full_batch(graph, CPU)
-    # Nodes have themselves as labels, so that a batch tells whom it was made of.
-    whole = replace(whole, y=torch.arange(60))
-    fan_outs = (3, 3) if kind in ("neighbor", "layer") else ()
-    sampling = Sampling(kind, 6, fan_outs=fan_outs, coverage=3)
+def test_processes_split_an_epoch_without_overlap() -> None:
+    # Nodes have themselves as labels, so that a batch shows which nodes it was made of.
+    whole = replace(full_batch(from_arrays(make_arrays()), CPU), y=torch.arange(60))
 
-    def epoch(share: slice) -> list[Batch]:
+    def epoch(kind: Any, share: slice) -> list[Batch]:
         torch.manual_seed(5)
+        model = GCN(20, 4, 2, 2) if kind == "layer" else GraphSAGE(20, 4, 2, 2)
+        fan_outs = (3, 3) if kind in ("neighbor", "layer") else ()
+        sampling = Sampling(kind, 6, fan_outs=fan_outs, coverage=3)
         return list(SampledBatches(sampling, model, whole, share))
 
-    alone = epoch(slice(None))
-    shares = [epoch(World(rank, size).share) for rank in range(size)]
-    steps = [len(share) for share in shares]
-    if kind in ("neighbor", "layer"):
-        assert max(steps) == len(alone)
-        assert steps == sorted(steps, reverse=True)
-        for step, batch in enumerate(alone):
-            split = [share[step].y for share in shares if step < len(share)]
-            assert sorted(torch.cat(split).tolist()) == sorted(batch.y.tolist())
-    else:
-        assert sum(steps) == len(alone)
-        for number, batch in enumerate(alone):
-            mine = shares[number % size][number // size]
-            assert torch.equal(mine.y, batch.y)
+    for kind, size in product(("neighbor", "layer", "walk", "node", "edge"), (2, 3)):
+        alone = epoch(kind, slice(None))
+        shares = [epoch(kind, World(rank, size).share) for rank in range(size)]
+        steps = [len(share) for share in shares]
+        if kind in ("neighbor", "layer"):
+            assert max(steps) == len(alone)
+            assert steps == sorted(steps, reverse=True)
+            for step, batch in enumerate(alone):
+                split = [share[step].y for share in shares if step < len(share)]
+                assert sorted(torch.cat(split).tolist()) == sorted(batch.y.tolist())
+        else:
+            assert sum(steps) == len(alone)
+            for number, batch in enumerate(alone):
+                mine = shares[number % size][number // size]
+                assert torch.equal(mine.y, batch.y)

@@ -1,6 +1,7 @@
 """Training on samples: batches are right on average, protocols keep what they promise."""
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from bignn.graph.pyg import to_pyg
 from bignn.loaders import LayerLoader, NeighborLoader, SaintRandomWalkLoader
 from bignn.nn import GNN, BinaryRows, SparseMatrix
 from bignn.nn.linear import Features
-from bignn.train.batches import Batch, as_batch, full_batch, training_part
+from bignn.train.batches import Batch, as_batch, full_batch, training_subgraph
 from bignn.train.recipes import MANY_LABELS, PAPER, RECIPES, TWINS, Settings, recipe, settings_for
-from bignn.train.run import Run, adam
+from bignn.train.run import TrainingRun, adam
 from bignn.train.sampled_batches import SampledBatches, Sampling
 
 CPU = torch.device("cpu")
@@ -56,23 +57,20 @@ def numbers(batches: SampledBatches, batch: Batch) -> Tensor:
     return distance.argmin(dim=1)
 
 
-@pytest.mark.parametrize("binarize", ["none", "both"])
-@pytest.mark.parametrize("conv", CONVS)
-def test_all_neighbours_give_the_whole_graphs_output(
-    dense: Graph, conv: Any, binarize: Any
-) -> None:
-    model = model_of(dense, conv=conv, binarize=binarize)
-    whole = full_batch(dense, CPU)
-    expected = whole.logits(model)
-    batches = SampledBatches(Sampling("neighbor", 7, fan_outs=(-1, -1)), model, whole)
-    seen: list[int] = []
-    for batch in batches:
-        nodes = numbers(batches, batch)[: len(batch.y)]
-        assert torch.allclose(batch.logits(model), expected[nodes], atol=1e-5)
-        assert torch.equal(batch.y, whole.y[nodes])
-        seen += nodes.tolist()
-    assert sorted(seen) == sorted(whole.loss_nodes.tolist())
-    assert len(batches) == -(-len(seen) // 7)
+def test_all_neighbours_give_the_whole_graphs_output(dense: Graph) -> None:
+    for conv, binarize in product(CONVS, ("none", "both")):
+        model = model_of(dense, conv=conv, binarize=binarize)
+        whole = full_batch(dense, CPU)
+        expected = whole.logits(model)
+        batches = SampledBatches(Sampling("neighbor", 7, fan_outs=(-1, -1)), model, whole)
+        seen: list[int] = []
+        for batch in batches:
+            nodes = numbers(batches, batch)[: len(batch.y)]
+            assert torch.allclose(batch.logits(model), expected[nodes], atol=1e-5)
+            assert torch.equal(batch.y, whole.y[nodes])
+            seen += nodes.tolist()
+        assert sorted(seen) == sorted(whole.loss_nodes.tolist())
+        assert len(batches) == -(-len(seen) // 7)
 
 
 def test_sampled_neighbours_are_right_on_average(dense: Graph) -> None:
@@ -97,27 +95,27 @@ def test_sampled_neighbours_are_right_on_average(dense: Graph) -> None:
     assert float(error.max()) > 0
 
 
-@pytest.mark.parametrize("kind", ["walk", "node", "edge"])
-def test_subgraphs_keep_the_weights_of_the_whole_graph(dense: Graph, kind: Any) -> None:
-    model = model_of(dense, conv="sage", jump="cat")
-    whole = full_batch(dense, CPU)
-    batches = SampledBatches(Sampling(kind, 20, coverage=20), model, whole)
-    batch = next(iter(batches))
-    assert isinstance(batch.edge_index, SparseMatrix)
-    assert batch.loss_weight is not None
-    nodes = numbers(batches, batch)
-    assert torch.equal(batch.y, whole.y[nodes])
-    learned = torch.isin(nodes, whole.loss_nodes).nonzero()[:, 0]
-    assert torch.equal(batch.loss_nodes, learned)
-    assert len(batch.loss_weight) == len(learned)
-    # All edges among them, their own weights times 1/α.
-    sampled = batch.edge_index.matrix.to_dense()
-    own = batches.adjacency.matrix.to_dense()[nodes][:, nodes]
-    assert torch.equal(sampled > 0, own > 0)
-    row, column, _ = batches.adjacency.entries()
-    norms = torch.zeros(60, 60)
-    norms[row, column] = batches._loader.edge_norm
-    assert torch.allclose(sampled, own * norms[nodes][:, nodes])
+def test_subgraphs_keep_the_weights_of_the_whole_graph(dense: Graph) -> None:
+    for kind in ("walk", "node", "edge"):
+        model = model_of(dense, conv="sage", jump="cat")
+        whole = full_batch(dense, CPU)
+        batches = SampledBatches(Sampling(kind, 20, coverage=20), model, whole)
+        batch = next(iter(batches))
+        assert isinstance(batch.edge_index, SparseMatrix)
+        assert batch.loss_weight is not None
+        nodes = numbers(batches, batch)
+        assert torch.equal(batch.y, whole.y[nodes])
+        learned = torch.isin(nodes, whole.loss_nodes).nonzero()[:, 0]
+        assert torch.equal(batch.loss_nodes, learned)
+        assert len(batch.loss_weight) == len(learned)
+        # All edges among them, their own weights times 1/α.
+        sampled = batch.edge_index.matrix.to_dense()
+        own = batches.adjacency.matrix.to_dense()[nodes][:, nodes]
+        assert torch.equal(sampled > 0, own > 0)
+        row, column, _ = batches.adjacency.entries()
+        norms = torch.zeros(60, 60)
+        norms[row, column] = batches._loader.edge_norm
+        assert torch.allclose(sampled, own * norms[nodes][:, nodes])
 
 
 def test_subgraphs_are_right_on_average(dense: Graph) -> None:
@@ -136,11 +134,11 @@ def test_subgraphs_are_right_on_average(dense: Graph) -> None:
             nodes = numbers(batches, batch)
             assert isinstance(batch.edge_index, SparseMatrix)
             assert batch.loss_weight is not None
-            assert batch.taught_weight is not None
+            assert batch.target_weight is not None
             sums[nodes] += batch.edge_index @ x[nodes]
             met[nodes] += 1
             of_labels.append(float(batch.loss_weight.sum()))
-            of_teacher[nodes] += batch.taught_weight
+            of_teacher[nodes] += batch.target_weight
             count += 1
     assert float((sums / met - exact).abs().max()) < 0.15
     assert np.mean(of_labels) == pytest.approx(1, abs=0.03)
@@ -159,7 +157,7 @@ def test_attention_over_a_subgraph_is_weighed(dense: Graph) -> None:
 
 def test_the_training_part_has_the_training_nodes_and_no_others(graph: Graph) -> None:
     whole = full_batch(graph, CPU)
-    part = training_part(whole)
+    part = training_subgraph(whole)
     nodes = np.sort(np.asarray(graph.train_idx))
     assert torch.equal(rows(part.x), rows(whole.x)[nodes])
     assert torch.equal(part.y, whole.y[nodes])
@@ -179,35 +177,32 @@ SAMPLINGS = [
 ]
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS, ids=lambda s: "whole" if s is None else s.kind)
-def test_inductive_training_never_looks_at_other_nodes(sampling: Sampling | None) -> None:
+def test_inductive_training_never_looks_at_other_nodes() -> None:
     """Other features and edges of nodes outside change nothing that was learned."""
-    states = []
-    arrays = make_arrays(90, 12)
-    for disturbed in (False, True):
-        changed = {key: value.copy() for key, value in arrays.items()}
-        if disturbed:
-            outside = np.setdiff1d(np.arange(90), arrays["train_idx"])
-            changed["x"][outside] = np.random.default_rng(1).random((len(outside), 12))
-            source, target = changed["edge_index"]
-            inside = np.isin(source, arrays["train_idx"]) & np.isin(target, arrays["train_idx"])
-            changed["edge_index"] = changed["edge_index"][:, inside]
-        graph = from_arrays(changed)
-        torch.manual_seed(0)
-        model = GNN(12, 6, 2, 2, conv="sage" if sampling is None or sampling.kind != "layer"
-                    else "gcn", binarize="both", norm="batch")  # fmt: skip
-        # One epoch: which one is best is for validation, which does look.
-        settings = Settings(epochs=1, inductive=True, sampling=sampling)
-        bignn.fit(model, graph, settings, progress=False)
-        states.append({name: value.clone() for name, value in model.state_dict().items()})
-    for name, value in states[0].items():
-        assert torch.equal(value, states[1][name]), name
+    for sampling in SAMPLINGS:
+        states = []
+        arrays = make_arrays(90, 12)
+        for disturbed in (False, True):
+            changed = {key: value.copy() for key, value in arrays.items()}
+            if disturbed:
+                outside = np.setdiff1d(np.arange(90), arrays["train_idx"])
+                changed["x"][outside] = np.random.default_rng(1).random((len(outside), 12))
+                source, target = changed["edge_index"]
+                inside = np.isin(source, arrays["train_idx"]) & np.isin(target, arrays["train_idx"])
+                changed["edge_index"] = changed["edge_index"][:, inside]
+            graph = from_arrays(changed)
+            torch.manual_seed(0)
+            model = GNN(12, 6, 2, 2, conv="sage" if sampling is None or sampling.kind != "layer"
+                        else "gcn", binarize="both", norm="batch")  # fmt: skip
+            # One epoch: which one is best is for validation, which does look.
+            settings = Settings(epochs=1, inductive=True, sampling=sampling)
+            bignn.fit(model, graph, settings, progress=False)
+            states.append({name: value.clone() for name, value in model.state_dict().items()})
+        for name, value in states[0].items():
+            assert torch.equal(value, states[1][name]), name
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS[1:], ids=lambda s: s.kind)
-def test_sampled_training_is_deterministic_and_resumes_exactly(
-    sampling: Sampling, graph: Graph, tmp_path: Path
-) -> None:
+def check_resumed(sampling: Sampling, graph: Graph, path: Path) -> None:
     def run(settings: Settings, **options: Any) -> tuple[bignn.FitResult, GNN]:
         torch.manual_seed(3)
         model = GNN(graph.num_features, 6, 2, 2, conv="gcn", binarize="both", dropout=0.2)
@@ -220,9 +215,8 @@ def test_sampled_training_is_deterministic_and_resumes_exactly(
     again, _ = run(settings)
     assert replace(first, seconds=0) == replace(again, seconds=0)
 
-    path = tmp_path / "run.safetensors"
     count = 0
-    save = Run.save
+    save = TrainingRun.save
 
     def save_and_stop(self: Any, where: Any) -> None:
         nonlocal count
@@ -232,7 +226,7 @@ def test_sampled_training_is_deterministic_and_resumes_exactly(
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Run, "save", save_and_stop)
+        patch.setattr(TrainingRun, "save", save_and_stop)
         with pytest.raises(KeyboardInterrupt):
             run(settings, checkpoint_path=path, save_every=0)
     resumed, other = run(settings, checkpoint_path=path, resume=True)
@@ -241,25 +235,35 @@ def test_sampled_training_is_deterministic_and_resumes_exactly(
         assert torch.equal(value, other.state_dict()[name]), name
 
 
-@pytest.mark.parametrize("name", list(RECIPES))
-def test_every_model_name_trains(name: str) -> None:
+def test_sampled_training_is_deterministic_and_resumes_exactly(
+    graph: Graph, tmp_path: Path
+) -> None:
+    for sampling in SAMPLINGS[1:]:
+        assert sampling is not None
+        check_resumed(sampling, graph, tmp_path / f"{sampling.kind}.safetensors")
+
+
+def test_every_model_name_trains() -> None:
     """With few labels and with many."""
-    arrays = make_arrays(240, 20)
-    many = from_arrays(arrays)
-    few = from_arrays({**arrays, "train_idx": arrays["train_idx"][:12]})
-    for graph in (many, few):
-        chosen = recipe(name, graph=graph, epochs=30)
-        assert chosen == replace(
-            (MANY_LABELS if graph is many else RECIPES)[name],
-            settings=replace((MANY_LABELS if graph is many else RECIPES)[name].settings, epochs=30),
-        )
-        torch.manual_seed(0)
-        model = chosen.build(graph)
-        result = bignn.fit(model, graph, chosen.settings, progress=False)
-        assert result.test_acc is not None
-        assert result.test_micro_f1 == result.test_acc
-        if graph is many:
-            assert result.test_acc > 70, name
+    for name in RECIPES:
+        arrays = make_arrays(240, 20)
+        many = from_arrays(arrays)
+        few = from_arrays({**arrays, "train_idx": arrays["train_idx"][:12]})
+        for graph in (many, few):
+            chosen = recipe(name, graph=graph, epochs=30)
+            assert chosen == replace(
+                (MANY_LABELS if graph is many else RECIPES)[name],
+                settings=replace(
+                    (MANY_LABELS if graph is many else RECIPES)[name].settings, epochs=30
+                ),
+            )
+            torch.manual_seed(0)
+            model = chosen.build(graph)
+            result = bignn.fit(model, graph, chosen.settings, progress=False)
+            assert result.test_acc is not None
+            assert result.test_micro_f1 == result.test_acc
+            if graph is many:
+                assert result.test_acc > 70, name
 
 
 def test_pyg_loaders_feed_the_loop(graph: Graph) -> None:
@@ -359,7 +363,7 @@ def test_a_model_of_any_depth_has_settings(graph: Graph) -> None:
     bignn.fit(model, graph, replace(settings_for(model, graph), epochs=1), progress=False)
 
 
-def test_the_last_layers_rate_is_all_of_its_matrices() -> None:
+def test_matrices_decay_and_the_last_layers_have_their_own_rate() -> None:
     for options in ({"conv": "sage"}, {"conv": "gat"}, {"conv": "sage", "jump": "cat"}):
         model = GNN(5, 4, 2, 3, **options)  # type: ignore[arg-type]
         groups = adam(model, Settings(lr=1.0, last_layer_lr=0.5)).param_groups
@@ -367,9 +371,6 @@ def test_the_last_layers_rate_is_all_of_its_matrices() -> None:
         expected = {id(p) for p in end.parameters() if p.ndim == 2}
         assert {id(p) for g in groups if g["lr"] == 0.5 for p in g["params"]} == expected
         assert sum(len(g["params"]) for g in groups) == len(list(model.parameters()))
-
-
-def test_only_matrices_decay() -> None:
     for options in ({"conv": "sage"}, {"conv": "gat"}, {"conv": "gcn", "norm": "batch"}):
         model = GNN(5, 4, 2, 3, **options)  # type: ignore[arg-type]
         groups = adam(model, Settings(weight_decay=0.25)).param_groups
@@ -379,7 +380,7 @@ def test_only_matrices_decay() -> None:
             assert (decays[id(parameter)] == 0.25) == (parameter.ndim >= 2), name
 
 
-def test_bad_samplings_are_told_in_one_line(graph: Graph) -> None:
+def test_bad_samplings_are_refused_in_one_line(graph: Graph) -> None:
     model = model_of(graph)
     whole = full_batch(graph, CPU)
     with pytest.raises(InputError, match=r"'fan_outs' must be a number per layer \(2\), got \[5\]"):

@@ -53,9 +53,9 @@ _OF_RECIPE = (*OF_MODEL, *OF_TRAINING, *OF_SAMPLES)
 
 def _train(options: argparse.Namespace) -> Report | None:
     """None where another process, of those that train together, has the word."""
-    from bignn.train.distributed import joined
+    from bignn.train.distributed import joined_world
 
-    with joined(options.device) as world:
+    with joined_world(options.device) as world:
         report = _trained(options)
     return report if world.is_leader else None
 
@@ -126,7 +126,7 @@ def _teachers(
     if options.teacher is not None:
         if options.teachers != 1:
             raise input_error("teachers", "left out when --teacher names them", options.teachers)
-        return None, Teachers(of_all=[load_model(path) for path in options.teacher])
+        return None, Teachers(models=[load_model(path) for path in options.teacher])
     changes = {"epochs": options.epochs, "patience": options.patience}
     changed = "".join(f"-{name}-{value}" for name, value in changes.items() if value is not None)
     trained, teachers = train_teachers(

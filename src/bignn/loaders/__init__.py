@@ -1,7 +1,7 @@
 """PyG loaders of sampled pieces of a graph that need no pyg-lib, torch-sparse or torch-cluster.
 
-What they yield depends on torch's generator alone: the same batches for any number of workers,
-others in every epoch.
+Batches depend on torch's generator alone: they are the same for any number of workers, and new in
+every epoch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""FastGCN: every layer sees a few sampled nodes, the same for all nodes of the batch."""
+"""FastGCN's sampling: every layer reads a few drawn nodes, the same for the whole batch."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from bignn.errors import InputError, input_error
 from bignn.kernels.importance import column_norms, sample_layer
 from bignn.kernels.random import random_word
 from bignn.kernels.sampling import CompressedGraph
-from bignn.loaders.seeded import SeededLoader, Tagged, seed_and_numbers
+from bignn.loaders.seeded import SeededIndex, SeededLoader, seed_and_indices
 from bignn.loaders.structure import checked_edges, checked_nodes
 from bignn.nn.adjacency import normalized_adjacency
 
 
 class LayerLoader(SeededLoader):
-    """Mini-batches of nodes with the sampled layers that lead to them.
+    """A loader of mini-batches of nodes, with the sampled layers that lead to them.
 
     A layer's product with Â (``"gcn"`` of :func:`bignn.nn.adjacency.edge_weights`) is estimated
     from t nodes u that are drawn from the targets' neighbours with ``q(u) ∝ ‖Â(:,u)‖²``
@@ -68,9 +68,9 @@ class LayerLoader(SeededLoader):
         self._importance = column_norms(self._graph, self._weights)
         super().__init__(self.input_nodes, collate_fn=self._batch, **kwargs)
 
-    def _batch(self, tagged: list[Tagged]) -> Any:
-        seed, numbers = seed_and_numbers(tagged)
-        input_id = torch.tensor(numbers)
+    def _batch(self, index: list[SeededIndex]) -> Any:
+        seed, indices = seed_and_indices(index)
+        input_id = torch.tensor(indices)
         targets = self.input_nodes[input_id]
         nodes = targets.numpy()
         layers: list[tuple[torch.Tensor, torch.Tensor, tuple[int, int]]] = []
@@ -95,7 +95,7 @@ class LayerLoader(SeededLoader):
             n_id=n_id,
             target_id=targets,
             input_id=input_id,
-            batch_size=len(numbers),
+            batch_size=len(indices),
             layers=tuple(layers),
         )
         if getattr(self.data, "y", None) is not None:

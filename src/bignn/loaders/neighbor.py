@@ -12,10 +12,10 @@ from torch_geometric.sampler.base import SubgraphType
 
 from bignn.errors import InputError
 from bignn.kernels.sampling import CompressedGraph, checked_fanouts, sample_neighbours
-from bignn.loaders.seeded import SeededLoader, Tagged, drawn_seed, seed_and_numbers, tagged
+from bignn.loaders.seeded import SeededIndex, SeededLoader, draw_seed, seed_and_indices, with_seed
 from bignn.loaders.structure import checked_edges, checked_nodes
 
-#: Options of PyG's loader that are not there, and the values of theirs that ask for nothing.
+#: Options of PyG's loader that are not supported, and their values that change nothing.
 _PYG_ONLY = {
     *("disjoint", "subgraph_type", "temporal_strategy", "time_attr", "weight_attr", "is_sorted"),
     *("directed", "neighbor_sampler"),
@@ -29,11 +29,13 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
 
 
 class NeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG has no types
-    """Draws neighbours of nodes, neighbours of these, and so on, along the edges that reach them.
+    """A sampler that draws neighbours of nodes, neighbours of these, and so on.
+
+    Neighbours of a node are the sources of the edges that reach it.
 
     PyG's own ``NodeLoader(data, node_sampler=...)`` takes it. There the seeds come from the torch
     generator of the process that samples, so batches depend on the number of workers, as PyG's do;
-    those of :class:`NeighborLoader` do not.
+    batches of :class:`NeighborLoader` do not.
 
     Args:
         data: a PyG ``Data`` with an ``edge_index``.
@@ -52,12 +54,12 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG has no types
     def sample_from_nodes(
         self, index: NodeSamplerInput, *, seed: int | None = None
     ) -> SamplerOutput:
-        """The sampled neighbourhood of ``index.node`` (unique ids), which come first in it."""
+        """Samples the neighbourhood of ``index.node`` (unique ids); these nodes come first."""
         found = sample_neighbours(
             self._graph,
             index.node.numpy(),
             self.num_neighbors,
-            seed=drawn_seed() if seed is None else seed,
+            seed=draw_seed() if seed is None else seed,
             replace=self.replace,
         )
         return SamplerOutput(
@@ -71,7 +73,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG has no types
         )
 
     def sample_from_edges(self, index: Any, neg_sampling: Any = None) -> Any:
-        """Not there: this samples around nodes."""
+        """Raises NotImplementedError: this sampler samples around nodes."""
         raise NotImplementedError("NeighborSampler samples around nodes; use a NodeLoader")
 
 
@@ -112,18 +114,18 @@ class NeighborLoader(NodeLoader, SeededLoader):  # type: ignore[misc]
         nodes = None
         if input_nodes is not None:
             nodes = checked_nodes(input_nodes, int(data.num_nodes))
-            # As in PyG, ids of a mask's nodes are their own numbers.
+            # As in PyG, the input ids of a mask's nodes are the nodes' own numbers.
             is_mask = isinstance(input_nodes, torch.Tensor) and input_nodes.dtype == torch.bool
             kwargs.setdefault("input_id", nodes if is_mask else None)
         NodeLoader.__init__(self, data, sampler, nodes, transform=transform, **kwargs)
 
     def __call__(self, index: torch.Tensor | Sequence[int]) -> Any:
-        """A batch of the input nodes with these numbers."""
-        numbers = index.tolist() if isinstance(index, torch.Tensor) else list(index)
-        return super().__call__(tagged(numbers))
+        """Samples a batch of the input nodes with these indices."""
+        indices = index.tolist() if isinstance(index, torch.Tensor) else list(index)
+        return super().__call__(with_seed(indices))
 
-    def collate_fn(self, index: list[Tagged]) -> Any:
-        """Samples a batch of tagged numbers."""
-        seed, numbers = seed_and_numbers(index)
-        out = self.node_sampler.sample_from_nodes(self.input_data[numbers], seed=seed)
+    def collate_fn(self, index: list[SeededIndex]) -> Any:
+        """Samples a batch from seeded indices of the input nodes."""
+        seed, indices = seed_and_indices(index)
+        out = self.node_sampler.sample_from_nodes(self.input_data[indices], seed=seed)
         return self.filter_fn(out) if self.filter_per_worker else out

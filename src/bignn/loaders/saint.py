@@ -1,9 +1,9 @@
 """GraphSAINT: subgraphs of sampled nodes, with the coefficients that remove the sampling's bias.
 
-Called as PyG's ``GraphSAINT...Sampler``. A step draws nodes and takes all edges among them; with
-``sample_coverage`` C, subgraphs are drawn beforehand until C N nodes have been met, and batches
-carry ``node_norm`` (1/λ_v, a weight of the loss) and ``edge_norm`` (1/α_uv, a weight of the sum
-over neighbours); :class:`bignn.kernels.importance.Coverage` has the formulas.
+The arguments are those of PyG's ``GraphSAINT...Sampler``. A step draws nodes and takes all edges
+among them; with ``sample_coverage`` C, subgraphs are drawn beforehand until C N nodes have been
+met, and batches carry ``node_norm`` (1/λ_v, a weight of the loss) and ``edge_norm`` (1/α_uv, a
+weight of the sum over neighbours); :class:`bignn.kernels.importance.Coverage` has the formulas.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from bignn.kernels.sampling import (
     sorted_unique,
 )
 from bignn.kernels.sampling_reference import Ints
-from bignn.loaders.seeded import SeededLoader, Tagged, drawn_seed, seed_and_numbers
+from bignn.loaders.seeded import SeededIndex, SeededLoader, draw_seed, seed_and_indices
 from bignn.loaders.structure import checked_edges
 from bignn.nn.adjacency import normalized_adjacency
 
 
 class SaintLoader(SeededLoader):
-    """What GraphSAINT's loaders share.
+    """The base class of GraphSAINT's loaders.
 
     Yields a ``Data`` with the features of the nodes and edges of a subgraph, ``n_id`` (rising),
     ``e_id`` and, with ``sample_coverage``, ``node_norm`` and ``edge_norm``.
@@ -43,7 +43,8 @@ class SaintLoader(SeededLoader):
         data: a PyG ``Data`` with an ``edge_index``.
         batch_size: draws per subgraph.
         num_steps: subgraphs per epoch.
-        sample_coverage: how often, on average, a node is met before coefficients are estimated.
+        sample_coverage: how often, on average, a node is drawn to estimate the coefficients; 0 for
+            none.
         kwargs: ``num_workers``, ... of torch's ``DataLoader``.
 
     """
@@ -78,20 +79,20 @@ class SaintLoader(SeededLoader):
         self.node_norm: torch.Tensor | None = None
         self.edge_norm: torch.Tensor | None = None
         if sample_coverage > 0:
-            coverage = self._coverage(sample_coverage * num_nodes, drawn_seed())
+            coverage = self._coverage(sample_coverage * num_nodes, draw_seed())
             self.node_norm = torch.from_numpy(coverage.node_norm())
             self.edge_norm = torch.from_numpy(coverage.edge_norm(targets))
         super().__init__(range(num_steps), collate_fn=self._batch, **kwargs)
 
     def _prepare(self) -> None:
-        """What a sampler needs to draw, made once."""
+        """Prepares what drawing needs, once."""
 
     @abstractmethod
-    def _drawn_nodes(self, seed: int) -> Ints:
-        """The nodes of a subgraph; repeats do not matter."""
+    def _draw_nodes(self, seed: int) -> Ints:
+        """Draws the nodes of a subgraph; repeats do not matter."""
 
     def _subgraph(self, seed: int) -> tuple[Ints, SampledEdges]:
-        nodes = sorted_unique(self._drawn_nodes(seed))
+        nodes = sorted_unique(self._draw_nodes(seed))
         return nodes, induced_subgraph(self._graph, nodes)
 
     def _coverage(self, num_met: int, seed: int) -> Coverage:
@@ -102,8 +103,8 @@ class SaintLoader(SeededLoader):
             num_met -= len(nodes)
         return coverage
 
-    def _batch(self, tagged: list[Tagged]) -> Data:
-        seed, _ = seed_and_numbers(tagged)
+    def _batch(self, index: list[SeededIndex]) -> Data:
+        seed, _ = seed_and_indices(index)
         nodes, edges = self._subgraph(seed)
         n_id, e_id = torch.from_numpy(nodes), torch.from_numpy(edges.numbers)
         source, target = torch.from_numpy(edges.targets), torch.from_numpy(edges.sources)
@@ -116,19 +117,22 @@ class SaintLoader(SeededLoader):
 
 
 class SaintNodeLoader(SaintLoader):
-    """Draws ``batch_size`` nodes with ``p_v ∝ ‖Â(:,v)‖²``, Â as of a GCN, with self-loops."""
+    """A loader that draws ``batch_size`` nodes with ``p_v ∝ ‖Â(:,v)‖²``, with a GCN's Â."""
 
     def _prepare(self) -> None:
         adjacency = normalized_adjacency(self._edges, None, self._graph.num_nodes).matrix
         graph = CompressedGraph(adjacency.crow_indices().numpy(), adjacency.col_indices().numpy())
         self._choice = Choice(column_norms(graph, adjacency.values().numpy()))
 
-    def _drawn_nodes(self, seed: int) -> Ints:
+    def _draw_nodes(self, seed: int) -> Ints:
         return self._choice.draw(self.num_draws, seed=seed)
 
 
 class SaintEdgeLoader(SaintLoader):
-    """Draws ``batch_size`` edges with ``p_e ∝ 1/deg(u) + 1/deg(v)``; their ends are the nodes."""
+    """A loader that draws ``batch_size`` edges with ``p_e ∝ 1/deg(u) + 1/deg(v)``.
+
+    The ends of the drawn edges are the subgraph's nodes.
+    """
 
     def _prepare(self) -> None:
         if self._graph.num_edges == 0:
@@ -136,13 +140,13 @@ class SaintEdgeLoader(SaintLoader):
         sources, targets = self._edges.numpy()
         self._choice = Choice(edge_importance(sources, targets, self._graph.num_nodes))
 
-    def _drawn_nodes(self, seed: int) -> Ints:
+    def _draw_nodes(self, seed: int) -> Ints:
         ends: Ints = self._edges.numpy()[:, self._choice.draw(self.num_draws, seed=seed)]
         return ends
 
 
 class SaintRandomWalkLoader(SaintLoader):
-    """Draws ``batch_size`` roots uniformly and walks ``walk_length`` edges on from each.
+    """A loader that draws ``batch_size`` roots uniformly and walks ``walk_length`` edges from each.
 
     Args:
         data: a PyG ``Data`` with an ``edge_index``.
@@ -166,7 +170,7 @@ class SaintRandomWalkLoader(SaintLoader):
         self.walk_length = walk_length
         super().__init__(data, batch_size, num_steps, sample_coverage, **kwargs)
 
-    def _drawn_nodes(self, seed: int) -> Ints:
+    def _draw_nodes(self, seed: int) -> Ints:
         words = random_words(random_word(seed, 0), np.arange(self.num_draws))
         roots = below(words, self._graph.num_nodes)
         return random_walks(self._graph, roots, self.walk_length, seed=random_word(seed, 1))

@@ -6,7 +6,6 @@ version (docs/format.md).
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import zipfile
@@ -20,7 +19,7 @@ from safetensors import SafetensorError, deserialize, safe_open
 from safetensors.numpy import save, save_file
 
 from bignn.errors import FileError, WriteError
-from bignn.files import atomic_path
+from bignn.files import atomic_path, content_digest
 
 Arrays = dict[str, NDArray[Any]]
 Opened = TypeVar("Opened")
@@ -47,12 +46,18 @@ def digest_of(header: str, arrays: Mapping[str, NDArray[Any]], largest: int | No
     Of every array its name, type, shape and bytes count, in the order of names; with ``largest``
     the bytes of larger arrays do not.
     """
-    state = hashlib.blake2b(header.encode(), digest_size=16)
-    for name, array in sorted(arrays.items()):
-        state.update(f"{name} {array.dtype.str} {list(array.shape)};".encode())
-        if largest is None or array.nbytes <= largest:
-            state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return state.hexdigest()
+    return content_digest(
+        header,
+        (
+            (name, array.dtype.str, array.shape, _bytes(array, largest))
+            for name, array in sorted(arrays.items())
+        ),
+    )
+
+
+def _bytes(array: NDArray[Any], largest: int | None) -> memoryview:
+    counts = largest is None or array.nbytes <= largest
+    return np.ascontiguousarray(array if counts else array[:0]).reshape(-1).view(np.uint8).data
 
 
 def _metadata_of(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:

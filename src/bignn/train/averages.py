@@ -1,4 +1,4 @@
-"""Means of several seeds. No torch: who reads results needs none."""
+"""Means over seeds. No torch, since reading results needs none."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 
 def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | None]:
-    """Mean and sample standard deviation (n - 1); None if anything is missing, and for the
-    deviation of one value.
+    """Returns the mean and the sample standard deviation (n - 1).
+
+    Both are None if any value is missing; the deviation of a single value is None.
     """
     numbers = [value for value in values if value is not None]
     if not numbers or len(numbers) < len(values):
@@ -17,5 +18,5 @@ def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | 
 
 
 def plus_minus(mean: float, std: float | None, digits: int = 1) -> str:
-    """Format ``mean ± std``, or the mean alone where one seed has no deviation."""
+    """Formats ``mean ± std``, or the mean alone where one seed has no deviation."""
     return f"{mean:.{digits}f}" + ("" if std is None else f" ± {std:.{digits}f}")

@@ -1,4 +1,4 @@
-"""Pieces of a graph as tensors: what a training loop iterates over."""
+"""Batches: pieces of a graph as tensors, which a training loop iterates over."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ class Batch:
 
     Attributes:
         x: features; a tensor, or (for our own models) what ``model.input_stage`` made of one.
-        edge_index: in any form the model takes.
+        edge_index: the edges, in any form the model takes.
         edge_weight: [E], or None.
         y: classes of the nodes that the model predicts.
-        loss_nodes: their numbers.
-        loss_weight: what each of them counts in the loss, whose terms are then added up instead of
-            averaged; None for a mean.
-        targets: [N, classes], a teacher's probabilities, which are learned on all nodes.
-        taught: or on these of them.
-        taught_weight: [N], as ``loss_weight``, of the teacher's part of the loss.
+        loss_nodes: numbers of the nodes whose labels are learned.
+        loss_weight: a weight for each of them, to take a weighted sum; None for the mean.
+        targets: [N, classes], a teacher's probabilities; None without a teacher.
+        target_nodes: the nodes whose targets are learned; all by default.
+        target_weight: [N], a weight for each target, as ``loss_weight`` for labels.
 
     """
 
@@ -41,38 +40,39 @@ class Batch:
     loss_nodes: Tensor
     loss_weight: Tensor | None = None
     targets: Tensor | None = None
-    taught: slice = field(default_factory=lambda: slice(None))
-    taught_weight: Tensor | None = None
+    target_nodes: slice = field(default_factory=lambda: slice(None))
+    target_weight: Tensor | None = None
 
     @property
-    def terms(self) -> tuple[int, int]:
-        """Over how much the two parts of the loss, labels and teacher, are averaged. A sum of
-        weighted terms estimates the loss of the whole graph by itself and counts as one.
+    def num_terms(self) -> tuple[int, int]:
+        """Numbers of terms that the loss of the labels and that of the targets are means of.
+
+        A weighted sum estimates the loss of the whole graph by itself and counts as one term.
         """
         labels = len(self.loss_nodes) if self.loss_weight is None else 1
         if self.targets is None:
             return labels, 0
-        return labels, len(self.targets[self.taught]) if self.taught_weight is None else 1
+        return labels, len(self.targets[self.target_nodes]) if self.target_weight is None else 1
 
     @property
     def device(self) -> torch.device:
-        """Where it is."""
+        """The device of all tensors."""
         return self.y.device
 
     def logits(self, model: nn.Module) -> Tensor:
-        """The model's output on this piece."""
+        """Returns the model's output on this batch."""
         weight = () if self.edge_weight is None else (self.edge_weight,)
         out: Tensor = model(self.x, self.edge_index, *weight)
         return out
 
 
 def reachable(batch: Batch, model: nn.Module) -> Batch:
-    """The part of a whole graph that can influence the outputs at ``loss_nodes``.
+    """Returns the part of a whole graph that can influence the outputs at ``loss_nodes``.
 
     Aggregation is local, so a model of L layers needs the nodes within L steps and Â among them
     (with the degrees of the whole graph); outputs and gradients are those of the whole graph. Few
     labels make it small: 2,798 of PubMed's 19,717 nodes. Where a model's reach is not known, batch
-    statistics tie all nodes together, or a teacher has an opinion of all, the batch stays whole.
+    statistics tie all nodes together, or all nodes have targets, the batch stays whole.
     """
     num_hops = model.num_hops if isinstance(model, GNN) else None
     if num_hops is None or not isinstance(batch.edge_index, Tensor) or batch.targets is not None:
@@ -86,7 +86,7 @@ def reachable(batch: Batch, model: nn.Module) -> Batch:
 
 
 def check_labels(graph: Graph) -> None:
-    """Refuses a graph without what training needs."""
+    """Refuses a graph without labels or without a train and val split."""
     absent = [k for k in ("y", "train_idx", "val_idx") if getattr(graph, k) is None]
     if absent:
         raise InputError(
@@ -97,7 +97,7 @@ def check_labels(graph: Graph) -> None:
 
 
 def full_batch(graph: Graph, device: torch.device) -> Batch:
-    """The whole graph as one batch."""
+    """Returns the whole graph as one batch."""
     check_labels(graph)
     assert graph.y is not None
     assert graph.train_idx is not None
@@ -111,15 +111,15 @@ def full_batch(graph: Graph, device: torch.device) -> Batch:
     )
 
 
-def part_of_loss(batch: Batch, share: slice) -> Batch:
-    """The same batch, with a share of its loss."""
+def take_loss_share(batch: Batch, share: slice) -> Batch:
+    """Returns the batch with a share of its labels and targets in the loss."""
     weight = None if batch.loss_weight is None else batch.loss_weight[share]
     nodes = batch.loss_nodes[share]
-    return replace(batch, loss_nodes=nodes, loss_weight=weight, taught=share)
+    return replace(batch, loss_nodes=nodes, loss_weight=weight, target_nodes=share)
 
 
-def training_part(whole: Batch) -> Batch:
-    """The nodes of ``loss_nodes`` and the edges among them: all that inductive training may see."""
+def training_subgraph(whole: Batch) -> Batch:
+    """Returns the ``loss_nodes`` and the edges among them: all that inductive training may see."""
     assert isinstance(whole.x, Tensor)
     assert isinstance(whole.edge_index, Tensor)
     nodes = whole.loss_nodes.unique()
@@ -136,38 +136,39 @@ def training_part(whole: Batch) -> Batch:
     )
 
 
-def as_batch(piece: Any, device: torch.device) -> Batch:
-    """A batch as it is, or what a PyG loader yields as one.
+def as_batch(data: Any, device: torch.device) -> Batch:
+    """Converts what a PyG loader yields into a batch; returns a batch as it is.
 
-    Of a PyG ``Data`` the loss is taken on the seed nodes of a neighbour loader (``batch_size`` of
-    them, first) that are in ``train_mask``, if it has either or both. GraphSAINT's ``node_norm``
-    weighs the loss; its ``edge_norm`` is passed on as ``edge_weight``, for models that look at it.
+    The loss is taken on the nodes of ``train_mask``; of a neighbour loader's ``Data``, on those of
+    its seed nodes (the first ``batch_size``), or without a mask on all seed nodes. GraphSAINT's
+    ``node_norm`` weighs the loss; its ``edge_norm`` is passed on as ``edge_weight``, for models
+    that take one.
     """
-    if isinstance(piece, Batch):
-        return piece
-    if not hasattr(piece, "keys") or getattr(piece, "x", None) is None or piece.y is None:
+    if isinstance(data, Batch):
+        return data
+    if not hasattr(data, "keys") or getattr(data, "x", None) is None or data.y is None:
         raise input_error(
-            "batches", "of bignn batches, or PyG Data with x and y", type(piece).__name__
+            "batches", "of bignn batches, or PyG Data with x and y", type(data).__name__
         )
-    if getattr(piece, "layers", None) is not None:
+    if getattr(data, "layers", None) is not None:
         fix = (
             "train a bignn.nn.GCN with "
             "bignn.Settings(sampling=bignn.Sampling('layer', 256, (400, 400)))"
         )
         raise InputError(f"'batches' of a LayerLoader have a graph per layer, not one each; {fix}")
-    piece = piece.to(device)
-    mask = getattr(piece, "train_mask", None)
-    # Of a PyG Batch, batch_size counts graphs; neighbour loaders number their seeds.
-    has_seeds = getattr(piece, "input_id", None) is not None
+    data = data.to(device)
+    mask = getattr(data, "train_mask", None)
+    # The batch_size of a PyG Batch counts graphs; neighbour loaders number their seeds.
+    has_seeds = getattr(data, "input_id", None) is not None
     if mask is None and not has_seeds:
         fix = "keep data.train_mask, or sample around input_nodes=data.train_mask"
         raise InputError(f"'batches' have neither a train_mask nor seed nodes; {fix}")
-    learned = torch.ones(len(piece.y), dtype=torch.bool, device=device) if mask is None else mask
-    nodes = learned[: int(piece.batch_size) if has_seeds else None].nonzero()[:, 0]
-    weight = getattr(piece, "edge_weight", None)
-    if getattr(piece, "edge_norm", None) is not None:
-        weight = piece.edge_norm if weight is None else weight * piece.edge_norm
-    batch = Batch(piece.x, piece.edge_index, weight, piece.y, nodes)
-    if getattr(piece, "node_norm", None) is not None:
-        batch = replace(batch, loss_weight=piece.node_norm[nodes])
+    is_learned = torch.ones(len(data.y), dtype=torch.bool, device=device) if mask is None else mask
+    nodes = is_learned[: int(data.batch_size) if has_seeds else None].nonzero()[:, 0]
+    weight = getattr(data, "edge_weight", None)
+    if getattr(data, "edge_norm", None) is not None:
+        weight = data.edge_norm if weight is None else weight * data.edge_norm
+    batch = Batch(data.x, data.edge_index, weight, data.y, nodes)
+    if getattr(data, "node_norm", None) is not None:
+        batch = replace(batch, loss_weight=data.node_norm[nodes])
     return batch

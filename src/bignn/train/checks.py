@@ -1,4 +1,4 @@
-"""Models that do not fit a graph are refused in one line, before they train."""
+"""Checks before training: a model that does not fit the graph is refused in one line."""
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from bignn.train.batches import Batch
 
 @torch.no_grad()
 def check_model(model: nn.Module, batch: Batch, num_classes: int, argument: str = "model") -> None:
-    """One evaluation, so that a model that does not fit the graph is told so in one line."""
+    """Evaluates a model once; refuses one that does not fit the graph in one line."""
     try:
         with evaluating(model), telling_widths(argument, int(batch.x.shape[-1])):
             out = batch.logits(model)
@@ -22,14 +22,14 @@ def check_model(model: nn.Module, batch: Batch, num_classes: int, argument: str 
             argument, f"called as model({arguments})", f"TypeError: {line}"
         ) from error
     if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != len(batch.y):
-        came = f"shape {list(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-        raise input_error(argument, "one that returns a tensor of logits [nodes, classes]", came)
+        got = f"shape {list(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+        raise input_error(argument, "one that returns a tensor of logits [nodes, classes]", got)
     if out.shape[1] < num_classes:
         raise input_error(argument, f"one with an output per class ({num_classes})", out.shape[1])
 
 
 def check_teacher(teacher: nn.Module, whole: Batch, num_classes: int) -> None:
-    """The same of a teacher, whose other errors are told as its own."""
+    """Evaluates a teacher once; every error names the teacher."""
     try:
         check_model(teacher, whole, num_classes, "teacher")
     except (InputError, RuntimeError) as error:

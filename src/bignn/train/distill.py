@@ -1,4 +1,4 @@
-"""Learning from a teacher: a trained model's opinion of every node, labelled or not."""
+"""Learning from a teacher: a trained model's probabilities for every node, labelled or not."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from bignn.train.batches import Batch
 Teacher = nn.Module | Sequence[nn.Module]
 
 
-def as_teachers(teacher: Teacher) -> list[nn.Module]:
-    """The models, checked."""
+def checked_teachers(teacher: Teacher) -> list[nn.Module]:
+    """Returns the teachers as a list of modules; refuses anything else."""
     if isinstance(teacher, nn.Module):
         return [teacher]
     teachers: list[nn.Module] = list(teacher) if isinstance(teacher, list | tuple) else [teacher]  # type: ignore[list-item]
@@ -34,8 +34,8 @@ def as_teachers(teacher: Teacher) -> list[nn.Module]:
 
 
 @contextmanager
-def moved(model: nn.Module, device: torch.device) -> Iterator[None]:
-    """A model on another device for a while."""
+def on_device(model: nn.Module, device: torch.device) -> Iterator[None]:
+    """Moves a model to a device for the block, and back after it."""
     before = next((p.device for p in model.parameters()), device)
     model.to(device)
     try:
@@ -46,10 +46,10 @@ def moved(model: nn.Module, device: torch.device) -> Iterator[None]:
 
 @torch.no_grad()
 def soft_targets(teachers: Sequence[nn.Module], batch: Batch, temperature: float) -> Tensor:
-    """What the teachers think of each node: probabilities [N, classes], averaged."""
+    """Averages the teachers' probabilities of each node's classes: [N, classes]."""
     total: Tensor | None = None
     for model in teachers:
-        with evaluating(model), moved(model, batch.device):
+        with evaluating(model), on_device(model, batch.device):
             logits = batch.logits(model)
         if not bool(torch.isfinite(logits).all()):
             raise input_error(
@@ -64,8 +64,9 @@ def soft_targets(teachers: Sequence[nn.Module], batch: Batch, temperature: float
 def distillation_loss(
     logits: Tensor, targets: Tensor, temperature: float, weight: Tensor | None = None
 ) -> Tensor:
-    """``T² KL(teacher ‖ student)``, both at temperature T (Hinton et al. 2015): the mean over
-    nodes, or the sum with a weight per node.
+    """Returns ``T² KL(teacher ‖ student)``, both at temperature T (Hinton et al. 2015).
+
+    It is the mean over nodes, or with a weight per node the sum.
     """
     if logits.shape != targets.shape:
         got = f"one with {targets.shape[-1]}"
@@ -75,17 +76,17 @@ def distillation_loss(
     students = functional.log_softmax(logits / temperature, dim=-1)
     if weight is None:
         return functional.kl_div(students, targets, reduction="batchmean") * temperature**2
-    of_nodes = functional.kl_div(students, targets, reduction="none").sum(dim=-1)
-    return (of_nodes * weight).sum() * temperature**2
+    per_node = functional.kl_div(students, targets, reduction="none").sum(dim=-1)
+    return (per_node * weight).sum() * temperature**2
 
 
-def digest(teachers: Sequence[nn.Module]) -> str:
-    """Tells teachers apart by their weights."""
+def weights_digest(models: Sequence[nn.Module]) -> str:
+    """Returns a fingerprint of the weights and options of some models."""
     whole = hashlib.sha256()
-    for model in teachers:
+    for model in models:
         for name, value in sorted(model.state_dict().items()):
             whole.update(f"{name} {value.dtype} {list(value.shape)}".encode())
-            # As bytes: NumPy does not know every dtype.
+            # As bytes, since NumPy does not have every type of torch's.
             octets = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
             whole.update(octets.numpy().tobytes())
         whole.update(repr(getattr(model, "config", type(model).__name__)).encode())

@@ -1,9 +1,9 @@
-"""Several processes that train one model: who is there, and what they tell each other.
+"""Several processes that train one model: which there are, and what they send each other.
 
-``torchrun`` starts the processes and tells each its rank; a process alone is a world of one, where
+``torchrun`` starts the processes and gives each its rank; a process alone is a world of one, where
 everything here does nothing. Each process has the whole model and a share of the loss; gradients
 are added up, so that the processes compute what one would on the union of their batches (but for
-batch normalisation of sampled batches, which each takes of its own).
+batch normalisation of sampled batches, which each process takes from its own).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from bignn.kernels.random import random_word
 
 T = TypeVar("T")
 
-#: How long a process waits for another that is alive but does not come. One that died is noticed
-#: at once, by its closed connection.
+#: How long a process waits for another that is alive but does not answer. A process that died is
+#: noticed at once, by its closed connection.
 TIMEOUT = timedelta(minutes=5)
 _VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
-class LostError(InputError):
-    """Another process of the world ended, so this one cannot go on."""
+class LostProcessError(InputError):
+    """The error of a process that cannot continue, since another one of its world ended."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class World:
 
     @property
     def share(self) -> slice:
-        """Its part of any sequence that all processes have: no two overlap, all are covered."""
+        """Every ``size``-th place from ``rank`` on: this process's part of any sequence."""
         return slice(self.rank, None, self.size)
 
-    def gathered(self, *values: float) -> list[list[float]]:
-        """What each process passed, in the order of ranks; whole numbers up to 2^53 are exact."""
+    def gather(self, *values: float) -> list[list[float]]:
+        """Returns the values of each process, by rank; whole numbers up to 2^53 are exact."""
         mine = [float(value) for value in values]
         if self.size == 1:
             return [mine]
@@ -65,57 +65,57 @@ class World:
         device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
         sent = torch.tensor(mine, dtype=torch.float64, device=device)
         theirs = [torch.empty_like(sent) for _ in range(self.size)]
-        with self._talking():
+        with self._communicating():
             torch.distributed.all_gather(theirs, sent)
         return [row.tolist() for row in theirs]
 
     def totals(self, *values: float) -> list[float]:
-        """The sum over processes of each value: the same to the last bit for all of them."""
-        return [sum(column) for column in zip(*self.gathered(*values), strict=True)]
+        """Sums each value over all processes; all get the same to the last bit."""
+        return [sum(column) for column in zip(*self.gather(*values), strict=True)]
 
-    def parts(self, *counts: float) -> list[float]:
-        """What part of the total over processes each of this one's counts is; 0 of nothing."""
+    def fractions(self, *counts: float) -> list[float]:
+        """Divides each count by its total over all processes; 0 where the total is 0."""
         totals = self.totals(*counts)
         return [mine / all_ if all_ else 0.0 for mine, all_ in zip(counts, totals, strict=True)]
 
-    def wait(self) -> None:
-        """Until all are here."""
-        self.gathered(0)
+    def barrier(self) -> None:
+        """Waits until all processes have come here."""
+        self.gather(0)
 
-    def in_step(self, pieces: Iterable[T]) -> Iterator[T | None]:
-        """Its own pieces, then None for as long as another process has more."""
-        remaining = iter(pieces)
+    def pad_batches(self, batches: Iterable[T]) -> Iterator[T | None]:
+        """Yields this process's batches, then None for as long as another process has more."""
+        remaining = iter(batches)
         while True:
-            piece = next(remaining, None)
-            if self.totals(piece is not None) == [0]:
+            batch = next(remaining, None)
+            if self.totals(batch is not None) == [0]:
                 return
-            yield piece
+            yield batch
 
     @contextmanager
-    def own_numbers(self, device: torch.device, *occasion: int) -> Iterator[None]:
-        """Torch's generators are this process's own inside, and as they were after.
+    def seeded_by_rank(self, device: torch.device, *numbers: int) -> Iterator[None]:
+        """Seeds torch's generators by the rank inside the block and restores them after it.
 
-        For dropout of batches that differ. They are seeded by the occasion (the run's seed, the
-        epoch, the step) and the rank. Outside, all processes draw the same: the order of an epoch
-        is one for all, and one generator state is enough to resume.
+        For dropout of batches that differ between processes. The seed is made of ``numbers`` (the
+        run's seed, the epoch, the step) and the rank. Outside, all processes draw the same: the
+        order of an epoch is one for all, and one generator state is enough to resume.
         """
         if self.size == 1:
             yield
             return
         word = 0
-        for number in (*occasion, self.rank):
+        for number in (*numbers, self.rank):
             word = random_word(word, number)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(word)
             yield
 
     @torch.no_grad()
-    def add_gradients(self, model: nn.Module) -> None:
-        """Every gradient becomes the sum over all processes; one that nobody has stays None.
+    def sum_gradients(self, model: nn.Module) -> None:
+        """Sums every gradient over all processes; one that no process has stays None.
 
         One flat vector per dtype, not torch's DistributedDataParallel: that averages with equal
         weights, wants a gradient of every parameter in every process, and wraps the model, whose
-        own methods batches ask for. Models this small leave nothing to overlap.
+        own methods batches call. Models this small leave nothing to overlap.
         """
         if self.size == 1:
             return
@@ -127,18 +127,19 @@ class World:
             parts = [
                 (torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in parameters
             ]
-            there = torch.tensor([p.grad is not None for p in parameters]).to(parts[0])
-            flat = torch.cat([*parts, there])
-            with self._talking():
+            exists = torch.tensor([p.grad is not None for p in parameters]).to(parts[0])
+            flat = torch.cat([*parts, exists])
+            with self._communicating():
                 torch.distributed.all_reduce(flat)
-            *summed, there = flat.split([*(p.numel() for p in parameters), len(parameters)])
-            for parameter, gradient, found in zip(parameters, summed, there.tolist(), strict=True):
+            *summed, exists = flat.split([*(p.numel() for p in parameters), len(parameters)])
+            for parameter, gradient, found in zip(parameters, summed, exists.tolist(), strict=True):
                 parameter.grad = gradient.view_as(parameter) if found else None
 
     @torch.no_grad()
-    def follow_leader(self, tensors: Iterable[Tensor]) -> None:
-        """Gives all processes the leader's values. What is equal already is not touched, so that
-        whatever was remembered of it stays valid.
+    def copy_from_leader(self, tensors: Iterable[Tensor]) -> None:
+        """Copies the leader's values into the tensors of all processes.
+
+        Tensors that are equal already are not touched, so that caches made from them stay valid.
         """
         tensors = list(tensors)
         if self.size == 1 or not tensors:
@@ -146,7 +147,7 @@ class World:
         # As bytes: any dtype, in one message.
         mine = [t.detach().contiguous().reshape(-1).view(torch.uint8) for t in tensors]
         flat = torch.cat(mine)
-        with self._talking():
+        with self._communicating():
             torch.distributed.broadcast(flat, src=0)
         for tensor, own, leaders in zip(
             tensors, mine, flat.split([len(m) for m in mine]), strict=True
@@ -155,44 +156,44 @@ class World:
                 # A copy, since a view as a larger type must begin at a multiple of its size.
                 tensor.copy_(leaders.clone().view(tensor.dtype).view_as(tensor))
 
-    def differ(self, text: str) -> bool:
-        """Whether the processes passed different texts."""
+    def differs(self, text: str) -> bool:
+        """Returns whether the processes passed different texts."""
         fingerprint = int.from_bytes(hashlib.sha256(text.encode()).digest()[:6])  # exact as float
-        return len({row[0] for row in self.gathered(fingerprint)}) > 1
+        return len({row[0] for row in self.gather(fingerprint)}) > 1
 
     @contextmanager
-    def _talking(self) -> Iterator[None]:
-        """Torch's errors while processes talk, in one line."""
+    def _communicating(self) -> Iterator[None]:
+        """Turns torch's errors of communication into one line."""
         try:
             yield
         except RuntimeError as error:
-            raise LostError(
+            raise LostProcessError(
                 f"process {self.rank} of {self.size} lost the others: one of them ended or did not "
-                f"answer for {TIMEOUT.seconds // 60} minutes ({_first_sentence(error)}); see what "
-                "it said last, and go on with --resume"
+                f"answer for {TIMEOUT.seconds // 60} minutes ({_first_sentence(error)}); see the "
+                "last line of that process, and continue with --resume"
             ) from error
 
 
 def _first_sentence(error: Exception) -> str:
-    """Of torch's message, without the place in its source."""
+    """Returns the first sentence of torch's message, without the place in torch's source."""
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
     return re.sub(r"^\[[^\]]*\] *", "", line).split(". ")[0][:200]
 
 
 def under_torchrun(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process was started as one of several."""
+    """Returns whether ``torchrun`` started this process as one of several."""
     if any(name not in environment for name in _VARIABLES):
         return False
     return environment["WORLD_SIZE"] != "1"
 
 
-def leads() -> bool:
-    """Whether this process is the leader, joined or not."""
+def is_leader() -> bool:
+    """Returns whether this process is the leader, even before it has joined the others."""
     return not under_torchrun() or os.environ["RANK"] == "0"
 
 
-def own_device(name: str) -> torch.device:
-    """The device of that name, if it can be used; ``"cuda"`` is each process's own GPU."""
+def resolve_device(name: str) -> torch.device:
+    """Returns the device of a name if it can be used; ``"cuda"`` is each process's own GPU."""
     kind, _, index = name.partition(":")
     if kind not in ("cpu", "cuda") or (index and not index.isdigit()):
         raise input_error("device", "'cpu', 'cuda' or 'cuda:N'", repr(name))
@@ -208,7 +209,7 @@ def own_device(name: str) -> torch.device:
             there = "'cuda:0'" if count == 1 else f"'cuda:0' to 'cuda:{count - 1}'"
             raise input_error("device", there, repr(name), "this machine has no other GPU")
     elif under_torchrun():
-        # By the number of processes, not this one's rank: all say the same.
+        # By the number of processes, not this one's rank: the error is then the same in all.
         if int(os.environ["LOCAL_WORLD_SIZE"]) > count:
             got = f"{count} for {os.environ['LOCAL_WORLD_SIZE']} processes"
             raise input_error("device", "a GPU per process", got, "lower --nproc-per-node")
@@ -216,8 +217,8 @@ def own_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def current(device: torch.device) -> World:
-    """The world this process is in, joined if ``torchrun`` asks for it and nobody has yet."""
+def current_world(device: torch.device) -> World:
+    """Returns this process's world; joins it first if ``torchrun`` started the process."""
     if not torch.distributed.is_available():
         if under_torchrun():
             raise InputError("this torch was built without torch.distributed; start one process")
@@ -238,7 +239,7 @@ def _join(device: torch.device) -> None:
         torch.distributed.init_process_group(backend, timeout=TIMEOUT)
     except (RuntimeError, ValueError) as error:
         rank, size = os.environ["RANK"], os.environ["WORLD_SIZE"]
-        raise LostError(
+        raise LostProcessError(
             f"process {rank} of {size} cannot join the others ({_first_sentence(error)}); "
             "start all of them by one torchrun"
         ) from error
@@ -246,83 +247,92 @@ def _join(device: torch.device) -> None:
 
 
 def leave() -> None:
-    """Closes the connections to the others, if there are any."""
+    """Closes the connections to the other processes, if there are any."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
 
-#: How long the leader has the first word about an error that all processes met, in seconds.
-_FIRST_WORD = 5.0
+#: Seconds by which the leader is first to report an error that all processes met.
+_LEADER_HEAD_START = 5.0
 
 
 @contextmanager
-def joined(device: str) -> Iterator[World]:
-    """The world, for a command: left at the end, and any process that fails or is told to end
-    (``torchrun`` does so when another one died) says why in one line, or leaves it to the leader.
+def joined_world(device: str) -> Iterator[World]:
+    """Joins the other processes for the length of a command, and leaves them at its end.
+
+    A process that fails, or that ``torchrun`` ends because another one died, reports why in one
+    line, unless the leader reports the same error.
     """
     if not under_torchrun():
         yield World()
         return
-    ending = _Ending()
+    handler = _SigtermHandler()
     try:
-        yield current(own_device(device))
+        yield current_world(resolve_device(device))
     except BaseException as error:
         atexit.unregister(leave)  # it might wait for those who are gone
-        if isinstance(error, LostError) or leads():
-            ending.when_told = "finish"
+        if isinstance(error, LostProcessError) or is_leader():
+            handler.action = "finish"
             raise
         if isinstance(error, KeyboardInterrupt):
             raise SystemExit(130) from error
         # Most errors are the same in all processes, and torchrun ends the others when the leader
-        # has told its own; one that is this process's alone is told a moment later.
-        ending.when_told = "vanish"
-        time.sleep(_FIRST_WORD)
-        ending.when_told = "finish"
+        # has reported it; an error of this process alone is reported a moment later.
+        handler.action = "exit"
+        time.sleep(_LEADER_HEAD_START)
+        handler.action = "finish"
         raise
     leave()
-    ending.close()
+    handler.close()
 
 
-class _Ending:
-    """SIGTERM becomes a :class:`LostError`; if Python does not get to raise it, since the process
-    waits inside a library, a thread ends the process a few seconds later.
+class _SigtermHandler:
+    """Turns SIGTERM into a :class:`LostProcessError`.
+
+    If Python does not get to raise it, since the process waits inside a library, a thread ends the
+    process a few seconds later.
+
+    Attributes:
+        action: what SIGTERM does: ``"raise"`` the error, let the process ``"finish"`` what it
+            reports already, or ``"exit"`` without a line.
+
     """
 
     _PATIENCE = 3.0
 
     def __init__(self) -> None:
-        self.when_told: Literal["raise", "finish", "vanish"] = "raise"
+        self.action: Literal["raise", "finish", "exit"] = "raise"
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._writing, False)
-        self._before = signal.signal(signal.SIGTERM, self._told)
+        self._before = signal.signal(signal.SIGTERM, self._on_sigterm)
         # The signal's number is written as it comes, whatever Python is doing.
         self._wakeup = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
         threading.Thread(target=self._watch, daemon=True).start()
 
-    def _told(self, *_: Any) -> None:
-        if self.when_told == "vanish":
+    def _on_sigterm(self, *_: Any) -> None:
+        if self.action == "exit":
             os._exit(1)
-        if self.when_told == "raise":
-            raise LostError(self._line())
+        if self.action == "raise":
+            raise LostProcessError(self._line())
 
     @staticmethod
     def _line() -> str:
         return (
-            f"process {os.environ['RANK']} of {os.environ['WORLD_SIZE']} was told to end, as when "
-            "another one died; see what that said last, and go on with --resume"
+            f"process {os.environ['RANK']} of {os.environ['WORLD_SIZE']} was ended, as when "
+            "another one died; see the last line of that one, and continue with --resume"
         )
 
     def _watch(self) -> None:
         while received := os.read(self._reading, 1):
             if received[0] == signal.SIGTERM:
                 time.sleep(self._PATIENCE)
-                if self.when_told == "raise":
+                if self.action == "raise":
                     os.write(2, f"bignn: error: {self._line()}\n".encode())
                 os._exit(1)
         os.close(self._reading)
 
     def close(self) -> None:
-        """Undoes it."""
+        """Restores the previous handler of SIGTERM."""
         signal.set_wakeup_fd(self._wakeup)
         signal.signal(signal.SIGTERM, self._before)
         os.close(self._writing)

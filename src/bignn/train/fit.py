@@ -19,14 +19,14 @@ from bignn.files import prepare, remove_leftovers
 from bignn.graph import Graph, GraphLike, as_graph
 from bignn.train import distributed
 from bignn.train.batches import full_batch
-from bignn.train.distill import Teacher, as_teachers
+from bignn.train.distill import Teacher, checked_teachers
 from bignn.train.recipes import Settings, settings_for
-from bignn.train.run import FitResult, Run
+from bignn.train.run import FitResult, TrainingRun
 
 __all__ = ["FitResult", "fit"]
 
-#: Graphs up to this size train on one of torch's threads (ours stay as they are).
-_SMALL = 4096
+#: Graphs of up to this many nodes train on one of torch's threads (ours stay as they are).
+_MAX_NODES_ON_ONE_THREAD = 4096
 
 
 def fit(
@@ -53,25 +53,25 @@ def fit(
     Args:
         model: anything called as ``model(x, edge_index[, edge_weight])`` that returns logits.
         graph: a :class:`bignn.Graph` or a PyG ``Data`` with labels and a train and val split.
-        settings: by default those that served this kind of model best (``bignn.train.recipes``).
-        seed: of dropout (and sampling); the model's initial weights are the caller's.
+        settings: by default the best known for this kind of model (``bignn.train.recipes``).
+        seed: the seed of dropout and sampling; the model's initial weights are the caller's.
         teacher: a trained model to learn from, on every node, labelled or not (on the nodes of the
             batch where neighbours or layers are sampled); or several, whose
             probabilities are averaged. ``settings.distill_mix`` is their share of the loss.
-        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...; None is where the model is. Under
+        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...; None is the model's own. Under
             ``torchrun``, ``"cuda"`` is each process's own GPU.
-        batches: iterated anew every epoch (a list or a loader, not a generator; resuming is exact
-            if they draw from torch's generator): of PyG's ``Data`` (:func:`as_batch`) or of
-            :class:`Batch`. By default what ``settings.sampling`` says, or the whole graph in one
+        batches: a list or a loader (not a generator) of PyG's ``Data`` (:func:`as_batch`) or of
+            :class:`Batch`, iterated once per epoch; resuming is exact if it draws from torch's
+            generator. By default the samples of ``settings.sampling``, or the whole graph in one
             batch, less what cannot matter (:func:`reachable`). Several processes take them in
             turn.
-        checkpoint_path: where to save the run; None does not save.
-        resume: continue from ``checkpoint_path`` if it is there; the result is the same as that of
-            a run that was never interrupted.
+        checkpoint_path: the file to save the run to; None does not save.
+        resume: continue from ``checkpoint_path`` if it exists; the result is that of a run that was
+            never interrupted.
         save_every: seconds between checkpoints.
         progress: show a bar on stderr, or, if that is no terminal, a line every ten seconds.
-        on_epoch: called after each epoch with its number, validation loss and accuracy, as to draw
-            or log them.
+        on_epoch: called after each epoch with its number, validation loss and accuracy, for example
+            to log them.
 
     """
     graph = as_graph(graph)
@@ -97,41 +97,43 @@ def fit(
         settings = settings_for(model, graph, distill=teacher is not None)
     whole = full_batch(graph, where)
     model.to(where)
-    teachers = [] if teacher is None else as_teachers(teacher)
-    with _own_generator(seed, where), own_threads(graph):
-        run = Run(model, graph, whole, settings, seed, teachers, distributed.current(where))
-        # Made before the generators are restored: what they draw for it is drawn again.
-        share = run.batches(batches)
-        if checkpoint_path is not None:  # not before all that can be refused was
+    teachers = [] if teacher is None else checked_teachers(teacher)
+    with _seeded_generators(seed, where), threads_for(graph):
+        world = distributed.current_world(where)
+        run = TrainingRun(model, graph, whole, settings, seed, teachers, world)
+        # Before generators are restored, since making batches may draw from them.
+        own_batches = run.own_batches(batches)
+        if checkpoint_path is not None:  # after everything that can be refused
             prepare(checkpoint_path)
-            if run.world.is_leader:
+            if world.is_leader:
                 remove_leftovers(checkpoint_path)
-        # All read it, or none: as the leader sees it.
+        # All processes read it, or none: the leader decides whether it exists.
         if checkpoint_path is not None and (
-            run.world.gathered(resume and Path(checkpoint_path).exists())[0] == [1]
+            world.gather(resume and Path(checkpoint_path).exists())[0] == [1]
         ):
             run.restore(checkpoint_path)
-        if not run.finished:
-            run.train(share, checkpoint_path, save_every, progress, on_epoch)
+        if not run.progress.finished:
+            run.train(own_batches, checkpoint_path, save_every, progress, on_epoch)
         return run.result()
 
 
 def _find_device(name: str | None, model: nn.Module) -> torch.device:
-    """The device of that name, if it can be used; None means the model's own."""
+    """Returns the device of a name if it can be used; None means the model's own."""
     if name is None:
         return next((p.device for p in model.parameters()), torch.device("cpu"))
-    return distributed.own_device(name)
+    return distributed.resolve_device(name)
 
 
 @contextmanager
-def own_threads(graph: Graph) -> Iterator[None]:
-    """One torch thread for the block if the graph is small.
+def threads_for(graph: Graph) -> Iterator[None]:
+    """Gives torch one thread for the block if the graph is small.
 
-    Its operations are too short to be shared: a second thread gains nothing on Cora, and where
-    another process keeps a core busy, each of them waits for it (20x the time per epoch was seen).
+    A small graph's operations are too short to be shared: a second thread gains nothing on Cora,
+    and where another process keeps a core busy, every operation waits for that thread (20x the time
+    per epoch was seen).
     """
     before = torch.get_num_threads()
-    if graph.num_nodes <= _SMALL:
+    if graph.num_nodes <= _MAX_NODES_ON_ONE_THREAD:
         torch.set_num_threads(1)
     try:
         yield
@@ -140,11 +142,11 @@ def own_threads(graph: Graph) -> Iterator[None]:
 
 
 @contextmanager
-def _own_generator(seed: int, device: torch.device) -> Iterator[None]:
-    """Seeds torch's generators for the block and gives the caller's back after it.
+def _seeded_generators(seed: int, device: torch.device) -> Iterator[None]:
+    """Seeds torch's generators for the block and restores their state after it.
 
-    The seed is mixed first: a caller who drew the initial weights after ``manual_seed(seed)`` must
-    not see dropout repeat the same numbers.
+    The seed is mixed first: where a caller drew the initial weights after ``manual_seed(seed)``,
+    dropout must not repeat the same numbers.
     """
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):

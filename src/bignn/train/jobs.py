@@ -1,4 +1,4 @@
-"""Independent pieces of work by several processes, each on its share of the threads."""
+"""Independent tasks in several processes, each on its share of the threads."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from typing import TypeVar
 
 import numpy as np
@@ -23,7 +24,7 @@ R = TypeVar("R")
 
 
 def in_processes(task: Callable[[T], R], items: Sequence[T], jobs: int) -> Iterator[R]:
-    """What ``task`` makes of each item, in their order, as soon as it is there.
+    """Yields ``task(item)`` for each item, in their order, as soon as it is there.
 
     With one job (or one item) it runs here. Otherwise the task and its items travel to other
     processes, so they must be picklable, and a script that calls this needs the usual
@@ -34,14 +35,18 @@ def in_processes(task: Callable[[T], R], items: Sequence[T], jobs: int) -> Itera
         yield from map(task, items)
         return
     # Not forked: torch's threads and CUDA do not survive that.
+    context = multiprocessing.get_context("spawn")
+    # Workers wait for the end of this pipe, which comes when the writing end is closed here, or
+    # with the end of this process, however it ends. Nothing is ever written.
+    reading, writing = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(
         jobs,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_start,
-        initargs=(max(1, get_num_threads() // jobs),),
+        mp_context=context,
+        initializer=_start_worker,
+        initargs=(max(1, get_num_threads() // jobs), reading),
     )
     try:
-        with _deaf_children():
+        with _without_interrupts():
             futures = [pool.submit(task, item) for item in items]
         while futures:
             # In short waits: Ctrl-C may reach another thread than this one, which would sleep on.
@@ -54,16 +59,18 @@ def in_processes(task: Callable[[T], R], items: Sequence[T], jobs: int) -> Itera
             "because the calling script has no 'if __name__ == \"__main__\":'"
         ) from error
     except BaseException:
-        # An error or Ctrl-C: nobody waits for what the others are doing.
-        for process in list((pool._processes or {}).values()):
-            process.terminate()
+        # An error or Ctrl-C ends the workers in the middle of their tasks. The pool then ends those
+        # that are still starting, as it does whenever it loses a worker.
+        writing.close()
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+        writing.close()
+        reading.close()
 
 
 def checked_jobs(jobs: int) -> int:
-    """A number of processes, if it is one that can be had."""
+    """Returns a number of processes if it can be had."""
     is_number = isinstance(jobs, int | np.integer) and not isinstance(jobs, bool)
     if not is_number or not 1 <= jobs <= 1024:
         raise input_error("jobs", "a number from 1 to 1024", repr(jobs))
@@ -75,8 +82,8 @@ def checked_jobs(jobs: int) -> int:
 
 
 @contextmanager
-def _deaf_children() -> Iterator[None]:
-    """Processes that are started inside do not hear Ctrl-C: the parent does, and ends them."""
+def _without_interrupts() -> Iterator[None]:
+    """Lets processes that are started inside ignore Ctrl-C: the parent handles it for all."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -87,18 +94,15 @@ def _deaf_children() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _start(threads: int) -> None:
+def _start_worker(num_threads: int, pipe: Connection) -> None:
+    threading.Thread(target=_exit_at_end_of, args=(pipe,), daemon=True).start()
     import torch  # noqa: F401 - so that its threads are set as well
     from tqdm import tqdm
 
     tqdm.set_lock(threading.RLock())  # its own would be left behind by a process that is ended
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    set_num_threads(threads)
+    set_num_threads(num_threads)
 
 
-def _end_with_parent() -> None:
-    """A parent that was killed leaves nobody to tell the others, who would train on and on."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
+def _exit_at_end_of(pipe: Connection) -> None:
+    pipe.poll(None)
     os._exit(1)

@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -18,24 +18,25 @@ from torch import Tensor, nn
 from torch.nn import functional
 from tqdm import tqdm
 
-from bignn.errors import FileError, InputError, input_error
+from bignn.errors import FileError, InputError, input_error, printable
 from bignn.graph import Graph
 from bignn.nn import GNN, exact_statistics
 from bignn.train import checkpoint
-from bignn.train.batches import Batch, as_batch, part_of_loss, reachable, training_part
+from bignn.train.batches import Batch, as_batch, reachable, take_loss_share, training_subgraph
 from bignn.train.checks import check_model, check_teacher
-from bignn.train.distill import digest, distillation_loss, moved, soft_targets
+from bignn.train.distill import distillation_loss, on_device, soft_targets, weights_digest
 from bignn.train.distributed import World
+from bignn.train.progress import Progress
 from bignn.train.recipes import Settings
 from bignn.train.sampled_batches import SampledBatches
 
 #: Seconds between lines about a run where there is no terminal for a bar.
-_TOLD_EVERY = 10.0
+_REPORT_EVERY = 10.0
 
 
 @dataclass(frozen=True)
 class FitResult:
-    """What a run reached, in its best epoch (``Settings.select_by``). Accuracies in percent."""
+    """Scores of a run in its best epoch (``Settings.select_by``). Accuracies are in percent."""
 
     val_loss: float
     val_acc: float
@@ -46,16 +47,27 @@ class FitResult:
 
     @property
     def test_micro_f1(self) -> float | None:
-        """In percent. Every node has one class and gets one, so each error is one false positive
-        and one false negative: precision, recall and F1 over all classes are the accuracy.
+        """Micro-averaged F1 on the test nodes in percent, which is the accuracy.
+
+        Every node has one class and gets one, so each error is one false positive and one false
+        negative: precision, recall and F1 over all classes are the accuracy.
         """
         return self.test_acc
 
 
-class Run:
-    """The state of one training run: all that a checkpoint must hold to continue it."""
+class TrainingRun:
+    """The state of one training run: all that a checkpoint must hold to continue it.
 
-    _PROGRESS = ("epoch", "best_epoch", "best_loss", "best_acc", "seconds", "finished")
+    Args:
+        model: the model to train, in place.
+        graph: the graph with labels and splits.
+        whole: the whole graph as one batch.
+        settings: how to train.
+        seed: the seed of dropout and sampling.
+        teachers: trained models to learn from; none to learn from labels alone.
+        world: the processes that train together.
+
+    """
 
     def __init__(
         self,
@@ -69,185 +81,194 @@ class Run:
     ) -> None:
         self.model, self.graph, self.world = model, graph, world
         self.settings, self.seed = settings, seed
-        self.teachers = digest(teachers) if teachers else None
-        # What training may see.
-        seen = training_part(whole) if settings.inductive else whole
+        self.whole = whole
+        self.teachers_digest = weights_digest(teachers) if teachers else None
+        visible = training_subgraph(whole) if settings.inductive else whole
         # Our models, and those that bignn.binarize_ has made ours.
         if (fit_input := getattr(model, "fit_input", None)) is not None:
-            fit_input(seen.x)
+            fit_input(visible.x)
         nodes = torch.from_numpy(graph.val_idx).to(whole.device)
         self.validation = reachable(replace(whole, loss_nodes=nodes[world.share]), model)
         check_model(model, self.validation, graph.num_classes)
         if teachers:
             for teacher in teachers:
-                with moved(teacher, whole.device):
-                    check_teacher(teacher, seen, graph.num_classes)
-            seen = replace(seen, targets=soft_targets(teachers, seen, settings.temperature))
-        self.whole, self.seen = whole, seen
-        self.digest = graph.digest()
-        if world.differ(json.dumps(self._about())):
+                with on_device(teacher, whole.device):
+                    check_teacher(teacher, visible, graph.num_classes)
+            targets = soft_targets(teachers, visible, settings.temperature)
+            visible = replace(visible, targets=targets)
+        #: What training may see: the whole graph, or its training nodes alone.
+        self.visible = visible
+        self.graph_digest = graph.digest()
+        if world.differs(json.dumps(self._identity())):
             raise InputError(
                 "the processes differ in 'graph', 'settings', 'seed', 'teacher' or 'model'; give "
                 "all of them the same"
             )
-        world.follow_leader(model.state_dict().values())
+        world.copy_from_leader(model.state_dict().values())
         self.optimizer = adam(model, settings)
         #: Whether all processes have the same batch, the whole graph.
-        self.same_batch = True
-        self.epoch = 0
-        self.best_epoch = 0
-        self.best_loss = math.inf
-        self.best_acc = 0.0
+        self.is_full_batch = True
+        self.progress = Progress()
         self.best_state = _copy(model.state_dict())
-        self.seconds = 0.0
-        self.finished = False
 
-    def batches(self, given: Iterable[Any] | None) -> Iterable[Any]:
-        """The given batches, or what the settings ask for: this process's share."""
-        self.same_batch = given is None and self.settings.sampling is None
-        if given is not None:
-            return _InTurn(given, self.world.share)
+    def own_batches(self, batches: Iterable[Any] | None) -> Iterable[Any]:
+        """Returns this process's share of the batches, or of those that the settings ask for."""
+        self.is_full_batch = batches is None and self.settings.sampling is None
+        if batches is not None:
+            return _EveryNth(batches, self.world.share)
         if self.settings.sampling is None:
-            return [part_of_loss(reachable(self.seen, self.model), self.world.share)]
+            return [take_loss_share(reachable(self.visible, self.model), self.world.share)]
         if not isinstance(self.model, GNN):
             raise input_error(
                 "batches", "given for a model of your own that trains on samples", None
             )
-        return SampledBatches(self.settings.sampling, self.model, self.seen, self.world.share)
+        return SampledBatches(self.settings.sampling, self.model, self.visible, self.world.share)
 
     def train(
         self,
         batches: Iterable[Any],
         checkpoint_path: str | os.PathLike[str] | None,
         save_every: float,
-        progress: bool,
+        show_progress: bool,
         on_epoch: Callable[[int, float, float], object] | None,
     ) -> None:
-        """Trains to the end, saving on the way."""
-        saved = ticked = told = time.monotonic()
+        """Trains to the end, saving on the way; the model ends with its best weights."""
+        progress = self.progress
+        saved = epoch_began = reported = time.monotonic()
         label = f"{self.graph.name} seed {self.seed}"
-        progress = progress and self.world.is_leader
+        show_progress = show_progress and self.world.is_leader
         with tqdm(
             total=self.settings.epochs,
-            initial=self.epoch,
+            initial=progress.epoch,
             desc=label,
-            disable=not (progress and sys.stderr.isatty()),
+            disable=not (show_progress and sys.stderr.isatty()),
             leave=False,
             unit="epoch",
         ) as bar:
-            while not self.finished:
+            while not progress.finished:
                 self._train_epoch(batches)
                 loss, accuracy = self._validate()
                 if on_epoch is not None:
-                    on_epoch(self.epoch, loss, accuracy)
+                    on_epoch(progress.epoch, loss, accuracy)
                 now = time.monotonic()
-                self.seconds += now - ticked
-                ticked = now
+                progress.seconds += now - epoch_began
+                epoch_began = now
                 bar.update()
-                best = f"best val loss {self.best_loss:.4f} acc {self.best_acc:.1f}%"
+                best = f"best val loss {progress.best_loss:.4f} acc {progress.best_acc:.1f}%"
                 bar.set_postfix_str(best)
-                if progress and bar.disable and now - told >= _TOLD_EVERY and not self.finished:
-                    print(f"{label}: epoch {self.epoch}, {best}", file=sys.stderr, flush=True)
-                    told = now
-                if checkpoint_path is not None and now - saved >= save_every and not self.finished:
+                if progress.finished:
+                    break
+                if show_progress and bar.disable and now - reported >= _REPORT_EVERY:
+                    print(f"{label}: epoch {progress.epoch}, {best}", file=sys.stderr, flush=True)
+                    reported = now
+                if checkpoint_path is not None and now - saved >= save_every:
                     self.save(checkpoint_path)
-                    saved = ticked = time.monotonic()
+                    saved = epoch_began = time.monotonic()
         self.model.load_state_dict(self.best_state)
-        if self.world.differ(digest([self.model]) + str(torch.get_rng_state().tolist())):
+        if self.world.differs(weights_digest([self.model]) + str(torch.get_rng_state().tolist())):
             raise InputError(
                 "the processes ended with different weights; this should not happen: "
                 "compare their versions of torch and bignn"
             )
         if checkpoint_path is not None:
             self.save(checkpoint_path)
-            self.world.wait()  # nobody looks for it before it is there
+            self.world.barrier()  # no process looks for the file before it is there
 
     def _train_epoch(self, batches: Iterable[Any]) -> None:
         self.model.train()
         step = 0
-        for step, piece in enumerate(self.world.in_step(batches), 1):
+        for step, data in enumerate(self.world.pad_batches(batches), 1):
             self.optimizer.zero_grad(set_to_none=True)
-            with self._dropout(step):
-                self._learn(None if piece is None else as_batch(piece, self.whole.device))
-            self.world.add_gradients(self.model)
+            with self._dropout_generator(step):
+                self._backward(None if data is None else as_batch(data, self.whole.device))
+            self.world.sum_gradients(self.model)
             self.optimizer.step()
         if step == 0:
             raise input_error("batches", "at least one batch per epoch", "none")
-        self.world.follow_leader(self.model.buffers())  # running averages, of what each has seen
-        self.epoch += 1
+        # Running averages differ, since each process has seen batches of its own.
+        self.world.copy_from_leader(self.model.buffers())
+        self.progress.epoch += 1
 
-    def _dropout(self, step: int) -> AbstractContextManager[None]:
-        """Processes that have the same batch, and only they, drop the same from it."""
-        if self.same_batch:
+    def _dropout_generator(self, step: int) -> AbstractContextManager[None]:
+        """Lets processes that share one batch, and only those, draw the same dropout."""
+        if self.is_full_batch:
             return nullcontext()
-        return self.world.own_numbers(self.whole.device, self.seed, self.epoch, step)
+        return self.world.seeded_by_rank(self.whole.device, self.seed, self.progress.epoch, step)
 
-    def _learn(self, batch: Batch | None) -> None:
-        """Leaves the gradients of a batch's part of the loss. Over all processes the parts add up
-        to ``(1 - mix) mean(labels) + mix mean(teacher)``, means over what all batches have.
+    def _backward(self, batch: Batch | None) -> None:
+        """Computes the gradients of a batch's part of the loss.
+
+        Over all processes the parts add up to ``(1 - mix) mean(labels) + mix mean(teacher)``, with
+        means over what all batches have.
         """
         if batch is None:
-            self.world.parts(0, 0)
+            self.world.fractions(0, 0)
             return
-        of_labels, of_teacher = self.world.parts(*batch.terms)
+        label_fraction, target_fraction = self.world.fractions(*batch.num_terms)
         logits = batch.logits(self.model)
         nodes = batch.loss_nodes
-        loss = of_labels * _label_loss(logits[nodes], batch.y[nodes], batch.loss_weight)
-        if self.teachers is not None:
+        loss = label_fraction * _label_loss(logits[nodes], batch.y[nodes], batch.loss_weight)
+        if self.teachers_digest is not None:
             if batch.targets is None:
                 raise InputError("'batches' have no 'targets', which learning from a teacher needs")
             mix, temperature = self.settings.distill_mix, self.settings.temperature
-            rows = batch.taught
-            weight = None if batch.taught_weight is None else batch.taught_weight[rows]
-            opinion = distillation_loss(logits[rows], batch.targets[rows], temperature, weight)
-            loss = (1 - mix) * loss + mix * of_teacher * opinion
+            rows = batch.target_nodes
+            weight = None if batch.target_weight is None else batch.target_weight[rows]
+            divergence = distillation_loss(logits[rows], batch.targets[rows], temperature, weight)
+            loss = (1 - mix) * loss + mix * target_fraction * divergence
         loss.backward()
 
     def _validate(self) -> tuple[float, float]:
+        """Scores the model on the validation nodes and remembers its best weights."""
         if self.settings.inductive:
-            self._take_statistics()
+            self._update_statistics()
             loss, accuracy = self._score(self.validation)
         else:
             # A model with batch normalisation is validated on all nodes.
             with exact_statistics(self.model):
                 loss, accuracy = self._score(self.validation)
+        progress = self.progress
         if not math.isfinite(loss):
             raise InputError(
                 f"{self.graph.name}: training diverged (validation loss {loss} in epoch "
-                f"{self.epoch}); lower 'lr' (now {self.settings.lr}) or check the model"
+                f"{progress.epoch}); lower 'lr' (now {self.settings.lr}) or check the model"
             )
-        self.world.follow_leader(self.model.buffers())  # statistics: a GPU's sums vary in rounding
-        better = loss < self.best_loss
+        # Statistics too: the sums of two GPUs may be rounded differently.
+        self.world.copy_from_leader(self.model.buffers())
+        is_better = loss < progress.best_loss
         if self.settings.select_by == "accuracy":
-            better = self.best_epoch == 0 or accuracy > self.best_acc
-        if better:
-            self.best_loss, self.best_acc, self.best_epoch = loss, accuracy, self.epoch
+            is_better = progress.best_epoch == 0 or accuracy > progress.best_acc
+        if is_better:
+            progress.best_loss, progress.best_acc = loss, accuracy
+            progress.best_epoch = progress.epoch
             self.best_state = _copy(self.model.state_dict())
-        waited = self.epoch - self.best_epoch
-        self.finished = self.epoch >= self.settings.epochs or waited >= self.settings.patience
+        progress.finished = progress.is_over(self.settings)
         return loss, accuracy
 
     @torch.no_grad()
-    def _take_statistics(self) -> None:
-        """Those of the nodes that training sees, and of no others."""
+    def _update_statistics(self) -> None:
+        """Takes the statistics of batch normalisation from the nodes that training may see."""
         with exact_statistics(self.model) as norms:
             if norms:
-                self.seen.logits(self.model.eval())
+                self.visible.logits(self.model.eval())
 
     @torch.no_grad()
     def _score(self, batch: Batch) -> tuple[float, float]:
-        """Mean cross-entropy and accuracy in percent on the ``loss_nodes`` of all processes."""
+        """Returns the mean cross-entropy and the accuracy in percent on all ``loss_nodes``.
+
+        Each process scores its share; the results are those of all shares together.
+        """
         self.model.eval()
         logits = batch.logits(self.model)[batch.loss_nodes]
         y = batch.y[batch.loss_nodes]
-        mine = int((logits.argmax(dim=-1) == y).sum())
-        (share,) = self.world.parts(len(y))
-        loss = share * float(_label_loss(logits, y, None))
-        loss, correct, count = self.world.totals(loss, mine, len(y))
+        own_correct = int((logits.argmax(dim=-1) == y).sum())
+        (fraction,) = self.world.fractions(len(y))
+        own_loss = fraction * float(_label_loss(logits, y, None))
+        loss, correct, count = self.world.totals(own_loss, own_correct, len(y))
         return loss, 100.0 * correct / count
 
     def result(self) -> FitResult:
-        """The score of the best weights, which the model now has."""
+        """Loads the best weights into the model and scores them."""
         self.model.load_state_dict(self.best_state)
         test = None
         if self.graph.test_idx is not None:
@@ -255,27 +276,28 @@ class Run:
             share = replace(self.whole, loss_nodes=nodes[self.world.share])
             test = self._score(share)[1]
         self.model.eval()
+        best = self.progress
         return FitResult(
-            self.best_loss, self.best_acc, test, self.best_epoch, self.epoch, self.seconds
+            best.best_loss, best.best_acc, test, best.best_epoch, best.epoch, best.seconds
         )
 
-    def _about(self) -> dict[str, Any]:
+    def _identity(self) -> dict[str, Any]:
+        """Returns what tells this run from others; only its own checkpoint can be resumed."""
         shapes = {name: list(value.shape) for name, value in self.model.state_dict().items()}
         return {
             "config": self.model.config if isinstance(self.model, GNN) else {"shapes": shapes},
             "settings": json.loads(json.dumps(asdict(self.settings))),
             "seed": self.seed,
-            "graph": self.digest,
-            "teachers": self.teachers,
+            "graph": self.graph_digest,
+            "teachers": self.teachers_digest,
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a checkpoint; a finished run keeps its best weights only. The leader does."""
+        """Writes a checkpoint, in the leader alone; a finished run keeps its best weights only."""
         if not self.world.is_leader:
             return
-        progress = {key: getattr(self, key) for key in self._PROGRESS}
         parts: dict[str, dict[str, Tensor]] = {"model": self.best_state}
-        if not self.finished:
+        if not self.progress.finished:
             parts["last"] = _copy(self.model.state_dict())
             parts["adam"] = {
                 f"{index}.{name}": value
@@ -283,48 +305,69 @@ class Run:
                 for name, value in slots.items()
             }
             parts["rng"] = checkpoint.generator_state(self.whole.device)
-        checkpoint.write(path, parts, {**self._about(), "progress": progress})
+        checkpoint.write(path, parts, {**self._identity(), "progress": asdict(self.progress)})
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Continues the run of a checkpoint, which must be this very run."""
-        parts, about = checkpoint.read(path)
-        for key, mine in self._about().items():
-            theirs = about.get(key)
+        parts, header = checkpoint.read(path)
+        for key, mine in self._identity().items():
+            theirs = header[key]
             if theirs == mine:
                 continue
-            if isinstance(mine, dict) and isinstance(theirs, dict):
-                key = next(
-                    name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)
-                )
-                mine, theirs = mine.get(key), theirs.get(key)
+            if isinstance(mine, dict):
+                absent = "absent"
+                names = {**mine, **theirs}
+                key = next(n for n in names if mine.get(n, absent) != theirs.get(n, absent))
+                mine, theirs = mine.get(key, absent), theirs.get(key, absent)
             raise FileError(
-                f"cannot resume from '{path}': its {key} is {theirs}, this run's is {mine}; "
-                "use the same graph and arguments, or another --out"
+                f"cannot resume from '{path}': its {printable(key, 40)} is {printable(theirs)}, "
+                f"this run's is {printable(mine)}; use the same graph and arguments, or another "
+                "--out"
             )
         try:
-            self._take(parts, about["progress"])
+            self._load(parts, Progress.from_json(header["progress"], self.settings))
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
-            line = str(error).splitlines()[0]
+            line = printable(error, 300)
             raise FileError(f"'{path}' is not a whole checkpoint ({line}); remove it") from error
 
-    def _take(self, parts: checkpoint.Parts, progress: dict[str, Any]) -> None:
-        for key in self._PROGRESS:
-            setattr(self, key, progress[key])
+    def _load(self, parts: checkpoint.Parts, progress: Progress) -> None:
+        self.model.load_state_dict(parts["model"])
         self.best_state = parts["model"]
-        self.model.load_state_dict(parts["model"] if self.finished else parts["last"])
-        if self.finished:
-            return
-        slots: dict[int, dict[str, Tensor]] = {}
-        for name, value in parts["adam"].items():
-            index, _, slot = name.partition(".")
-            slots.setdefault(int(index), {})[slot] = value
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
-        checkpoint.set_generator_state(parts["rng"], self.whole.device)
+        if not progress.finished:
+            self.model.load_state_dict(parts["last"])
+            self.optimizer.load_state_dict(
+                {
+                    "state": _optimizer_slots(parts["adam"], self.optimizer),
+                    "param_groups": self.optimizer.state_dict()["param_groups"],
+                }
+            )
+            checkpoint.set_generator_state(parts["rng"], self.whole.device)
+        self.progress = progress
+
+
+def _optimizer_slots(
+    stored: Mapping[str, Tensor], optimizer: torch.optim.Optimizer
+) -> dict[int, dict[str, Tensor]]:
+    """Sorts Adam's stored moments by parameter; torch itself does not check that they fit."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    shapes = {
+        f"{index}.{slot}": torch.Size() if slot == "step" else parameter.shape
+        for index, parameter in enumerate(parameters)
+        for slot in ("step", "exp_avg", "exp_avg_sq")
+    }
+    slots: dict[int, dict[str, Tensor]] = {}
+    for name, value in stored.items():
+        if name not in shapes or value.shape != shapes[name]:
+            raise ValueError(f"'adam.{name}' of shape {list(value.shape)} is of no parameter")
+        index, _, slot = name.partition(".")
+        slots.setdefault(int(index), {})[slot] = value
+    if incomplete := [index for index, found in slots.items() if len(found) < 3]:
+        raise ValueError(f"'adam.{incomplete[0]}' is incomplete")
+    return slots
 
 
 def adam(model: nn.Module, settings: Settings) -> torch.optim.Adam:
-    """Adam with the settings' decay of matrices only, and the last layer's own rate."""
+    """Builds Adam: weight decay acts on matrices only, and the last layer has its own rate."""
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     others = [p for p in model.parameters() if p.ndim < 2]
     last = matrices[-1:]
@@ -343,7 +386,7 @@ def adam(model: nn.Module, settings: Settings) -> torch.optim.Adam:
 
 
 def _label_loss(logits: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
-    """The mean cross-entropy, or the sum with a weight per node; 0 for no nodes."""
+    """Returns the mean cross-entropy, or with a weight per node the sum; 0 for no nodes."""
     if len(y) == 0:
         return logits.sum()
     if weight is None:
@@ -351,8 +394,8 @@ def _label_loss(logits: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
     return (functional.cross_entropy(logits, y, reduction="none") * weight).sum()
 
 
-class _InTurn:
-    """A share of batches that are made anew in every iteration."""
+class _EveryNth:
+    """Every n-th of some batches; each iteration goes through the batches again."""
 
     def __init__(self, batches: Iterable[Any], share: slice) -> None:
         self._batches, self._share = batches, share

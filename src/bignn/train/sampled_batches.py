@@ -1,4 +1,4 @@
-"""Training on samples of a graph: the batches that :class:`bignn.config.Sampling` asks for."""
+"""Sampled batches of a graph, as :class:`bignn.config.Sampling` describes them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["SampledBatches", "Sampling"]
 
 
 class SampledBatches:
-    """Batches of a training graph for one of our models; new ones in every iteration.
+    """Batches of a training graph for one of our models; every iteration draws new ones.
 
     All draws come from torch's generator. Features are normalised and binarized once, for the whole
-    graph, and batches take their rows of them.
+    graph, and batches take their rows of the result.
 
-    With a ``share``, ``slice(rank, None, size)``, they are those of one of several processes: of
-    each epoch's order of nodes it takes its own, ``batch_size / size`` (rounded up) at a time, or
-    of GraphSAINT's subgraphs every ``size``-th.
+    With a ``share``, ``slice(rank, None, size)``, the batches are those of one of several
+    processes: it takes every ``size``-th node of an epoch's order, ``batch_size / size`` (rounded
+    up) at a time, or every ``size``-th of GraphSAINT's subgraphs.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class SampledBatches:
         self.adjacency = model.adjacency(whole.edge_index, whole.edge_weight, len(whole.x))
         self.x: Features = model.input_stage(whole.x)
         norm = model.layers[0].norm
-        self._weights, self._own = edge_weights(
+        self._edge_weights, self._self_weights = edge_weights(
             norm, whole.edge_index, whole.edge_weight, len(whole.x), torch.float32
         )
-        self._has_own = norm != "mean"
+        self._has_self_entries = norm != "mean"
         self._degree = torch.bincount(whole.edge_index[1], minlength=len(whole.x))
         self._loader = self._make_loader()
 
@@ -75,7 +75,7 @@ class SampledBatches:
             )
         if sampling.kind == "layer":
             weight = None if whole.edge_weight is None else whole.edge_weight.cpu()
-            # Features are looked up afterwards, in a form of ours.
+            # The rows of the features are taken afterwards, from our own form of them.
             data = Data(
                 x=torch.empty(len(whole.y), 0),
                 edge_index=whole.edge_index.cpu(),
@@ -109,8 +109,8 @@ class SampledBatches:
         device = self.whole.device
         nodes = data.n_id.to(device)
         if self.sampling.kind == "neighbor":
-            matrices = self._hops(data, nodes)
-            return self._of_targets(nodes, nodes[: matrices[-1].shape[0]], matrices)
+            matrices = self._layer_matrices(data, nodes)
+            return self._batch_of_targets(nodes, nodes[: matrices[-1].shape[0]], matrices)
         if self.sampling.kind == "layer":
             matrices = tuple(
                 SparseMatrix.from_entries(
@@ -118,27 +118,27 @@ class SampledBatches:
                 )
                 for edges, weight, (sources, targets) in data.layers
             )
-            return self._of_targets(nodes, data.target_id.to(device), matrices)
+            return self._batch_of_targets(nodes, data.target_id.to(device), matrices)
         weight = self.adjacency.matrix.values()[data.e_id.to(device)] * data.edge_norm.to(device)
         row, column = data.edge_index[1].to(device), data.edge_index[0].to(device)
         matrix = SparseMatrix.from_entries(row, column, weight, (len(nodes), len(nodes)))
-        learned = torch.isin(nodes, self.whole.loss_nodes).nonzero()[:, 0]
-        # 1/λ makes a sum over a subgraph a mean over all nodes; labels are a part of them.
-        norm = data.node_norm.to(device)
-        share = len(self.whole.y) / max(1, len(self.whole.loss_nodes))
+        loss_nodes = torch.isin(nodes, self.whole.loss_nodes).nonzero()[:, 0]
+        # 1/λ makes a sum over a subgraph a mean over all nodes, of which only some have labels.
+        weights = data.node_norm.to(device)
+        nodes_per_label = len(self.whole.y) / max(1, len(self.whole.loss_nodes))
         targets = self.whole.targets
         return Batch(
             _rows(self.x, nodes),
             matrix,
             None,
             self.whole.y[nodes],
-            learned,
-            norm[learned] * share,
+            loss_nodes,
+            weights[loss_nodes] * nodes_per_label,
             None if targets is None else targets[nodes],
-            taught_weight=None if targets is None else norm,
+            target_weight=None if targets is None else weights,
         )
 
-    def _of_targets(
+    def _batch_of_targets(
         self, sources: Tensor, targets: Tensor, matrices: tuple[SparseMatrix, ...]
     ) -> Batch:
         return Batch(
@@ -151,24 +151,25 @@ class SampledBatches:
             None if self.whole.targets is None else self.whole.targets[targets],
         )
 
-    def _hops(self, data: Any, nodes: Tensor) -> tuple[SparseMatrix, ...]:
-        """A matrix per layer. Nodes come in the order of discovery: layer l of L makes those of the
-        first L - l hops from those of one hop more.
+    def _layer_matrices(self, data: Any, nodes: Tensor) -> tuple[SparseMatrix, ...]:
+        """Builds the weighted adjacency of each layer.
 
-        Of d edges that reach a node, k were drawn: each has its weight in the whole graph times
-        d / k, so that a sum is right on average (and a mean over all is one over those drawn).
+        Nodes come in the order of discovery: layer l of L makes those of the first L - l hops from
+        those of one hop more. Where k of the d edges that reach a node were drawn, each has its
+        weight in the whole graph times d / k, so that a sum is right on average (and a mean over
+        all is one over those drawn).
         """
         source, target = data.edge_index.to(nodes.device)
         drawn = torch.bincount(target, minlength=len(nodes))
-        values = self._weights[data.e_id.to(nodes.device)]
+        values = self._edge_weights[data.e_id.to(nodes.device)]
         if self.model.layers[0].norm != "ones_self":  # attention shares out 1 by itself
             values = values * (self._degree[nodes] / drawn.clamp(min=1))[target]
-        if self._has_own:
+        if self._has_self_entries:
             loops = torch.arange(len(nodes), device=nodes.device)
             # Where nodes keep a term of their own, it stands for their self-loops too.
             kept = (source != target).nonzero()[:, 0]
             source, target = torch.cat([source[kept], loops]), torch.cat([target[kept], loops])
-            values = torch.cat([values[kept], self._own[nodes]])
+            values = torch.cat([values[kept], self._self_weights[nodes]])
         size = (len(nodes), len(nodes))
         matrix = SparseMatrix.from_entries(target, source, values, size)
         found = torch.as_tensor(data.num_sampled_nodes).cumsum(0).tolist()

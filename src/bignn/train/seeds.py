@@ -23,7 +23,7 @@ from bignn.train.recipes import Recipe
 
 @dataclass(frozen=True)
 class SeedResults:
-    """The results of all seeds, in their order."""
+    """Results and checkpoints of one model's seeds, in their order."""
 
     seeds: list[int]
     results: list[FitResult]
@@ -41,8 +41,9 @@ class SeedResults:
 
 
 def fit_seed(recipe: Recipe, graph: Graph, seed: int, **options: Any) -> FitResult:
-    """One run, whose initial weights and dropout the seed decides; ``options`` are those of
-    :func:`bignn.fit`.
+    """Trains one model, whose initial weights and dropout the seed decides.
+
+    ``options`` are those of :func:`bignn.fit`.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -52,42 +53,48 @@ def fit_seed(recipe: Recipe, graph: Graph, seed: int, **options: Any) -> FitResu
 
 @dataclass(frozen=True)
 class Teachers:
-    """Who students learn from: the same models for all seeds, or the checkpoints of each seed's."""
+    """The teachers of several students.
 
-    of_all: Sequence[nn.Module] = ()
-    of_seed: Mapping[int, Sequence[Path]] = field(default_factory=dict)
+    Attributes:
+        models: the teachers of every seed that has no checkpoints.
+        checkpoints: the files of each seed's own teachers.
+
+    """
+
+    models: Sequence[nn.Module] = ()
+    checkpoints: Mapping[int, Sequence[Path]] = field(default_factory=dict)
 
     def __call__(self, seed: int) -> list[nn.Module]:
-        """The teachers of a seed."""
-        if seed in self.of_seed:
-            return [load_model(path) for path in self.of_seed[seed]]
-        return list(self.of_all)
+        """Returns the teachers of a seed."""
+        if seed in self.checkpoints:
+            return [load_model(path) for path in self.checkpoints[seed]]
+        return list(self.models)
 
 
 @dataclass(frozen=True)
-class _Runs:
-    """What the runs of all seeds share."""
+class _SeedTask:
+    """The training of one seed, as a function that other processes can be given."""
 
     recipe: Recipe
     graph: Graph
     out: Path
     options: dict[str, Any]
     teachers: Teachers | None
-    #: Whether a checkpoint that is another run's, or damaged, is trained anew instead of refused.
-    anew: bool
+    #: Whether a checkpoint that is damaged, or another run's, is replaced instead of refused.
+    replace_unusable: bool
     label: str
 
     def __call__(self, seed: int) -> FitResult:
-        """One run."""
+        """Trains a seed, or resumes it."""
         try:
             return self._fit(seed, self.options)
         except WriteError:
             raise
         except FileError as error:
-            if not (self.anew and self.options["resume"]):
+            if not (self.replace_unusable and self.options["resume"]):
                 raise
-            why = str(error).split(";")[0]  # what follows is advice for those who are stopped
-            if distributed.leads():
+            why = str(error).split(";")[0]  # what follows is advice on a run that stops
+            if distributed.is_leader():
                 print(f"{self.label} seed {seed} is trained anew: {why}", file=sys.stderr)
             return self._fit(seed, {**self.options, "resume": False})
 
@@ -99,7 +106,7 @@ class _Runs:
         )
 
     def path(self, seed: int) -> Path:
-        """Where its checkpoint is."""
+        """Returns the path of a seed's checkpoint."""
         return self.out / f"seed-{seed}.safetensors"
 
 
@@ -111,7 +118,7 @@ def train_seeds(
     *,
     device: str = "cpu",
     resume: bool = False,
-    anew: bool = False,
+    replace_unusable: bool = False,
     save_every: float = 10.0,
     progress: bool = True,
     label: str = "",
@@ -123,9 +130,9 @@ def train_seeds(
     A seed decides the initial weights and the dropout, so it gives the same result alone and among
     others, in one process and in several (up to rounding: some of torch's sums depend on the number
     of threads, and ``jobs`` processes share them). With ``resume``, finished seeds are read from
-    their checkpoints and those that were interrupted go on where they were; with ``anew`` too, a
-    checkpoint that is damaged or another run's is replaced. ``teachers`` are the models that seeds
-    learn from.
+    their checkpoints and those that were interrupted continue where they were; with
+    ``replace_unusable`` too, a checkpoint that is damaged or another run's is replaced.
+    ``teachers`` are the models that the seeds learn from.
     """
     if not seeds:
         raise input_error("seeds", "at least 1", 0)
@@ -136,10 +143,10 @@ def train_seeds(
         "progress": progress and min(checked_jobs(jobs), len(seeds)) == 1,
     }
     label = label or graph.name
-    runs = _Runs(recipe, graph, Path(out), options, teachers, anew, label)
+    task = _SeedTask(recipe, graph, Path(out), options, teachers, replace_unusable, label)
     results = []
-    for seed, result in zip(seeds, in_processes(runs, list(seeds), jobs), strict=True):
-        if progress and distributed.leads():
+    for seed, result in zip(seeds, in_processes(task, list(seeds), jobs), strict=True):
+        if progress and distributed.is_leader():
             test = "-" if result.test_acc is None else f"{result.test_acc:.1f}"
             print(
                 f"{label} seed {seed}: test {test} val {result.val_acc:.1f} "
@@ -148,7 +155,7 @@ def train_seeds(
                 flush=True,
             )
         results.append(result)
-    return SeedResults(list(seeds), results, [runs.path(seed) for seed in seeds])
+    return SeedResults(list(seeds), results, [task.path(seed) for seed in seeds])
 
 
 def train_teachers(
@@ -161,15 +168,15 @@ def train_teachers(
 ) -> tuple[SeedResults, Teachers]:
     """Trains the float models that students learn from, or reads those that ``out`` has already.
 
-    The student of seed s has ``count`` teachers of its own, of seeds s count, s count + 1, ...;
-    returns the results of all teachers and who teaches whom. ``options`` are those of
+    The student of seed s has ``count`` teachers of its own, of seeds s count, s count + 1, ...
+    Returns the results of all teachers, and the teachers of each seed. ``options`` are those of
     :func:`train_seeds`.
     """
     if count < 1:
         raise input_error("teachers", "at least 1", count)
     needed = [seed * count + number for seed in seeds for number in range(count)]
-    trained = train_seeds(recipe, graph, needed, out, resume=True, anew=True, **options)
+    trained = train_seeds(recipe, graph, needed, out, resume=True, replace_unusable=True, **options)
     paths = dict(zip(needed, trained.checkpoints, strict=True))
     return trained, Teachers(
-        of_seed={seed: [paths[seed * count + k] for k in range(count)] for seed in seeds}
+        checkpoints={seed: [paths[seed * count + k] for k in range(count)] for seed in seeds}
     )

@@ -167,7 +167,7 @@ def _trained(
     students then do, and teachers that are trained for it.
     """
     seeds, label = range(what.seeds), Path(what.dataset).stem
-    common = {**options, "resume": resume, "anew": True}
+    common = {**options, "resume": resume, "replace_unusable": True}
     trained: dict[str, SeedResults] = {}
 
     def train(name: str, chosen: Recipe, kind: str, teachers: Teachers | None = None) -> None:
@@ -194,7 +194,7 @@ def _trained(
         elif taught_by not in trained:
             train(taught_by, asked, kind_of(twin, "-teacher"))
         paths = zip(trained[taught_by].seeds, trained[taught_by].checkpoints, strict=True)
-        teachers = Teachers(of_seed={seed: [path] for seed, path in paths})
+        teachers = Teachers(checkpoints={seed: [path] for seed, path in paths})
         for key, student in ((name, name), (_student(twin), twin)):
             if key not in trained:
                 chosen = recipe(student, graph=graph, distill=True, **what.changes(student))

@@ -197,7 +197,7 @@ def run(study: Study, out: Path, *, device: str = "cpu", jobs: int = 1) -> dict[
             out / "measured" / chosen.key(graph)[0],
             device=device,
             resume=True,
-            anew=True,
+            replace_unusable=True,
             jobs=jobs,
             label=chosen.row,
         )

@@ -24,7 +24,7 @@ from bignn.lab.study.ledger import Ledger, Record, check_locks, locked
 from bignn.lab.study.run import RUNS, Key, Run, digest
 from bignn.train.batches import check_labels
 from bignn.train.checkpoint import load_model
-from bignn.train.distributed import own_device
+from bignn.train.distributed import resolve_device
 from bignn.train.fit import FitResult
 from bignn.train.jobs import in_processes
 from bignn.train.recipes import Recipe
@@ -43,7 +43,7 @@ def do_runs(
     ledger = Ledger(out / RUNS)
     if runs:  # what would end all runs is found out before the work
         check_locks()
-        own_device(device)
+        resolve_device(device)
     for run in runs:
         check_labels(_graph(run.dataset))
     prepare(ledger.path)

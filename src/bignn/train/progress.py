@@ -1,0 +1,64 @@
+"""How far a training run has come, as checkpoints store it. No torch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+from bignn.config import Settings
+from bignn.errors import input_error, printable
+
+_TYPES = {"int": int, "float": float, "bool": bool}
+
+
+@dataclass
+class Progress:
+    """The number of epochs that a run has trained, and the best of them.
+
+    Attributes:
+        epoch: number of epochs trained.
+        best_epoch: the epoch whose weights count; 0 before the first.
+        best_loss: its loss on validation.
+        best_acc: its accuracy on validation, in percent.
+        seconds: time spent training and validating.
+        finished: whether there is nothing left to train.
+
+    """
+
+    epoch: int = 0
+    best_epoch: int = 0
+    best_loss: float = math.inf
+    best_acc: float = 0.0
+    seconds: float = 0.0
+    finished: bool = False
+
+    def is_over(self, settings: Settings) -> bool:
+        """Returns whether the settings ask for no further epoch."""
+        waited = self.epoch - self.best_epoch
+        return self.epoch >= settings.epochs or waited >= settings.patience
+
+    @classmethod
+    def from_json(cls, stored: Any, settings: Settings) -> Progress:
+        """Reads what a checkpoint stores; refuses values that no run of these settings has."""
+        kinds = {field.name: _TYPES[str(field.type)] for field in fields(cls)}
+        if not isinstance(stored, dict) or stored.keys() != kinds.keys():
+            raise input_error("progress", f"an object with {list(kinds)}", printable(stored))
+        for name, kind in kinds.items():
+            if type(stored[name]) is not kind:  # a bool is no int here
+                raise input_error(name, f"of type {kind.__name__}", printable(stored[name]))
+        progress = cls(**stored)
+        epoch, best, loss = progress.epoch, progress.best_epoch, progress.best_loss
+        _check("epoch", 0 <= epoch <= settings.epochs, f"0 to {settings.epochs}", epoch)
+        _check("best_epoch", min(epoch, 1) <= best <= epoch, f"an epoch up to {epoch}", best)
+        _check("best_loss", math.isfinite(loss) or epoch == 0, "finite", loss)
+        _check("best_acc", 0 <= progress.best_acc <= 100, "a percentage", progress.best_acc)
+        _check("seconds", 0 <= progress.seconds < math.inf, "0 or more", progress.seconds)
+        is_over = progress.is_over(settings)
+        _check("finished", progress.finished == is_over, f"{is_over} here", progress.finished)
+        return progress
+
+
+def _check(name: str, holds: bool, expected: str, value: object) -> None:
+    if not holds:
+        raise input_error(name, expected, printable(value))
