@@ -1,53 +1,155 @@
-"""Writing files so that nobody ever sees half of one. Imports nothing of ours."""
+"""Checks of paths and files that users name, and writing files so that nobody sees half of one.
+
+May import ``errors``.
+"""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from bignn.errors import WriteError
+from bignn.errors import FileError, WriteError, input_error
 
-#: What a disk that takes no more says.
+#: Error numbers of a disk that takes no more bytes.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+#: The longest name of a file or folder on Linux file systems, in bytes.
+_MAX_NAME_BYTES = 255
+#: The longest path that Linux takes, in bytes.
+_MAX_PATH_BYTES = 4095
+#: Bytes that a temporary file's name has beyond the name of its target: two dots, mkstemp's eight
+#: characters, and ".tmp".
+_TEMPORARY_BYTES = 14
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def checked_path(path: object, argument: str = "path", expected: str = "a path") -> Path:
+    """Returns ``path`` as a ``Path``; refuses what no file can be called, in one line.
+
+    Args:
+        path: what a user passed: a string or a path object is right.
+        argument: the name of the argument, for the message.
+        expected: a description of what the argument takes, for the message.
+
+    """
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str) or not text:
+        shown = repr(path)
+        raise input_error(argument, expected, shown if len(shown) < 40 else type(path).__name__)
+    try:
+        encoded = os.fsencode(text)
+    except UnicodeEncodeError:
+        encoded = b"\0"
+    if b"\0" in encoded:
+        raise input_error(argument, f"{expected} that a file system can store", ascii(text)[:80])
+    longest = max(map(len, encoded.split(b"/")))
+    if longest > _MAX_NAME_BYTES or len(encoded) > _MAX_PATH_BYTES:
+        raise input_error(
+            argument,
+            f"{expected} with names of at most {_MAX_NAME_BYTES} bytes, {_MAX_PATH_BYTES} in all",
+            f"'{text[:20]}...' with a name of {longest}, {len(encoded)} in all",
+        )
+    return Path(text)
+
+
+def check_regular_file(path: str | os.PathLike[str], what: str, fix: str = "") -> Path:
+    """Returns ``path`` if it is a regular file; refuses everything else before it is opened.
+
+    Reading a pipe waits for a writer that may never come, and a device such as ``/dev/zero`` has no
+    end, so whoever reads a file that a user named calls this first.
+
+    Args:
+        path: the file.
+        what: a description of the file to give, for the message, as "a .npz file".
+        fix: advice for a file that does not exist, for the message.
+
+    """
+    file = checked_path(path)
+    try:
+        mode = file.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileError(f"'{file}' does not exist" + (f"; {fix}" if fix else "")) from None
+    except OSError as error:
+        raise FileError(f"cannot read '{file}': {error.strerror or error}") from None
+    if not stat.S_ISREG(mode):
+        kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "not a regular file")
+        raise FileError(f"'{file}' is {kind}; give {what}")
+    return file
 
 
 def remove_leftovers(path: str | os.PathLike[str]) -> None:
-    """Removes temporary files that a killed writer of ``path`` left behind."""
-    target = Path(path)
+    """Removes the temporary files that killed writers of ``path`` left behind.
+
+    A writer that still runs holds a lock on its temporary file; that file stays.
+    """
+    target = checked_path(path)
     # The eight characters of mkstemp: not those of a writer of "NAME.other".
     ours = re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}\.tmp")
-    if target.parent.is_dir():
-        for leftover in target.parent.iterdir():
-            if ours.fullmatch(leftover.name):
-                leftover.unlink(missing_ok=True)
+    if not target.parent.is_dir():
+        return
+    for leftover in target.parent.iterdir():
+        if ours.fullmatch(leftover.name):
+            _remove_unlocked(leftover)
+
+
+def _remove_unlocked(leftover: Path) -> None:
+    try:
+        handle = os.open(leftover, os.O_RDONLY)
+    except OSError:  # another process removed it, or it is another user's
+        return
+    try:
+        # Fails for a writer that runs, and on file systems without locks, where nobody can tell.
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            leftover.unlink(missing_ok=True)
+    finally:
+        os.close(handle)
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Refuses a path that cannot be written, before long work; makes nothing."""
-    target = Path(path)
-    _refuse_folder(target)
-    there = next(place for place in target.parents if place.exists())
-    if not there.is_dir():
-        raise WriteError(f"cannot write '{target}': '{there}' is a file; give a folder")
-    # Tried, since permissions do not say all: root may write to a folder that takes no files.
-    # Another process that clears leftovers away may be faster.
-    _temporary_file(target, there).unlink(missing_ok=True)
+    """Refuses a path that cannot be written, before long work; creates nothing."""
+    target = _checked_target(path)
+    folder = next(parent for parent in target.parents if parent.exists())
+    if not folder.is_dir():
+        raise WriteError(f"cannot write '{target}': '{folder}' is a file; give a folder")
+    # Permissions are not enough: root may write to a folder that takes no files. So one is made.
+    # Another process that removes leftovers may be faster.
+    handle, temporary = _temporary_file(target, folder)
+    os.close(handle)
+    temporary.unlink(missing_ok=True)
 
 
 def prepare(path: str | os.PathLike[str]) -> None:
-    """The same, and makes the folder of ``path``."""
+    """Refuses a path that cannot be written, and creates its folder."""
     check_writable(path)
     _make_folder(Path(path))
 
 
-def _refuse_folder(target: Path) -> None:
+def _checked_target(path: str | os.PathLike[str]) -> Path:
+    target = checked_path(path)
+    length = len(os.fsencode(target.name))
+    if length > _MAX_NAME_BYTES - _TEMPORARY_BYTES:
+        most = _MAX_NAME_BYTES - _TEMPORARY_BYTES
+        raise WriteError(
+            f"cannot write '{target.name[:20]}...': its name has {length} bytes, {most} at most"
+        )
     if target.is_dir():
         raise WriteError(f"cannot write '{target}': it is a folder; give a file name")
+    return target
 
 
 def _make_folder(target: Path) -> None:
@@ -57,28 +159,34 @@ def _make_folder(target: Path) -> None:
         raise WriteError(f"cannot write '{target}': {error.strerror or error}") from error
 
 
-def _temporary_file(target: Path, folder: Path) -> Path:
-    """An empty file by a name that :func:`remove_leftovers` knows: a writer may be killed."""
-    try:
-        handle, name = tempfile.mkstemp(dir=folder, prefix=f".{target.name}.", suffix=".tmp")
-    except OSError as error:
-        why = f"its folder takes no files ({error.strerror or error})"
-        raise WriteError(f"cannot write '{target}': {why}") from error
-    os.close(handle)
-    return Path(name)
+def _temporary_file(target: Path, folder: Path) -> tuple[int, Path]:
+    """Creates an empty locked file whose name :func:`remove_leftovers` recognises.
+
+    The lock lasts until the returned handle is closed, or the process ends.
+    """
+    while True:
+        try:
+            handle, name = tempfile.mkstemp(dir=folder, prefix=f".{target.name}.", suffix=".tmp")
+        except OSError as error:
+            why = f"its folder takes no files ({error.strerror or error})"
+            raise WriteError(f"cannot write '{target}': {why}") from error
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_SH)
+        if os.fstat(handle).st_nlink:  # else removed as a leftover before it was locked
+            return handle, Path(name)
+        os.close(handle)
 
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yields a temporary path beside ``path``; on success it is flushed to disk and takes its name.
+    """Yields a temporary path beside ``path``; on success it is flushed to disk and renamed.
 
     A process killed at any moment leaves either the old file or the new one. Parent folders are
-    made. On an exception the temporary file is removed and the old file stays as it was.
+    created. On an exception the temporary file is removed and the old file stays as it was.
     """
-    target = Path(path)
-    _refuse_folder(target)
+    target = _checked_target(path)
     _make_folder(target)
-    temporary = _temporary_file(target, target.parent)
+    handle, temporary = _temporary_file(target, target.parent)
     try:
         yield temporary
         # mkstemp makes files private; give the result the permissions any new file would have.
@@ -93,4 +201,5 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
             raise
         raise WriteError(f"cannot write '{target}': {error.strerror}") from error
     finally:
+        os.close(handle)
         temporary.unlink(missing_ok=True)

@@ -12,6 +12,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from bignn.errors import FileError, InputError, input_error
+from bignn.files import checked_path
 from bignn.graph.graph import ARRAYS, SPLITS, Graph, from_arrays, to_arrays
 from bignn.graph.published_sizes import PUBLISHED_SIZES
 from bignn.graph.pyg import GraphLike, as_graph
@@ -37,9 +38,7 @@ def load(name_or_path: str | os.PathLike[str]) -> Graph:
             ``~/.cache/bignn`` if that is not set.
 
     """
-    if not isinstance(name_or_path, str | os.PathLike):
-        raise input_error("name_or_path", "a name such as 'cora' or a path", repr(name_or_path))
-    name = os.fspath(name_or_path)
+    name = _checked_name(name_or_path)
     path, source = _look_for(name) or _fetch(name)
     if source is not None:
         return _read_raw(name, source, path)
@@ -49,7 +48,7 @@ def load(name_or_path: str | os.PathLike[str]) -> Graph:
 
 def find(name_or_path: str | os.PathLike[str]) -> Path:
     """The file or the folder :func:`load` would read without a download."""
-    name = os.fspath(name_or_path)
+    name = _checked_name(name_or_path)
     if (found := _look_for(name)) is None:
         raise FileError(f"'{name}' is not in '{data_folder()}'; {how_to_get(name)}")
     return found[0]
@@ -58,7 +57,7 @@ def find(name_or_path: str | os.PathLike[str]) -> Path:
 def save(graph: GraphLike, path: str | os.PathLike[str]) -> None:
     """Writes a graph, ours or a PyG ``Data``, in the .npz format that :func:`load` reads."""
     graph = as_graph(graph)
-    if not os.fspath(path).endswith(".npz"):
+    if checked_path(path).suffix != ".npz":
         raise input_error("path", "a file name ending in .npz", repr(os.fspath(path)))
     write_npz(path, to_arrays(graph))
 
@@ -118,6 +117,11 @@ def describe(report: dict[str, Any]) -> str:
         )
         lines += [f"  {row['name']}: {row['get']}" for row in missing]
     return "\n".join(lines)
+
+
+def _checked_name(name_or_path: object) -> str:
+    checked_path(name_or_path, "name_or_path", "a name such as 'cora' or a path")
+    return os.fspath(name_or_path)  # type: ignore[call-overload,no-any-return]
 
 
 _Found = tuple[Path, Source | None]

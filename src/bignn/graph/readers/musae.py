@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn.errors import FileError
+from bignn.files import check_regular_file
 from bignn.graph.edges import undirected
 from bignn.graph.readers.npz import read_some
 from bignn.graph.readers.raw_files import by_node, node_ids, read_json, read_numbers
@@ -53,11 +54,10 @@ def read_reduced(file: Path) -> dict[str, NDArray[Any]]:
 
 def _targets(file: Path) -> NDArray[np.int64]:
     """Column ``ml_target`` in the order of column ``id``."""
+    check_regular_file(file, "a table of classes", "get the file again")
     try:
         with file.open(newline="", encoding="utf-8") as opened:
             rows = [(int(row["id"]), int(row["ml_target"])) for row in csv.DictReader(opened)]
-    except FileNotFoundError:
-        raise FileError(f"'{file}' does not exist; get the file again") from None
     except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise FileError(
             f"'{file}' must be a table with columns id and ml_target ({error}); get the file again"

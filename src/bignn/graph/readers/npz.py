@@ -16,7 +16,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from bignn.errors import FileError
-from bignn.files import atomic_path
+from bignn.files import atomic_path, check_regular_file
 
 # Deflate reaches about 1000:1 on zeros, and sparse features stored dense (mostly zeros) come close
 # to that honestly; so small files may expand freely, and only large ones must look like data.
@@ -75,8 +75,7 @@ def read_some(
 
 def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
     """The array of a .npy file, under the rules of :func:`read_npz`."""
-    file = Path(path)
-    _check_is_file(file)
+    file = check_regular_file(path, "a .npy file")
     try:
         with file.open("rb") as opened:
             return _read_array(file, file.name, opened, file.stat().st_size)
@@ -86,7 +85,7 @@ def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
-    _check_is_file(file)
+    check_regular_file(file, "a .npz file")
     try:
         with zipfile.ZipFile(file) as archive:
             yield archive
@@ -100,13 +99,6 @@ def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
         ) from error
     except OSError as error:
         raise FileError(f"cannot read '{file}': {error.strerror or error}") from error
-
-
-def _check_is_file(file: Path) -> None:
-    if not file.exists():
-        raise FileError(f"'{file}' does not exist")
-    if file.is_dir():
-        raise FileError(f"'{file}' is a folder; give a {file.suffix or '.npz'} file")
 
 
 def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:

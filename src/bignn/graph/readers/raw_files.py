@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from bignn.errors import FileError
+from bignn.files import check_regular_file
 
 _AGAIN = "get the file again"
 
@@ -23,8 +24,7 @@ def read_numbers(file: Path, dtype: DTypeLike, *, header: bool = False) -> NDArr
     to parse decimals that was tried: 7 million a second, ``np.fromstring`` 5, ``float`` 5. (Of
     integers ``np.fromstring`` parses 30 million a second against 12; not worth a second way.)
     """
-    if not file.is_file():
-        raise FileError(f"'{file}' does not exist; {_AGAIN}")
+    check_regular_file(file, "a table of numbers", _AGAIN)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -41,10 +41,9 @@ def read_numbers(file: Path, dtype: DTypeLike, *, header: bool = False) -> NDArr
 
 def read_json(file: Path) -> dict[str, Any]:
     """A JSON object."""
+    check_regular_file(file, "a JSON file", _AGAIN)
     try:
         document = json.loads(file.read_bytes())
-    except FileNotFoundError:
-        raise FileError(f"'{file}' does not exist; {_AGAIN}") from None
     except (ValueError, RecursionError, OSError) as error:
         raise FileError(f"'{file}' is not readable JSON ({error}); {_AGAIN}") from None
     if not isinstance(document, dict):

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn.errors import FileError, InputError, input_error, missing_extra
+from bignn.files import check_regular_file
 from bignn.graph.edges import both_directions
 from bignn.graph.graph import SPLITS, UNLABELLED, Graph, from_arrays
 from bignn.graph.pyg import GraphLike, as_graph
@@ -53,9 +54,7 @@ class Table:
 
 def read_table(path: str | os.PathLike[str], *, header: bool = True) -> Table:
     """Reads .csv, .tsv, .txt (blanks between columns; ``#`` starts a comment line) or .parquet."""
-    file = Path(path)
-    if not file.is_file():
-        raise FileError(f"'{file}' {'is not a file' if file.exists() else 'does not exist'}")
+    file = check_regular_file(path, "a table in CSV, TSV or Parquet")
     if file.suffix == ".parquet":
         return _read_parquet(file)
     if file.suffix not in _DELIMITERS:
