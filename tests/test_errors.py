@@ -89,7 +89,7 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "no edges": (
         lambda: bignn.from_pyg(data_without("edge_index")),
-        "'data' has no edge_index; to_sparse_tensor drops it: undo that",
+        "'data' has no edge_index; leave out ToSparseTensor, which drops it",
     ),
     "no x to sample": (
         lambda: LayerLoader(data_without("x"), [3], batch_size=2),
@@ -143,8 +143,8 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "labels of other nodes": (
         lambda: graph_of(x=np.ones((50, 4), dtype=np.float32)),
-        "toy: 'y' must be one class per node (50 rows of x), got 60 values; features and labels "
-        "are of the same nodes",
+        "toy: 'y' must be one class per node (50 rows of x), got 60 values; give features and "
+        "labels of the same nodes",
     ),
     "beyond float32": (
         lambda: graph_of(x=np.full((60, 4), 1e300)),

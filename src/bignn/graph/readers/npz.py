@@ -1,4 +1,4 @@
-"""Reading .npz files that strangers made: no pickle, no surprise sizes, one line per fault."""
+"""Reads .npz files that strangers made: no pickle, no surprise sizes, one line per fault."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _CHUNK = 1 << 24  # bytes unpacked at a time, so that no array is held twice
 
 
 def read_npz(path: str | os.PathLike[str], known: frozenset[str]) -> dict[str, NDArray[Any]]:
-    """All arrays of a .npz file.
+    """Reads all arrays of a .npz file.
 
-    Names, sizes and headers are read first: arrays that are not known, that are not plain numbers,
-    that claim other than their member of the archive holds, or an archive that expands
-    suspiciously, are refused before anything is unpacked.
+    Names, sizes and headers are read first. Refused before anything is unpacked: arrays of unknown
+    names, arrays of other things than plain numbers, arrays of another size than their header
+    claims, and archives that expand suspiciously.
     """
     file = Path(path)
     with _opened(file) as archive:
@@ -40,10 +40,12 @@ def read_npz(path: str | os.PathLike[str], known: frozenset[str]) -> dict[str, N
             hint = ""
             if any(name.endswith("_mask") for name in unknown):
                 hint = (
-                    "; of a mask, give the numbers of its nodes: train_idx=train_mask.nonzero()[0]"
+                    "; instead of a mask give the ids of its nodes: "
+                    "train_idx=train_mask.nonzero()[0]"
                 )
-            told = f"unknown arrays {unknown[:5]}; known are {sorted(known)}{hint}"
-            raise FileError(f"'{file}': {told}")
+            raise FileError(
+                f"'{file}': unknown arrays {unknown[:5]}; known are {sorted(known)}{hint}"
+            )
         if len(members) < len(archive.infolist()):
             raise FileError(f"'{file}' holds an array twice; write it again")
         return _read_members(file, archive, members)
@@ -52,10 +54,10 @@ def read_npz(path: str | os.PathLike[str], known: frozenset[str]) -> dict[str, N
 def read_some(
     path: str | os.PathLike[str], wanted: Collection[str], needed: Collection[str]
 ) -> dict[str, NDArray[Any]]:
-    """The ``wanted`` arrays of a published .npz file; what else it holds stays unread.
+    """Reads the ``wanted`` arrays of a published .npz file and leaves the others unread.
 
-    So names of nodes in an object array, which would need pickle, do no harm. ``needed`` are those
-    of ``wanted`` that must be there.
+    So object arrays, as of names, which would need pickle, do no harm. ``needed`` are those of
+    ``wanted`` that must be there.
     """
     file = Path(path)
     with _opened(file) as archive:
@@ -74,7 +76,7 @@ def read_some(
 
 
 def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
-    """The array of a .npy file, under the rules of :func:`read_npz`."""
+    """Reads the array of a .npy file, under the rules of :func:`read_npz`."""
     file = check_regular_file(path, "a .npy file")
     try:
         with file.open("rb") as opened:
@@ -91,7 +93,7 @@ def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
             yield archive
     except FileError:
         raise
-    # The last two are zipfile's words for unknown compression and for encrypted members.
+    # zipfile raises the last two for unknown compression and for encrypted members.
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise FileError(
             f"'{file}' is not a readable .npz file ({error}); write it again if it is one, "
@@ -157,7 +159,7 @@ def _read_array(file: Path, name: str, stream: IO[bytes], stream_bytes: int) -> 
 def write_npz(
     path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]], *, compressed: bool = True
 ) -> None:
-    """Writes a .npz under a temporary name, then renames it."""
+    """Writes a .npz file under a temporary name, then renames it."""
     save = np.savez_compressed if compressed else np.savez
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         save(file, allow_pickle=False, **arrays)
