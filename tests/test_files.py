@@ -2,8 +2,10 @@
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -106,16 +108,6 @@ def test_leftovers_of_a_killed_writer_go_and_others_stay(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == others
 
 
-def test_a_running_writers_file_is_no_leftover(tmp_path: Path) -> None:
-    """As where two processes train to one checkpoint."""
-    target = tmp_path / "a"
-    with atomic_path(target) as temporary:
-        temporary.write_text("whole")
-        remove_leftovers(target)
-    assert target.read_text() == "whole"
-    assert list(tmp_path.iterdir()) == [target]
-
-
 def test_what_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FileError, match="it is a folder"):
@@ -147,7 +139,7 @@ def test_what_a_killed_check_leaves_is_removed_later(
     """Whatever the check makes for a moment has a name that the next writer clears away."""
     target = tmp_path / "run.safetensors"
     with monkeypatch.context() as killed:
-        killed.setattr(Path, "unlink", lambda *_, **__: None)
+        killed.setattr(shutil, "rmtree", lambda *_, **__: None)
         check_writable(target)
     assert len(list(tmp_path.iterdir())) == 1
     remove_leftovers(target)
@@ -161,21 +153,68 @@ def test_leftovers_of_another_name_are_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "run.v2").read_text() == "kept"
 
 
-def test_a_check_and_a_clearance_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by several processes that train one model: the leader clears away, all check."""
+WRITER = """
+import os, sys
+from pathlib import Path
+from bignn.files import atomic_path
+
+with atomic_path(sys.argv[1]) as temporary:
+    Path(f"{temporary}.new").write_text("whole")
+    os.replace(f"{temporary}.new", temporary)  # as safetensors does
+    print(temporary, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_live_writers_file_stays_and_a_killed_writers_goes(tmp_path: Path) -> None:
+    """With two real processes: one writes, this one removes leftovers of the same path."""
     target = tmp_path / "run.safetensors"
-    unlink = Path.unlink
+    for killed in (False, True):
+        target.unlink(missing_ok=True)
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(target)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as writer:
+            assert writer.stdout is not None
+            temporary = Path(writer.stdout.readline().strip())
+            remove_leftovers(target)
+            assert temporary.read_text() == "whole"
+            if killed:
+                writer.kill()
+            writer.communicate()
+        if killed:
+            assert temporary.exists()
+            remove_leftovers(target)
+        assert [path.name for path in tmp_path.iterdir()] == ([] if killed else [target.name])
+        assert (writer.returncode == 0) == (not killed)
 
-    def cleared_before(path: Path, *, missing_ok: bool = False) -> None:
-        unlink(path)
-        unlink(path, missing_ok=missing_ok)
 
-    monkeypatch.setattr(Path, "unlink", cleared_before)
-    check_writable(target)
-    assert not list(tmp_path.iterdir())
+def test_writers_and_removers_of_leftovers_at_once(tmp_path: Path) -> None:
+    """As of several processes that train one model: the leader removes leftovers, all check."""
+    target = tmp_path / "run.safetensors"
+    done = threading.Event()
+
+    def remove_all_the_time() -> None:
+        while not done.is_set():
+            remove_leftovers(target)
+
+    remover = threading.Thread(target=remove_all_the_time)
+    remover.start()
+    try:
+        for number in range(200):
+            check_writable(target)
+            with atomic_path(target) as temporary:
+                temporary.write_text(str(number))
+            assert target.read_text() == str(number)
+    finally:
+        done.set()
+        remover.join()
+    assert list(tmp_path.iterdir()) == [target]
 
 
-def test_a_full_disk_is_said_with_the_file(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_with_the_file(tmp_path: Path) -> None:
     target = tmp_path / "a.npz"
     target.write_text("old")
     full = pytest.raises(WriteError, match=r"cannot write '.*a\.npz': No space left on device")
@@ -185,13 +224,8 @@ def test_a_full_disk_is_said_with_the_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [target]
 
 
-@pytest.mark.parametrize("what", ["checkpoint", "packed model"])
-def test_tensors_that_do_not_fit_the_disk_are_said_in_one_line(what: str, tmp_path: Path) -> None:
-    """By a limit on the size of files, in a process of its own."""
-    write = {
-        "checkpoint": "checkpoint.write(path, {'model': {'w': torch.zeros(9999)}}, {})",
-        "packed model": "tensors.write(path, {'w': np.zeros(9999)}, {})",
-    }[what]
+def test_tensors_that_do_not_fit_the_disk_get_one_line(tmp_path: Path) -> None:
+    """A checkpoint and a packed model, under a limit on the size of files, in another process."""
     program = (
         "import resource, signal, sys, numpy as np, torch\n"
         "from bignn.train import checkpoint\n"
@@ -200,11 +234,17 @@ def test_tensors_that_do_not_fit_the_disk_are_said_in_one_line(what: str, tmp_pa
         "path = sys.argv[1]\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))\n"
-        f"try:\n    {write}\nexcept WriteError as error:\n    print(error)\n"
+        "for write in (\n"
+        "    lambda: checkpoint.write(path, {'model': {'w': torch.zeros(9999)}}, {}),\n"
+        "    lambda: tensors.write(path, {'w': np.zeros(9999)}, {}),\n"
+        "):\n"
+        "    try:\n        write()\n    except WriteError as error:\n        print(error)\n"
     )
     target = tmp_path / "a.bin"
     done = subprocess.run(
         [sys.executable, "-c", program, str(target)], capture_output=True, text=True, check=True
     )
-    assert done.stdout.startswith(f"cannot write '{target}': ")
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith(f"cannot write '{target}': ") for line in lines)
     assert not list(tmp_path.iterdir())

@@ -1,7 +1,7 @@
 """Binary graph neural networks that are really binary.
 
-The names below are the public surface. Importing this package never imports torch; the names that
-need it load when first used.
+The names in ``__all__`` are the public surface. Importing this package never imports torch; names
+that need torch import it when they are first used.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from bignn.runtime import PackedGraph, PackedModel, open_packed, pack_graph
 if TYPE_CHECKING:
     from bignn import capacity, cost, loaders, nn
     from bignn.capacity import recommend_width
-    from bignn.config import Sampling
+    from bignn.config import Sampling, Settings
     from bignn.nn.convert.binarize_model import binarize_
     from bignn.packing import pack
     from bignn.train.checkpoint import load_model, load_state
     from bignn.train.fit import FitResult, fit
-    from bignn.train.recipes import Recipe, Settings, recipe
+    from bignn.train.recipes import Recipe, recipe
 
 __version__ = "0.1.0"
 
-#: Opens a packed model or a packed graph. Not in ``__all__``: the builtin of that name stays itself
-#: after ``from bignn import *``.
+#: Opens a packed model or a packed graph. It is not in ``__all__``, so that
+#: ``from bignn import *`` leaves the builtin ``open`` alone.
 open = open_packed  # noqa: A001
 
-#: Where names come from when first used; rooms come as they are.
+#: Modules of the names that load when first used, and need torch. A room is its own module.
 _WITH_TORCH = {
     "capacity": "bignn.capacity",
     "loaders": "bignn.loaders",
@@ -41,15 +41,18 @@ _WITH_TORCH = {
     "load_model": "bignn.train.checkpoint",
     "load_state": "bignn.train.checkpoint",
     "pack": "bignn.packing",
-    "Recipe": "bignn.train.recipes",
-    "Settings": "bignn.train.recipes",
-    "recipe": "bignn.train.recipes",
     "recommend_width": "bignn.capacity",
-    "Sampling": "bignn.config",
     "FitResult": "bignn.train.fit",
     "fit": "bignn.train.fit",
 }
-_LAZY = _WITH_TORCH | {"cost": "bignn.cost"}
+#: Names that load when first used, with torch or without.
+_LAZY = _WITH_TORCH | {
+    "cost": "bignn.cost",
+    "Recipe": "bignn.train.recipes",
+    "Sampling": "bignn.config",
+    "Settings": "bignn.config",
+    "recipe": "bignn.train.recipes",
+}
 
 __all__ = [
     "FileError",
@@ -82,7 +85,7 @@ __all__ = [
     "to_pyg",
 ]
 if not all(find_spec(package) for package in ("torch", "torch_geometric", "tqdm")):
-    # What cannot be imported must not make ``from bignn import *`` fail.
+    # ``from bignn import *`` must not fail on names that cannot be imported here.
     __all__ = [name for name in __all__ if name not in _WITH_TORCH]
 
 

@@ -9,6 +9,7 @@ import errno
 import fcntl
 import os
 import re
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -24,8 +25,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _MAX_NAME_BYTES = 255
 #: The longest path that Linux takes, in bytes.
 _MAX_PATH_BYTES = 4095
-#: Bytes that a temporary file's name has beyond the name of its target: two dots, mkstemp's eight
-#: characters, and ".tmp".
+#: Bytes that a temporary folder's name has beyond the name of its target: two dots, mkdtemp's
+#: eight characters, and ".tmp".
 _TEMPORARY_BYTES = 14
 
 _KINDS = (
@@ -92,12 +93,12 @@ def check_regular_file(path: str | os.PathLike[str], what: str, fix: str = "") -
 
 
 def remove_leftovers(path: str | os.PathLike[str]) -> None:
-    """Removes the temporary files that killed writers of ``path`` left behind.
+    """Removes the temporary folders that killed writers of ``path`` left behind.
 
-    A writer that still runs holds a lock on its temporary file; that file stays.
+    A writer that still runs holds a lock on its temporary folder; that folder stays.
     """
     target = checked_path(path)
-    # The eight characters of mkstemp: not those of a writer of "NAME.other".
+    # The eight characters of mkdtemp: not those of a writer of "NAME.other".
     ours = re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}\.tmp")
     if not target.parent.is_dir():
         return
@@ -115,9 +116,16 @@ def _remove_unlocked(leftover: Path) -> None:
         # Fails for a writer that runs, and on file systems without locks, where nobody can tell.
         with suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            leftover.unlink(missing_ok=True)
+            _remove(leftover)
     finally:
         os.close(handle)
+
+
+def _remove(leftover: Path) -> None:
+    if leftover.is_dir():
+        shutil.rmtree(leftover, ignore_errors=True)
+    else:  # of a version of bignn that wrote beside its target
+        leftover.unlink(missing_ok=True)
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
@@ -127,10 +135,8 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     if not folder.is_dir():
         raise WriteError(f"cannot write '{target}': '{folder}' is a file; give a folder")
     # Permissions are not enough: root may write to a folder that takes no files. So one is made.
-    # Another process that removes leftovers may be faster.
-    handle, temporary = _temporary_file(target, folder)
-    os.close(handle)
-    temporary.unlink(missing_ok=True)
+    with _temporary_file(target, folder):
+        pass
 
 
 def prepare(path: str | os.PathLike[str]) -> None:
@@ -159,47 +165,60 @@ def _make_folder(target: Path) -> None:
         raise WriteError(f"cannot write '{target}': {error.strerror or error}") from error
 
 
-def _temporary_file(target: Path, folder: Path) -> tuple[int, Path]:
-    """Creates an empty locked file whose name :func:`remove_leftovers` recognises.
+@contextmanager
+def _temporary_file(target: Path, folder: Path) -> Iterator[Path]:
+    """Creates an empty file in a locked folder of its own, and removes both in the end.
 
-    The lock lasts until the returned handle is closed, or the process ends.
+    The lock goes with the process, so that :func:`remove_leftovers` can tell who is gone. It is on
+    a folder, since libraries that write a file (safetensors) may put another in its place.
     """
-    while True:
-        try:
-            handle, name = tempfile.mkstemp(dir=folder, prefix=f".{target.name}.", suffix=".tmp")
-        except OSError as error:
-            why = f"its folder takes no files ({error.strerror or error})"
-            raise WriteError(f"cannot write '{target}': {why}") from error
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(handle, fcntl.LOCK_SH)
-        if os.fstat(handle).st_nlink:  # else removed as a leftover before it was locked
-            return handle, Path(name)
+    try:
+        place, handle = _locked_folder(target, folder)
+    except OSError as error:
+        why = f"its folder takes no files ({error.strerror or error})"
+        raise WriteError(f"cannot write '{target}': {why}") from error
+    try:
+        temporary = place / target.name
+        temporary.touch()
+        yield temporary
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
         os.close(handle)
+
+
+def _locked_folder(target: Path, folder: Path) -> tuple[Path, int]:
+    while True:
+        place = Path(tempfile.mkdtemp(dir=folder, prefix=f".{target.name}.", suffix=".tmp"))
+        # Until it is locked, another process may take it for a leftover and remove it.
+        with suppress(FileNotFoundError):
+            handle = os.open(place, os.O_RDONLY)
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_SH)
+            if place.exists():
+                return place, handle
+            os.close(handle)
 
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yields a temporary path beside ``path``; on success it is flushed to disk and renamed.
+    """Yields a temporary file's path; on success the file is flushed to disk and named ``path``.
 
     A process killed at any moment leaves either the old file or the new one. Parent folders are
     created. On an exception the temporary file is removed and the old file stays as it was.
     """
     target = _checked_target(path)
     _make_folder(target)
-    handle, temporary = _temporary_file(target, target.parent)
     try:
-        yield temporary
-        # mkstemp makes files private; give the result the permissions any new file would have.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(target)
+        with _temporary_file(target, target.parent) as temporary:
+            yield temporary
+            # Libraries may make files private; give this one the permissions of any new file.
+            umask = os.umask(0)
+            os.umask(umask)
+            temporary.chmod(0o666 & ~umask)
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.replace(target)
     except OSError as error:
         if error.errno not in _FULL:
             raise
         raise WriteError(f"cannot write '{target}': {error.strerror}") from error
-    finally:
-        os.close(handle)
-        temporary.unlink(missing_ok=True)

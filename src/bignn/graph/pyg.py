@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.errors import InputError, input_error
+from bignn.errors import InputError, input_error, missing_extra
 from bignn.graph.graph import SPLITS, Graph, from_arrays
 
 if TYPE_CHECKING:
@@ -98,8 +98,13 @@ def to_pyg(graph: GraphLike) -> Data:
         ``train_mask``, ``val_mask`` and ``test_mask``. It shares no memory with the graph.
 
     """
-    import torch
-    from torch_geometric.data import Data
+    try:
+        import torch
+        from torch_geometric.data import Data
+    except ImportError as error:
+        if (line := missing_extra("bignn.to_pyg", error)) is None:
+            raise
+        raise ImportError(line, name=error.name) from error
 
     graph = as_graph(graph)
     data = Data(

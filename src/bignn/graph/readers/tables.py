@@ -23,7 +23,7 @@ _DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": None, ".edges": None}
 
 
 @dataclass(frozen=True)
-class Table:
+class InputTable:
     """A table of named columns; text cells stay text until numbers are asked for."""
 
     path: Path
@@ -50,7 +50,7 @@ class Table:
             raise FileError(line) from None
 
 
-def read_table(path: str | os.PathLike[str], *, header: bool = True) -> Table:
+def read_table(path: str | os.PathLike[str], *, header: bool = True) -> InputTable:
     """Reads .csv, .tsv, .txt (blanks between columns; ``#`` starts a comment line) or .parquet."""
     file = check_regular_file(path, "a table in CSV, TSV or Parquet")
     if file.suffix == ".parquet":
@@ -60,7 +60,7 @@ def read_table(path: str | os.PathLike[str], *, header: bool = True) -> Table:
         raise FileError(f"'{file}' has an unknown ending; known are {endings}")
     rows = _read_text(file, _DELIMITERS[file.suffix])
     if not rows:
-        return Table(file, {})
+        return InputTable(file, {})
     if header:
         names, rows = rows[0], rows[1:]
         if all(_is_number(cell) for cell in names):
@@ -77,7 +77,7 @@ def read_table(path: str | os.PathLike[str], *, header: bool = True) -> Table:
                 f"'{file}': row {number + 1} has {len(row)} cells, expected {len(names)}"
             )
     cells = np.array(rows, dtype=np.str_).reshape(len(rows), len(names))
-    return Table(file, {name: cells[:, index] for index, name in enumerate(names)})
+    return InputTable(file, {name: cells[:, index] for index, name in enumerate(names)})
 
 
 def convert(
@@ -179,7 +179,7 @@ def _read_text(file: Path, delimiter: str | None) -> list[list[str]]:
     return [row for row in rows if row]
 
 
-def _read_parquet(file: Path) -> Table:
+def _read_parquet(file: Path) -> InputTable:
     try:
         from pyarrow import ArrowException, parquet
     except ImportError as error:
@@ -191,7 +191,7 @@ def _read_parquet(file: Path) -> Table:
     except (ArrowException, OSError) as error:
         line = str(error).splitlines()[0]
         raise FileError(f"'{file}' is not a readable Parquet file ({line})") from None
-    return Table(file, {name: table[name].to_numpy() for name in table.column_names})
+    return InputTable(file, {name: table[name].to_numpy() for name in table.column_names})
 
 
 def _is_number(cell: str) -> bool:
@@ -214,7 +214,7 @@ def _text(column: NDArray[Any]) -> list[str]:
     return ["" if cell is None or cell != cell else str(cell).strip() for cell in column.tolist()]
 
 
-def _node_ids(table: Table, id_column: str | None) -> dict[str, int] | None:
+def _node_ids(table: InputTable, id_column: str | None) -> dict[str, int] | None:
     if id_column is None:
         return None
     if id_column not in table.columns:
@@ -230,7 +230,7 @@ def _node_ids(table: Table, id_column: str | None) -> dict[str, int] | None:
 
 
 def _resolve(
-    table: Table, column: NDArray[Any], ids: dict[str, int] | None, num_nodes: int
+    table: InputTable, column: NDArray[Any], ids: dict[str, int] | None, num_nodes: int
 ) -> NDArray[np.int64]:
     names = _text(column)
     if ids is None:
@@ -250,7 +250,7 @@ def _resolve(
 
 
 def _edges(
-    table: Table, ids: dict[str, int] | None, num_nodes: int, undirected: bool
+    table: InputTable, ids: dict[str, int] | None, num_nodes: int, undirected: bool
 ) -> dict[str, NDArray[Any]]:
     columns = list(table.columns.values())
     if table.num_rows and len(columns) not in (2, 3):
@@ -272,7 +272,7 @@ def _edges(
 
 
 def _labels(
-    table: Table, ids: dict[str, int] | None, id_column: str | None, num_nodes: int
+    table: InputTable, ids: dict[str, int] | None, id_column: str | None, num_nodes: int
 ) -> tuple[NDArray[np.int64], list[str]]:
     column_names = list(table.columns)
     if id_column is not None and id_column not in table.columns:
