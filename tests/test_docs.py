@@ -8,7 +8,7 @@ from cli_page import cli_page
 from write_docs import DOCS, PAGES
 
 import bignn
-from bignn.cli import _parser
+from bignn.cli.run_command import make_parser
 
 README = DOCS.parent / "README.md"
 
@@ -37,7 +37,7 @@ def test_every_option_of_every_command_is_told(capsys: pytest.CaptureFixture[str
     assert {"compare", "train", "demo", "doctor"} <= set(sections)
     for command, section in sections.items():
         with pytest.raises(SystemExit):
-            _parser().parse_args([command, "--help"])
+            make_parser().parse_args([command, "--help"])
         shown = re.findall(r"^  (-.*?)(?:  |$)", capsys.readouterr().out, re.MULTILINE)
         options = set(re.findall(r"--[a-z][a-z0-9-]*", " ".join(shown))) - {"--help", "--json"}
         assert options == set(re.findall(r"`(--[a-z][a-z0-9-]*)", section)), command

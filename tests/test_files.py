@@ -61,9 +61,9 @@ def test_a_path_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
         bignn.load(long)
     for write in (check_writable, prepare, lambda path: atomic_path(path).__enter__()):
         with pytest.raises(InputError, match="'path' must be a path with names of at most 255"):
-            write(tmp_path / long)  # type: ignore[operator]
+            write(tmp_path / long)
         with pytest.raises(WriteError, match=r"'x{20}\.\.\.': its name has 250 bytes, 241 at most"):
-            write(tmp_path / long[:250])  # type: ignore[operator]
+            write(tmp_path / long[:250])
     check_writable(tmp_path / long[:241])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from bignn.cli import _parser
+from bignn.cli.run_command import make_parser
 
 HEAD = """\
 # The command line
@@ -23,7 +23,7 @@ _TITLES = {"positional arguments": "argument", "options": "option"}
 
 def cli_page() -> str:
     """The whole page."""
-    parsers = _commands(_parser())
+    parsers = _commands(make_parser())
     table = "".join(
         f"| [`bignn {name}`](#bignn-{name}) | {_cell(parser.description or '')} |\n"
         for name, parser in parsers.items()

@@ -1,4 +1,4 @@
-"""``bignn datasets`` and ``bignn doctor``."""
+"""``bignn doctor``."""
 
 from __future__ import annotations
 
@@ -6,17 +6,6 @@ import argparse
 from typing import Any
 
 from bignn.cli.command import Report, command
-
-
-def add_datasets(commands: Any) -> None:
-    """Adds ``bignn datasets``."""
-    command(commands, "datasets", _datasets, "List the graphs known by name and where they are.")
-
-
-def _datasets(options: argparse.Namespace) -> Report:
-    from bignn.graph import datasets
-
-    return datasets.survey(), datasets.describe
 
 
 def add_doctor(commands: Any) -> None:

@@ -1,0 +1,19 @@
+"""``bignn datasets``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from bignn.cli.command import Report, command
+
+
+def add_datasets(commands: Any) -> None:
+    """Adds ``bignn datasets``."""
+    command(commands, "datasets", _datasets, "List the graphs known by name and where they are.")
+
+
+def _datasets(options: argparse.Namespace) -> Report:
+    from bignn.graph import datasets
+
+    return datasets.survey(), datasets.describe
