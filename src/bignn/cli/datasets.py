@@ -10,7 +10,12 @@ from bignn.cli.command import Report, command
 
 def add_datasets(commands: Any) -> None:
     """Adds ``bignn datasets``."""
-    command(commands, "datasets", _datasets, "List the graphs known by name and where they are.")
+    command(
+        commands,
+        "datasets",
+        _datasets,
+        "List the graphs known by name, and where each is or how to get it.",
+    )
 
 
 def _datasets(options: argparse.Namespace) -> Report:

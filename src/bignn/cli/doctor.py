@@ -10,7 +10,7 @@ from bignn.cli.command import Report, command
 
 def add_doctor(commands: Any) -> None:
     """Adds ``bignn doctor``."""
-    command(commands, "doctor", _doctor, "Tell versions, CPU features and which kernels are used.")
+    command(commands, "doctor", _doctor, "Show versions, CPU features and the kernels in use.")
 
 
 def _doctor(options: argparse.Namespace) -> Report:

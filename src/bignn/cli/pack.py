@@ -24,8 +24,8 @@ def _pack(options: argparse.Namespace) -> Report:
     from bignn.train.checkpoint import load_model
 
     if options.out.endswith(".safetensors") and options.checkpoint.endswith(".bignn"):
-        given = f"bignn pack {options.out} {options.checkpoint}"
-        raise InputError(f"the checkpoint comes first: '{given}'")
+        command_line = f"bignn pack {options.out} {options.checkpoint}"
+        raise InputError(f"the checkpoint comes first: '{command_line}'")
     if not options.out.endswith(".bignn"):
         raise input_error("out", "a file name ending in .bignn", repr(options.out))
     packed = pack(load_model(options.checkpoint))

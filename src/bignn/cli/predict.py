@@ -12,18 +12,26 @@ from bignn.errors import input_error
 def add_predict(commands: Any) -> None:
     """Adds ``bignn predict``."""
     parser = command(
-        commands, "predict", _predict, "Predict the nodes of a graph with a packed model; no torch."
+        commands,
+        "predict",
+        _predict,
+        "Predict the nodes of a graph with a packed model; needs no torch.",
     )
     add = parser.add_argument
     add("model", help="a .bignn file")
-    add("dataset", help="cora, ..., a .npz file, or a packed graph (see --save-graph)")
-    add("--nodes", metavar="IDS", help="only these, as 0,5,9 (default: all)")
-    add("--out", metavar="FILE", help="write predictions: .csv or .npy")
-    add("--output", default="classes", choices=["classes", "probabilities", "logits"])
-    add("--plan", help="force ways: T, G or S, or a letter per layer (default: planned)")
-    add("--explain", action="store_true", help="show the plan, its costs and times")
+    add("dataset", help="the name of a dataset, a .npz file, or a packed graph (see --save-graph)")
+    add("--nodes", metavar="IDS", help="nodes to predict, such as 0,5,9 (default: all)")
+    add("--out", metavar="FILE", help="file for the predictions: .csv or .npy")
+    add("--output", default="classes", choices=["classes", "probabilities", "logits"],
+        help="what to predict (default: classes)")  # fmt: skip
+    add(
+        "--plan",
+        help="order of work in every layer, T, G or S, or a letter per layer (default: "
+        "the fastest by prediction)",
+    )
+    add("--explain", action="store_true", help="show the plan, its predicted costs and its times")
     add_threads(add)
-    add("--save-graph", metavar="FILE", help="also write the packed graph, to predict from later")
+    add("--save-graph", metavar="FILE", help="also write the packed graph, for later predictions")
 
 
 def _predict(options: argparse.Namespace) -> Report:
