@@ -175,8 +175,8 @@ def resolve(name: str) -> Any:
     """Finds the object of a documented name; ``f()`` is the class of what ``f`` returns."""
     if name.endswith("()"):
         thing = resolve(name.removesuffix("()"))
-        function = thing.fget if isinstance(thing, property) else thing
-        returned = inspect.unwrap(function).__annotations__["return"]
+        function: Any = thing.fget if isinstance(thing, property) else thing
+        returned = function.__annotations__["return"]
         return eval(returned, function.__globals__) if isinstance(returned, str) else returned
     found: Any = bignn
     for part in name.split(".")[1:]:

@@ -1,4 +1,4 @@
-"""docs/cli.md: every command and its options, from the parsers that read them."""
+"""Writes docs/cli.md: every command and its options, from the parsers that read them."""
 
 from __future__ import annotations
 

@@ -60,9 +60,9 @@ def test_train_prints_one_json_document(
     assert json.loads(capsys.readouterr().out)["test_acc"] == report["test_acc"][1:]
     # Without --json the report is text.
     assert main(["train", toy, "--epochs", "3", "--out", str(tmp_path / "r")]) == 0
-    out = capsys.readouterr().out
-    assert "test accuracy" in out
-    assert "seed-0.safetensors" in out
+    text = capsys.readouterr().out
+    assert "test accuracy" in text
+    assert "seed-0.safetensors" in text
 
 
 def test_failures_are_one_line_and_exit_1(

@@ -1,4 +1,4 @@
-"""``bignn bench``."""
+"""The command ``bignn bench``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bignn capacity``."""
+"""The command ``bignn capacity``."""
 
 from __future__ import annotations
 

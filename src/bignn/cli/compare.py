@@ -1,4 +1,4 @@
-"""``bignn compare``."""
+"""The command ``bignn compare``."""
 
 from __future__ import annotations
 

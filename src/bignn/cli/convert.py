@@ -1,4 +1,4 @@
-"""``bignn convert``."""
+"""The command ``bignn convert``."""
 
 from __future__ import annotations
 

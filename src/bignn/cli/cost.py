@@ -1,4 +1,4 @@
-"""``bignn cost``."""
+"""The command ``bignn cost``."""
 
 from __future__ import annotations
 

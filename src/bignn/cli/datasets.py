@@ -1,4 +1,4 @@
-"""``bignn datasets``."""
+"""The command ``bignn datasets``."""
 
 from __future__ import annotations
 

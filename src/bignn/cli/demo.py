@@ -1,4 +1,4 @@
-"""``bignn demo``."""
+"""The command ``bignn demo``."""
 
 from __future__ import annotations
 

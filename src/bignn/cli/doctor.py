@@ -1,4 +1,4 @@
-"""``bignn doctor``."""
+"""The command ``bignn doctor``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bignn pack``."""
+"""The command ``bignn pack``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bignn predict``."""
+"""The command ``bignn predict``."""
 
 from __future__ import annotations
 

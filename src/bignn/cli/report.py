@@ -1,4 +1,4 @@
-"""``bignn report``."""
+"""The command ``bignn report``."""
 
 from __future__ import annotations
 

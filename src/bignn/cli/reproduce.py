@@ -1,4 +1,4 @@
-"""``bignn reproduce``."""
+"""The command ``bignn reproduce``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bignn train``."""
+"""The command ``bignn train``."""
 
 from __future__ import annotations
 

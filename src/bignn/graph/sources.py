@@ -17,7 +17,7 @@ _SHCHUR_PAGE = "https://github.com/shchur/gnn-benchmark"
 
 @dataclass(frozen=True)
 class Source:
-    """Published raw files of a dataset.
+    """The published raw files of a dataset.
 
     Attributes:
         read: reads the folder of ``files``, or the file if there is only one, and returns the
