@@ -12,7 +12,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from bignn.errors import FileError, InputError, input_error
-from bignn.files import checked_path
+from bignn.files import check_regular_file, checked_path
 from bignn.graph.graph import ARRAYS, SPLITS, Graph, from_arrays, to_arrays
 from bignn.graph.published_sizes import PUBLISHED_SIZES
 from bignn.graph.pyg import GraphLike, as_graph
@@ -136,11 +136,8 @@ _Found = tuple[Path, Source | None]
 def _look_for(name: str) -> _Found | None:
     """Finds a dataset: its place, and its source if the files are raw; None if it is not here."""
     if name.endswith(".npz") or os.sep in name:
-        if Path(name).exists():
-            return Path(name), None
-        raise FileError(
-            f"'{name}' does not exist; give a .npz file or one of {list(PUBLISHED_SIZES)}"
-        )
+        advice = f"give a .npz file or one of {list(PUBLISHED_SIZES)}"
+        return check_regular_file(name, "a .npz file", advice), None
     if name in EMBEDDED:
         return _DATA / f"{name}.npz", None
     if (found := data_folder() / f"{name}.npz").exists():
