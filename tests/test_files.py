@@ -1,4 +1,4 @@
-"""Files are seen whole or not at all."""
+"""Files are seen whole or not at all; only regular files are read."""
 
 import errno
 import os
@@ -10,8 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from bignn.errors import FileError, WriteError
-from bignn.files import atomic_path, check_writable, prepare, remove_leftovers
+import bignn
+from bignn.errors import FileError, InputError, WriteError
+from bignn.files import (
+    atomic_path,
+    check_regular_file,
+    check_writable,
+    checked_path,
+    prepare,
+    remove_leftovers,
+)
 
 
 def test_a_reader_of_the_old_file_never_sees_the_new_one(tmp_path: Path) -> None:
@@ -26,6 +34,60 @@ def test_a_reader_of_the_old_file_never_sees_the_new_one(tmp_path: Path) -> None
         assert reader.read() == "old"  # renamed over, not written into
     assert target.read_text() == "new and longer"
     assert [path.name for path in target.parent.iterdir()] == ["file"]
+
+
+def test_a_path_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
+    assert checked_path("a/b") == checked_path(Path("a/b")) == Path("a/b")
+    long = "x" * 300
+    for path, line in (
+        (None, "'path' must be a path, got None"),
+        (b"a", "'path' must be a path, got b'a'"),
+        ([1] * 100, "'path' must be a path, got list"),
+        ("", "'path' must be a path, got ''"),
+        ("a\0b", r"'path' must be a path that a file system can store, got 'a\x00b'"),
+        ("a\ud800", r"'path' must be a path that a file system can store, got 'a\ud800'"),
+        (
+            f"a/{long}",
+            "'path' must be a path with names of at most 255 bytes, 4095 in all, got "
+            "'a/xxxxxxxxxxxxxxxxxx...' with a name of 300, 302 in all",
+        ),
+    ):
+        with pytest.raises(InputError) as caught:
+            checked_path(path)
+        assert str(caught.value) == line
+    with pytest.raises(InputError, match=r"4095 in all, got 'a/a/.*, 8000 in all"):
+        checked_path("a/" * 4000)
+    with pytest.raises(InputError, match=r"^'name_or_path' must be a name such as"):
+        bignn.load(long)
+    for write in (check_writable, prepare, lambda path: atomic_path(path).__enter__()):
+        with pytest.raises(InputError, match="'path' must be a path with names of at most 255"):
+            write(tmp_path / long)
+        with pytest.raises(WriteError, match=r"'x{20}\.\.\.': its name has 250 bytes, 241 at most"):
+            write(tmp_path / long[:250])
+    check_writable(tmp_path / long[:241])
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    """A pipe would block the reader, and /dev/zero has no end."""
+    pipe, regular = tmp_path / "pipe.npz", tmp_path / "file"
+    os.mkfifo(pipe)
+    regular.touch()
+    (tmp_path / "link").symlink_to(regular)
+    assert check_regular_file(tmp_path / "link", "a file") == tmp_path / "link"
+    for path, line in (
+        (pipe, f"'{pipe}' is a pipe; give a .npz file"),
+        ("/dev/zero", "'/dev/zero' is a device; give a .npz file"),
+        (tmp_path, f"'{tmp_path}' is a folder; give a .npz file"),
+        (tmp_path / "none", f"'{tmp_path / 'none'}' does not exist; make it"),
+        (regular / "none", f"'{regular / 'none'}' does not exist; make it"),
+    ):
+        with pytest.raises(FileError) as caught:
+            check_regular_file(path, "a .npz file", "make it")
+        assert str(caught.value) == line
+    (tmp_path / "zero.npz").symlink_to("/dev/zero")
+    for path, kind in ((pipe, "a pipe"), (tmp_path / "zero.npz", "a device")):
+        with pytest.raises(FileError, match=f"is {kind}; give a .npz file"):
+            bignn.load(path)
 
 
 def test_a_failure_changes_nothing(tmp_path: Path) -> None:
@@ -46,7 +108,7 @@ def test_leftovers_of_a_killed_writer_go_and_others_stay(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == others
 
 
-def test_what_cannot_be_written_is_said_before_the_work(tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FileError, match="it is a folder"):
         prepare(tmp_path)
@@ -152,7 +214,7 @@ def test_writers_and_removers_of_leftovers_at_once(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_a_full_disk_is_said_with_the_file(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_with_the_file(tmp_path: Path) -> None:
     target = tmp_path / "a.npz"
     target.write_text("old")
     full = pytest.raises(WriteError, match=r"cannot write '.*a\.npz': No space left on device")
@@ -163,7 +225,7 @@ def test_a_full_disk_is_said_with_the_file(tmp_path: Path) -> None:
 
 
 def test_tensors_that_do_not_fit_the_disk_get_one_line(tmp_path: Path) -> None:
-    """A checkpoint and a packed model, by a limit on the size of files in another process."""
+    """A checkpoint and a packed model, under a limit on the size of files, in another process."""
     program = (
         "import resource, signal, sys, numpy as np, torch\n"
         "from bignn.train import checkpoint\n"
@@ -183,5 +245,6 @@ def test_tensors_that_do_not_fit_the_disk_get_one_line(tmp_path: Path) -> None:
         [sys.executable, "-c", program, str(target)], capture_output=True, text=True, check=True
     )
     lines = done.stdout.splitlines()
-    assert [line.startswith(f"cannot write '{target}': ") for line in lines] == [True, True]
+    assert len(lines) == 2
+    assert all(line.startswith(f"cannot write '{target}': ") for line in lines)
     assert not list(tmp_path.iterdir())

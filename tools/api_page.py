@@ -1,26 +1,23 @@
-"""docs/api.md: every public name with its signature and the first sentence about it.
+"""Writes docs/api.md: every public name, its signature and the first sentence of its docstring.
 
-What is said of a name stands beside its code; only the order in which a reader looks is here.
+The sentences stand beside the code; this file only has the order of the page.
 """
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 import bignn
 
-#: Rooms whose names are public. ``bits`` has no list of its own: what it defines is public.
-ROOMS = ("bignn", *(f"bignn.{room}" for room in ("nn", "loaders", "capacity", "cost")))
-LOW_ROOMS = ("bignn.bits", "bignn.kernels")
+#: Rooms whose ``__all__`` is public: every name in it is documented here or is a helper.
+ROOMS = ("nn", "loaders", "capacity", "cost")
 
-#: Names in the order of a reader's work; each public name stands in one of them.
+#: Names in the order of a reader's work. ``f()`` stands for the class of what ``f`` returns.
 GROUPS: dict[str, tuple[str, ...]] = {
     "Load and convert graphs": (
         "bignn.load",
@@ -35,9 +32,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "bignn.nn.GraphSAGE",
         "bignn.nn.GAT",
         "bignn.binarize_",
+        "bignn.binarize_()",
         "bignn.load_model",
         "bignn.load_state",
-        "bignn.nn.MODELS",
     ),
     "Layers": (
         "bignn.nn.Linear",
@@ -49,17 +46,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "bignn.nn.JumpingHead",
         "bignn.nn.InputStage",
         "bignn.nn.BatchNorm",
-        "bignn.nn.BinaryRows",
-        "bignn.nn.SparseFeatures",
-        "bignn.nn.SparseMatrix",
-        "bignn.nn.normalized_adjacency",
-        "bignn.nn.evaluating",
-        "bignn.nn.exact_statistics",
-        "bignn.nn.ConvName",
-        "bignn.nn.Activation",
-        "bignn.nn.NormMode",
-        "bignn.nn.DropMode",
-        "bignn.nn.JumpMode",
     ),
     "Training": (
         "bignn.fit",
@@ -68,10 +54,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "bignn.recipe",
         "bignn.Recipe",
     ),
-    "Distillation": (),
     "Packing and prediction": (
         "bignn.pack",
         "bignn.PackedModel",
+        "bignn.PackedModel.sizes()",
+        "bignn.PackedModel.explain()",
+        "bignn.runtime.LayerPlan",
         "bignn.pack_graph",
         "bignn.PackedGraph",
         "bignn.open",
@@ -80,32 +68,16 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "bignn.recommend_width",
         "bignn.capacity.WidthAdvice",
         "bignn.capacity.lower_bound",
-        "bignn.capacity.bound_of",
         "bignn.capacity.layer_entropies",
-        "bignn.capacity.LayerEntropy",
-        "bignn.capacity.visit_layers",
-        "bignn.capacity.estimate_bits",
         "bignn.capacity.entropy",
-        "bignn.capacity.robust_entropy",
-        "bignn.capacity.copula_entropy",
-        "bignn.capacity.rate",
-        "bignn.capacity.bootstrap",
-        "bignn.capacity.Interval",
-        "bignn.capacity.dependence",
-        "bignn.capacity.Estimate",
-        "bignn.capacity.EstimateName",
-        "bignn.capacity.ESTIMATES",
-        "bignn.capacity.Correction",
     ),
     "Costs": (
         "bignn.cost.estimate",
         "bignn.cost.Sizes",
         "bignn.cost.Cost",
         "bignn.cost.LayerCost",
-        "bignn.cost.LayerRatios",
         "bignn.cost.Ratios",
-        "bignn.cost.Architecture",
-        "bignn.cost.Layer",
+        "bignn.cost.LayerRatios",
         "bignn.cost.calibrate",
         "bignn.cost.Calibration",
     ),
@@ -125,24 +97,33 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "bignn.bits.pack",
         "bignn.bits.unpack",
         "bignn.bits.words_per_row",
-        "bignn.bits.check_words",
-        "bignn.bits.Words",
-        "bignn.bits.WORD_BITS",
         "bignn.kernels.xnor_matmul",
-        "bignn.kernels.xnor_matmul_into",
-        "bignn.kernels.prepare_columns",
-        "bignn.kernels.Columns",
         "bignn.kernels.pack_rows",
         "bignn.kernels.available_backends",
         "bignn.kernels.default_backend",
-        "bignn.kernels.checked_backend",
     ),
+}
+
+#: Names that rooms have for each other; users neither make nor call them.
+HELPERS = {
+    "nn": {
+        *("Activation", "BinaryRows", "ConvName", "DropMode", "JumpMode", "MODELS", "NormMode"),
+        *("SparseFeatures", "SparseMatrix", "evaluating", "exact_statistics"),
+        "normalized_adjacency",
+    },
+    "capacity": {
+        *("Correction", "ESTIMATES", "Estimate", "EstimateName", "Interval", "LayerEntropy"),
+        *("bootstrap", "bound_of", "copula_entropy", "dependence", "estimate_bits", "rate"),
+        *("robust_entropy", "visit_layers"),
+    },
+    "cost": {"Architecture", "CountedLayer", "Layer"},
+    "loaders": set[str](),
 }
 
 #: Classes whose methods are worth a line each.
 WITH_METHODS = {
     *("bignn.Graph", "bignn.PackedModel", "bignn.PackedGraph", "bignn.FitResult", "bignn.Recipe"),
-    *("bignn.nn.GNN", "bignn.cost.Cost", "bignn.cost.Sizes"),
+    *("bignn.nn.GNN", "bignn.cost.Cost", "bignn.cost.Sizes", "bignn.PackedModel.explain()"),
 }
 
 WIDEST = 200  # characters of a signature
@@ -150,12 +131,12 @@ WIDEST = 200  # characters of a signature
 HEAD = """\
 # The Python interface
 
-Every public name: its arguments and the first sentence of what `help(name)` says of it. Arguments
-that do not fit on a line are cut (`...`). Graphs may be a `bignn.Graph` or a PyG `Data`
-everywhere but in packed models' methods, which take packed graphs.
-What trains needs torch and PyG (`pip install '.[train]'`); loading, prediction, costs, bits and
-kernels need neither. The command line is in [cli.md](cli.md), files byte by byte in
-[format.md](format.md). This page is written by `make docs`.
+Every public name with its arguments and the first sentence of its documentation; `help(name)` shows
+the rest. Arguments that do not fit on a line are cut (`...`). A graph may be a `bignn.Graph` or a
+PyG `Data` everywhere but in packed models' methods, which take packed graphs. Training needs torch
+and PyG (`pip install '.[train]'`); loading, prediction, costs, bits and kernels need neither.
+[cli.md](cli.md) describes the command line, [format.md](format.md) the files byte by byte. This
+page is written by `make docs`.
 
 ## What opens what
 
@@ -175,25 +156,55 @@ predict`; no torch |
 """
 
 
-def public_names() -> set[str]:
-    """All of them, with the room's name: a name of ``bignn`` itself stands there alone."""
-    top = {name for name in bignn.__all__ if not isinstance(getattr(bignn, name), ModuleType)}
-    names = {f"bignn.{name}" for name in [*top, "open"]}
-    for room in (*ROOMS[1:], *LOW_ROOMS):
-        module = importlib.import_module(room)
-        own = getattr(module, "__all__", None) or _defined(module)
-        names |= {f"{room}.{name}" for name in own if room in LOW_ROOMS or name not in top}
-    return names
+def check_names() -> None:
+    """Refuses a documented name that does not exist, and a public name that is not documented."""
+    placed = [name for names in GROUPS.values() for name in names]
+    assert len(placed) == len(set(placed)), "a name stands in two groups of tools/api_page.py"
+    for name in placed:
+        resolve(name)
+    public = {f"bignn.{name}" for name in (*bignn.__all__, "open")}
+    public -= {f"bignn.{room}" for room in (*ROOMS, "bits")}
+    for room in ROOMS:
+        exported = set(importlib.import_module(f"bignn.{room}").__all__) - HELPERS[room]
+        public |= {f"bignn.{room}.{name}" for name in exported - set(bignn.__all__)}
+    missing = sorted(public - set(placed))
+    assert not missing, f"tools/api_page.py lacks {missing}: document them, or name them as helpers"
+
+
+def resolve(name: str) -> Any:
+    """Finds the object of a documented name; ``f()`` is the class of what ``f`` returns."""
+    if name.endswith("()"):
+        thing = resolve(name.removesuffix("()"))
+        function: Any = thing.fget if isinstance(thing, property) else thing
+        returned = function.__annotations__["return"]
+        return eval(returned, function.__globals__) if isinstance(returned, str) else returned
+    found: Any = bignn
+    for part in name.split(".")[1:]:
+        try:
+            found = (
+                inspect.getattr_static(found, part) if inspect.isclass(found) else _get(found, part)
+            )
+        except (AttributeError, ImportError) as error:
+            raise AssertionError(
+                f"docs/api.md documents '{name}', which does not exist ({error}); "
+                "mend GROUPS in tools/api_page.py"
+            ) from None
+    return found
+
+
+def _get(module: ModuleType, name: str) -> Any:
+    """Returns a name of a module, or a module inside it that nobody has imported yet."""
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        if not hasattr(module, "__path__"):
+            raise
+        return importlib.import_module(f"{module.__name__}.{name}")
 
 
 def api_page() -> str:
-    """The whole page; refuses names without a place, and places without a name."""
-    placed = [name for names in GROUPS.values() for name in names]
-    assert len(placed) == len(set(placed)), "a name stands in two groups of tools/api_page.py"
-    assert set(placed) == public_names(), (
-        f"tools/api_page.py lacks {sorted(public_names() - set(placed))} "
-        f"and has {sorted(set(placed) - public_names())} too many"
-    )
+    """Writes the whole page."""
+    check_names()
     parts = [HEAD]
     for title, names in GROUPS.items():
         parts.append(f"\n## {title}\n\n" + "".join(map(_entry, names)))
@@ -201,17 +212,18 @@ def api_page() -> str:
 
 
 def _entry(name: str) -> str:
-    room, _, own = name.rpartition(".")
-    thing = getattr(importlib.import_module(room), own)
-    if inspect.isclass(thing) or inspect.isfunction(thing):
-        said = f"- `{name}{_signature(thing)}`: {_first_sentence(inspect.getdoc(thing) or '')}\n"
-    else:
-        values = _values(thing)
-        about = _first_sentence(_comment_above(room, own))
-        said = f"- `{name}`: {' '.join(filter(None, (about, values)))}\n"
+    thing = resolve(name)
+    shown = name
+    if name.endswith("()"):
+        shown = thing.__name__
+    about = _first_sentence(name, inspect.getdoc(thing) or "")
+    entry = f"- `{shown}{_signature(thing)}`: {about}\n"
+    if name.endswith("()"):
+        source = name.removesuffix("()")
+        entry = f"- `{shown}{_signature(thing)}`, returned by `{source}`: {about}\n"
     if name in WITH_METHODS:
-        said += "".join(_methods(thing))
-    return said
+        entry += "".join(_methods(thing))
+    return entry
 
 
 def _methods(kind: type) -> Iterator[str]:
@@ -220,14 +232,14 @@ def _methods(kind: type) -> Iterator[str]:
         if own.startswith("_") or own in ("forward", "reset_parameters"):
             continue
         if isinstance(thing, property):
-            yield f"  - `.{own}`: {_first_sentence(inspect.getdoc(thing) or '')}\n"
+            yield f"  - `.{own}`: {_first_sentence(own, inspect.getdoc(thing) or '')}\n"
         elif inspect.isfunction(inner):
             called = _signature(inner, method=not isinstance(thing, staticmethod))
-            yield f"  - `.{own}{called}`: {_first_sentence(inspect.getdoc(inner) or '')}\n"
+            yield f"  - `.{own}{called}`: {_first_sentence(own, inspect.getdoc(inner) or '')}\n"
 
 
 def _signature(thing: Any, *, method: bool = False) -> str:
-    """The arguments with their defaults, without types."""
+    """Returns the arguments with their defaults, without types."""
     if inspect.isclass(thing) and (
         issubclass(thing, Exception) or getattr(thing, "_is_protocol", False)
     ):
@@ -248,7 +260,7 @@ def _signature(thing: Any, *, method: bool = False) -> str:
 
 
 class _Shown:
-    """A default as the page writes it: one without a literal is not told."""
+    """A default value as the page writes it; one that is no literal becomes ``...``."""
 
     def __init__(self, value: object) -> None:
         self._value = value
@@ -263,48 +275,9 @@ class _Shown:
         return repr(self._value) if simple else "..." if named.startswith("<") else named
 
 
-def _first_sentence(text: str) -> str:
+def _first_sentence(name: str, text: str) -> str:
     paragraph = " ".join(text.split("\n\n")[0].split())
     paragraph = re.sub(r":\w+:`~?([^`]*)`", r"`\1`", paragraph).replace("``", "`")
     sentence = re.split(r"(?<=[^.][a-z0-9)`][.])(?<!Sec\.)(?<!Eq\.) (?=[A-Z`])", paragraph)[0]
-    assert sentence, "a public name without a word about it"
+    assert sentence, f"'{name}' is documented in docs/api.md and has no docstring"
     return sentence if sentence.endswith((".", ":")) else sentence + "."
-
-
-def _values(thing: Any) -> str:
-    """The words of a Literal, the keys of a table, a number itself."""
-    if get_origin(thing) is Literal:
-        return ", ".join(f"`{value!r}`" for value in get_args(thing)).replace("'", '"') + "."
-    if isinstance(thing, dict | tuple):
-        return ", ".join(f"`{key}`" for key in thing) + "."
-    return f"{thing}." if isinstance(thing, int) else ""
-
-
-def _defined(module: ModuleType) -> list[str]:
-    """What a file without ``__all__`` defines itself."""
-    tree = ast.parse(Path(str(module.__file__)).read_text())
-    names = [name for node in tree.body for name in _names_of(node)]
-    return [name for name in names if not name.startswith("_")]
-
-
-def _names_of(node: ast.stmt) -> list[str]:
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        return [node.name]
-    if isinstance(node, ast.AnnAssign):
-        return [ast.unparse(node.target)]
-    return [ast.unparse(target) for target in node.targets] if isinstance(node, ast.Assign) else []
-
-
-def _comment_above(room: str, name: str) -> str:
-    """The ``#:`` lines above a constant, in the file that it comes from."""
-    text = Path(str(importlib.import_module(room).__file__)).read_text()
-    for node in ast.parse(text).body:
-        if name in _names_of(node):
-            lines = text.splitlines()[: node.lineno - 1]
-            found: list[str] = []
-            while lines and lines[-1].startswith("#:"):
-                found.insert(0, lines.pop().removeprefix("#:"))
-            return " ".join(found)
-        if isinstance(node, ast.ImportFrom) and any(a.name == name for a in node.names):
-            return _comment_above(str(node.module), name)
-    raise AssertionError(f"{room}.{name} is defined nowhere")

@@ -1,20 +1,21 @@
-"""docs/cli.md: every command and its options, from the parsers that read them."""
+"""Writes docs/cli.md: every command and its options, from the parsers that read them."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
 
-from bignn.cli import _parser
+from bignn.cli.run_command import make_parser
 
 HEAD = """\
 # The command line
 
-`bignn COMMAND --help` says the same. Every command takes `--json`: one document on stdout, progress
-on stderr. Exit code 0; 2 where the command line cannot be read (`--epochs ten`); 1 for anything
-else that fails, wrong values too (`--epochs -3`), told in one line; 130 when interrupted. What
-datasets there are is in [datasets.md](datasets.md), how the commands are used together in the
-[README](../README.md) and the [guide](guide.md). This page is written by `make docs`.
+`bignn COMMAND --help` shows the same. Every command takes `--json`: one document on stdout, and
+progress on stderr. The exit code is 0 on success; 2 where the command line cannot be read
+(`--epochs ten`); 130 after Ctrl-C; 1 for every other failure, such as a wrong value
+(`--epochs -3`). Each failure prints one line. [datasets.md](datasets.md) lists the datasets; the
+[README](../README.md) and the [guide](guide.md) show how the commands are used together. This page
+is written by `make docs`.
 """
 
 #: argparse's own groups; all others are options too.
@@ -22,8 +23,8 @@ _TITLES = {"positional arguments": "argument", "options": "option"}
 
 
 def cli_page() -> str:
-    """The whole page."""
-    parsers = _commands(_parser())
+    """Writes the whole page."""
+    parsers = _commands(make_parser())
     table = "".join(
         f"| [`bignn {name}`](#bignn-{name}) | {_cell(parser.description or '')} |\n"
         for name, parser in parsers.items()
@@ -59,8 +60,8 @@ def _rows(actions: list[argparse.Action]) -> Iterator[str]:
         value = _value(action)
         names = action.option_strings or [_positional(action)]
         shown = ", ".join(f"`{name}{value if action.option_strings else ''}`" for name in names)
-        said = (action.help or "(default: %(default)s)") % {**vars(action), "prog": "bignn"}
-        yield f"| {_cell(shown)} | {_cell(said)} |\n"
+        about = (action.help or "(default: %(default)s)") % {**vars(action), "prog": "bignn"}
+        yield f"| {_cell(shown)} | {_cell(about)} |\n"
 
 
 def _positional(action: argparse.Action) -> str:
@@ -69,7 +70,7 @@ def _positional(action: argparse.Action) -> str:
 
 
 def _value(action: argparse.Action) -> str:
-    """What follows an option, with the blank before it."""
+    """Returns the value that follows an option, with the blank before it."""
     if action.nargs == 0 or isinstance(action, argparse.BooleanOptionalAction):
         return ""
     if action.metavar is None and action.choices is not None:

@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that say what the code says: ``make docs``."""
+"""Writes the pages of docs/ that come from the code: ``make docs``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Binary graph neural networks that are really binary.
 
-The names below are the public surface. Importing this package never imports torch; the names that
-need it load when first used.
+The names in ``__all__`` are the public surface. Each loads its module when it is first used:
+importing this package imports neither NumPy nor torch.
 """
 
 from __future__ import annotations
@@ -10,46 +10,62 @@ import importlib
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from bignn import bits
-from bignn.errors import FileError, InputError, missing_extra
-from bignn.graph import Graph, from_pyg, load, save, to_pyg
-from bignn.kernels.threads import get_num_threads, set_num_threads
-from bignn.runtime import PackedGraph, PackedModel, open_packed, pack_graph
-
 if TYPE_CHECKING:
-    from bignn import capacity, cost, loaders, nn
+    from bignn import bits, capacity, cost, loaders, nn
+    from bignn import kernels as kernels
     from bignn.capacity import recommend_width
-    from bignn.config import Sampling
+    from bignn.config import Sampling, Settings
+    from bignn.errors import FileError, InputError
+    from bignn.graph import Graph, from_pyg, load, save, to_pyg
+    from bignn.kernels.threads import get_num_threads, set_num_threads
     from bignn.nn.convert.binarize_model import binarize_
     from bignn.packing import pack
+    from bignn.runtime import PackedGraph, PackedModel, open_packed, pack_graph
     from bignn.train.checkpoint import load_model, load_state
     from bignn.train.fit import FitResult, fit
-    from bignn.train.recipes import Recipe, Settings, recipe
+    from bignn.train.recipes import Recipe, recipe
+
+    open = open_packed  # noqa: A001
 
 __version__ = "0.1.0"
 
-#: Opens a packed model or a packed graph. Not in ``__all__``: the builtin of that name stays itself
-#: after ``from bignn import *``.
-open = open_packed  # noqa: A001
-
-#: Where names come from when first used; rooms come as they are.
+#: Modules of the public names that need torch. A room is its own module.
 _WITH_TORCH = {
-    "capacity": "bignn.capacity",
-    "loaders": "bignn.loaders",
-    "nn": "bignn.nn",
+    "FitResult": "bignn.train.fit",
     "binarize_": "bignn.nn.convert.binarize_model",
+    "capacity": "bignn.capacity",
+    "fit": "bignn.train.fit",
     "load_model": "bignn.train.checkpoint",
     "load_state": "bignn.train.checkpoint",
+    "loaders": "bignn.loaders",
+    "nn": "bignn.nn",
     "pack": "bignn.packing",
-    "Recipe": "bignn.train.recipes",
-    "Settings": "bignn.train.recipes",
-    "recipe": "bignn.train.recipes",
     "recommend_width": "bignn.capacity",
-    "Sampling": "bignn.config",
-    "FitResult": "bignn.train.fit",
-    "fit": "bignn.train.fit",
 }
-_LAZY = _WITH_TORCH | {"cost": "bignn.cost"}
+#: Modules of the other public names.
+_WITHOUT_TORCH = {
+    "FileError": "bignn.errors",
+    "Graph": "bignn.graph",
+    "InputError": "bignn.errors",
+    "PackedGraph": "bignn.runtime",
+    "PackedModel": "bignn.runtime",
+    "Recipe": "bignn.train.recipes",
+    "Sampling": "bignn.config",
+    "Settings": "bignn.config",
+    "bits": "bignn.bits",
+    "cost": "bignn.cost",
+    "from_pyg": "bignn.graph",
+    "get_num_threads": "bignn.kernels.threads",
+    "load": "bignn.graph",
+    "pack_graph": "bignn.runtime",
+    "recipe": "bignn.train.recipes",
+    "save": "bignn.graph",
+    "set_num_threads": "bignn.kernels.threads",
+    "to_pyg": "bignn.graph",
+}
+#: Names that ``from bignn import *`` leaves out, so that the builtin ``open`` stays itself.
+_NOT_IN_ALL = {"kernels": "bignn.kernels", "open": "bignn.runtime"}
+_MODULES = _WITH_TORCH | _WITHOUT_TORCH | _NOT_IN_ALL
 
 __all__ = [
     "FileError",
@@ -82,21 +98,27 @@ __all__ = [
     "to_pyg",
 ]
 if not all(find_spec(package) for package in ("torch", "torch_geometric", "tqdm")):
-    # What cannot be imported must not make ``from bignn import *`` fail.
+    # ``from bignn import *`` must not fail on names that cannot be imported here.
     __all__ = [name for name in __all__ if name not in _WITH_TORCH]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name not in _MODULES:
         raise AttributeError(f"module 'bignn' has no attribute {name!r}")
     try:
-        module = importlib.import_module(_LAZY[name])
+        module = importlib.import_module(_MODULES[name])
     except ImportError as error:
+        from bignn.errors import missing_extra
+
         if (line := missing_extra(f"bignn.{name}", error)) is None:
             raise
         raise ImportError(line, name=error.name) from error
-    return module if _LAZY[name] == f"bignn.{name}" else getattr(module, name)
+    if _MODULES[name] == f"bignn.{name}":
+        return module
+    value = getattr(module, "open_packed" if name == "open" else name)
+    globals()[name] = value  # found without this function from now on
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY])
+    return sorted([*globals(), *_MODULES])

@@ -1,4 +1,4 @@
-"""``python -m bignn`` is the command ``bignn``."""
+"""``python -m bignn`` runs the command ``bignn``."""
 
 import sys
 

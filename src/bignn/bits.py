@@ -1,4 +1,4 @@
-"""What a bit is. Training, kernels and files all agree with this page; it imports NumPy only.
+"""The definition of a bit for training, kernels and files. Imports NumPy and ``errors`` only.
 
 A value v is stored as bit 1 when v >= 0 (meaning +1) and as bit 0 otherwise (meaning -1).
 So ``sign(0) = +1``: the paper leaves it open, and data has exact zeros (Cora has a feature
@@ -10,7 +10,7 @@ cancel in XOR, and with d = popcount(a ^ b) the number of places where the signs
 
     a . b = (K - d) - d = K - 2 popcount(a ^ b).
 
-K is always passed on: it cannot be told from the number of words.
+K is always passed along, since the number of words does not determine it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bignn.errors import input_error
 
-#: Bits of a word.
+#: Number of bits in a word.
 WORD_BITS = 64
 
 #: Packed rows: uint64 [..., ceil(K / 64)].
@@ -30,12 +30,12 @@ Words = NDArray[np.uint64]
 
 
 def words_per_row(num_bits: int) -> int:
-    """Number of 64-bit words that hold ``num_bits`` bits."""
+    """Returns the number of 64-bit words that hold ``num_bits`` bits."""
     return -(-num_bits // WORD_BITS)
 
 
 def sign(x: ArrayLike) -> NDArray[np.int8]:
-    """+1 where x >= 0, -1 elsewhere, as int8. NaN has no sign and is refused."""
+    """Returns +1 where x >= 0 and -1 elsewhere, as int8. NaN has no sign and is refused."""
     values = _real("x", x)
     return np.where(values >= 0, np.int8(1), np.int8(-1))
 
@@ -53,7 +53,7 @@ def pack(x: ArrayLike) -> Words:
 
 
 def unpack(words: Words, num_bits: int) -> NDArray[np.int8]:
-    """The signs [..., K] that ``pack`` stored in words [..., ceil(K / 64)]."""
+    """Returns the signs [..., K] that :func:`pack` stored in words [..., ceil(K / 64)]."""
     check_words("words", words, num_bits)
     octets = np.ascontiguousarray(words).astype(np.dtype("<u8"), copy=False).view(np.uint8)
     bits = np.unpackbits(octets, axis=-1, count=num_bits, bitorder="little")
@@ -61,11 +61,11 @@ def unpack(words: Words, num_bits: int) -> NDArray[np.int8]:
 
 
 def check_words(argument: str, words: Any, num_bits: int) -> None:
-    """Refuses what is not words of ``num_bits`` bits per row."""
+    """Refuses anything but packed rows of ``num_bits`` bits."""
     if not isinstance(words, np.ndarray) or words.dtype != np.uint64 or words.ndim == 0:
-        kind = getattr(words, "dtype", type(words).__name__)
+        found = getattr(words, "dtype", type(words).__name__)
         raise input_error(
-            argument, "a uint64 array of packed rows", kind, "make it with bignn.bits.pack"
+            argument, "a uint64 array of packed rows", found, "make it with bignn.bits.pack"
         )
     if num_bits < 0 or words.shape[-1] != words_per_row(num_bits):
         most = words.shape[-1] * WORD_BITS

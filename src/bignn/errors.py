@@ -1,4 +1,4 @@
-"""The exceptions users see for bad input, and how their lines are worded. Imports none of ours."""
+"""The exceptions that users see for bad input, and their wording. Imports none of ours."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterable
 
 
 class InputError(ValueError):
-    """Something the user passed is wrong; the message is one line that can be shown as it is."""
+    """Wrong input from the user; the message is one line that can be shown as it is."""
 
 
 class FileError(InputError):
-    """A file is missing, damaged, or not what it should be."""
+    """A file that is missing, damaged, or not what it should be."""
 
 
 class WriteError(FileError):
-    """A file cannot be written where it should be."""
+    """A file that cannot be written to its place."""
 
 
-#: The packages that are used, each with the extra that brings it; None where bignn itself does.
+#: The packages that bignn uses, each with the extra that installs it; None for required ones.
 PACKAGES = {
     "numpy": None,
     "safetensors": None,
@@ -30,13 +30,13 @@ PACKAGES = {
 
 
 def how_to_install(package: str) -> str:
-    """What brings a package of :data:`PACKAGES`, as the README has it."""
+    """Returns the command that installs a package of :data:`PACKAGES`, as in the README."""
     extra = PACKAGES[package]
     return "pip install " + ("." if extra is None else f"'.[{extra}]'")
 
 
 def missing_extra(what: str, error: ImportError) -> str | None:
-    """The line for a package that is not installed; None if it is none of :data:`PACKAGES`."""
+    """Returns the line for a missing package; None if it is not in :data:`PACKAGES`."""
     package = (error.name or "").split(".")[0]
     if package not in PACKAGES:
         return None
@@ -45,12 +45,12 @@ def missing_extra(what: str, error: ImportError) -> str | None:
 
 
 def input_error(argument: str, expected: str, got: object, fix: str = "") -> InputError:
-    """Builds ``'argument' must be <expected>, got <got>[; <fix>]``."""
+    """Makes the error ``'argument' must be <expected>, got <got>[; <fix>]``."""
     return InputError(f"'{argument}' must be {expected}, got {got}" + (f"; {fix}" if fix else ""))
 
 
 def offsets_error(argument: str, offsets: Iterable[int], end: int) -> InputError:
-    """The same of offsets that do not rise from 0 to ``end``: names the first that is wrong."""
+    """Makes the error for offsets that do not rise from 0 to ``end``; names the first wrong one."""
     before, place = 0, -1
     for place, offset in enumerate(offsets):
         if offset < before or (place == 0 and offset != 0):

@@ -1,4 +1,4 @@
-"""Flags of recipes: one per value, and what is given reaches the model."""
+"""Flags of recipes: one per value, and the values given reach the model."""
 
 import argparse
 import json
@@ -72,33 +72,32 @@ def test_what_is_given_reaches_the_model(toy: str, capsys: pytest.CaptureFixture
     assert report["epochs"] == [2]
 
 
-@pytest.mark.parametrize("command", ["train", "capacity", "compare", "cost"])
-def test_help_leaves_defaults_to_the_recipe(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        main([command, "--help"])
-    words = " ".join(capsys.readouterr().out.split())
-    assert "number of convolutions (default: the recipe's)" in words or command == "compare"
-    assert "maximum number of epochs (default: the recipe's)" in words or command == "cost"
-    for number in ("1000)", "100)", "0.9)", "2)"):
-        assert f"default: {number}" not in words
-
-
-@pytest.mark.parametrize("command", ["train", "capacity", "reproduce", "compare"])
-def test_devices_have_numbers(
-    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for text in ("tpu", "cuda:", "cuda:x", "cpu:0", "cuda:-1"):
+def test_help_leaves_defaults_to_the_recipe(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("train", "capacity", "compare", "cost"):
         with pytest.raises(SystemExit):
-            main([command, "cora", "--device", text])
-        line = capsys.readouterr().err.splitlines()[-1]
-        assert f"expected cpu, cuda or cuda:N, got '{text}'; see" in line
+            main([command, "--help"])
+        text = " ".join(capsys.readouterr().out.split())
+        assert "number of convolutions (default: the recipe's)" in text or command == "compare"
+        assert "maximum number of epochs (default: the recipe's)" in text or command == "cost"
+        for number in ("1000)", "100)", "0.9)", "2)"):
+            assert f"default: {number}" not in text
 
 
-def test_a_gpu_that_is_not_there_is_said(
+def test_devices_have_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("train", "capacity", "reproduce", "compare"):
+        for text in ("tpu", "cuda:", "cuda:x", "cpu:0", "cuda:-1"):
+            with pytest.raises(SystemExit):
+                main([command, "cora", "--device", text])
+            line = capsys.readouterr().err.splitlines()[-1]
+            assert f"expected cpu, cuda or cuda:N, got '{text}'; see" in line
+
+
+def test_a_missing_gpu_is_named(
     toy: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert main(["train", toy, "--device", "cuda"]) == 1
+    assert "torch sees no CUDA GPU" in capsys.readouterr().err
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     assert main(["train", toy, "--device", "cuda:2"]) == 1

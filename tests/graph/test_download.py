@@ -1,8 +1,10 @@
-"""Downloads, without a network: what comes whole is kept, all else is one line and no file."""
+"""Downloads, without a network: what comes whole and right is kept; else one line, no file."""
 
+import hashlib
 import io
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from http.client import RemoteDisconnected
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from bignn.graph.sources import SOURCES
 
 
 class Response(io.BytesIO):
-    """What open_url gives: a body, and headers that may say another length."""
+    """A response of open_url: a body, and headers that may give another length."""
 
     def __init__(self, body: bytes, length: int | None) -> None:
         super().__init__(body)
@@ -74,29 +76,73 @@ def test_an_archive_is_fetched_once_and_read(
     )
     asked = serve(body, len(body))
     assert bignn.load("flickr").num_nodes == 60
-    assert files_below(tmp_path / "data") == sorted(f"flickr/{name}" for name in flickr.FILES)
+    folder = tmp_path / "data" / "flickr"
+    assert files_below(folder) == sorted([*flickr.FILES, "SHA256SUMS"])
+    digests = {name: hashlib.sha256((folder / name).read_bytes()) for name in flickr.FILES}
+    digests["flickr.zip"] = hashlib.sha256(body)
+    lines = [f"{digest.hexdigest()}  {name}" for name, digest in sorted(digests.items())]
+    assert (folder / "SHA256SUMS").read_text().splitlines() == lines  # as sha256sum writes them
     assert not list(tmp_path.rglob("evil.txt"))
     assert bignn.load("flickr").num_nodes == 60
     assert asked == ["https://data.dgl.ai/dataset/flickr.zip"]
     assert capsys.readouterr().err == ""  # progress is for terminals
 
 
-def test_an_ogb_archive_keeps_its_folders(serve: Serve, tmp_path: Path, arrays: Arrays) -> None:
+def test_an_ogb_archive_keeps_its_folders(
+    serve: Serve, tmp_path: Path, arrays: Arrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
     published.write_products(tmp_path / "made", arrays)
-    serve(zipped(tmp_path / "made", "products/"))  # a server need not tell the length
+    body = zipped(tmp_path / "made", "products/")
+    serve(body)  # a server need not send the length
+    (source,) = SOURCES["ogbn-products"]
+    with pytest.raises(FileError) as caught:
+        bignn.load("ogbn-products")
+    digest = hashlib.sha256(body).hexdigest()
+    assert f"its SHA-256 is {digest}, expected {source.sha256} (published); " in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert files_below(tmp_path / "data") == []
+    monkeypatch.setitem(SOURCES, "ogbn-products", (replace(source, sha256=digest),))
     assert bignn.load("ogbn-products").num_edges == arrays["edge_index"].shape[1]
     assert "ogbn-products/split/sales_ranking/test.csv.gz" in files_below(tmp_path / "data")
 
 
-def test_a_single_file_is_fetched(
-    serve: Serve, tmp_path: Path, arrays: Arrays, monkeypatch: pytest.MonkeyPatch
+def test_a_single_file_is_fetched_and_must_come_again_as_it_was(
+    serve: Serve, tmp_path: Path, arrays: Arrays
 ) -> None:
+    """The first download's digest is kept where no digest is published."""
     published.write_shchur(tmp_path / "made.npz", arrays)
-    serve((tmp_path / "made.npz").read_bytes())
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    first = (tmp_path / "made.npz").read_bytes()
+    serve(first)
     assert bignn.load("amazon-photo").num_nodes == 60
-    name = "amazon-photo/amazon_electronics_photo.npz"
-    assert files_below(tmp_path / "data") == [name]
+    folder, name = tmp_path / "data" / "amazon-photo", "amazon_electronics_photo.npz"
+    assert files_below(folder) == ["SHA256SUMS", name]
+    (folder / name).unlink()
+    published.write_shchur(tmp_path / "made.npz", arrays | {"x": arrays["x"] * 2})
+    other = (tmp_path / "made.npz").read_bytes()
+    serve(other)
+    with pytest.raises(FileError) as caught:
+        bignn.load("amazon-photo")
+    digests = [hashlib.sha256(body).hexdigest() for body in (other, first)]
+    assert (
+        f"its SHA-256 is {digests[0]}, expected {digests[1]} (of the first download, in "
+        f"'{folder / 'SHA256SUMS'}'); try again, or find out why"
+    ) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert files_below(folder) == ["SHA256SUMS"]
+    serve(first)
+    assert bignn.load("amazon-photo").num_nodes == 60
+    (folder / name).unlink()
+    (folder / "SHA256SUMS").write_text("not a digest\n")
+    with pytest.raises(FileError, match=r"SHA256SUMS' is not a list of SHA-256 digests; remove it"):
+        bignn.load("amazon-photo")
+
+
+def test_published_digests_are_digests() -> None:
+    known = {name for name, (source, *_) in SOURCES.items() if source.sha256 is not None}
+    assert known == {"ogbn-arxiv", "ogbn-products", "reddit", "musae-github"}
+    for name in known:
+        digest = SOURCES[name][0].sha256
+        assert digest is not None and len(digest) == 64 and bytes.fromhex(digest)
 
 
 def test_progress_is_shown_on_a_terminal(
@@ -113,9 +159,10 @@ def test_progress_is_shown_on_a_terminal(
     assert "\rbignn: file.bin 3 of 3 MB\n" in screen.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("body", "length", "message"),
-    [
+def test_a_failed_download_tells_how_to_get_the_files_by_hand(
+    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cases: list[tuple[bytes | Exception, int | None, str]] = [
         (URLError(OSError(-2, "Name or service not known")), None, "Name or service not known"),
         (HTTPError("u", 404, "Not Found", {}, None), None, "Not Found"),  # type: ignore[arg-type]
         (TimeoutError("timed out"), None, "timed out"),
@@ -124,25 +171,16 @@ def test_progress_is_shown_on_a_terminal(
         (b"", None, "it is empty"),
         (b"x", 1 << 40, "it has 1,099,511,627,776 bytes, expected 1,073,741,824 at most"),
         (b"not a zip", None, r"'flickr\.zip' cannot be unpacked: File is not a zip file"),
-    ],
-    ids=lambda value: str(value)[:25],
-)
-def test_what_fails_says_how_to_get_the_files_by_hand(
-    serve: Serve,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    body: bytes | Exception,
-    length: int | None,
-    message: str,
-) -> None:
-    serve(body, length)
-    with pytest.raises(FileError, match=message) as caught:
-        bignn.load("flickr")
-    line = str(caught.value)
-    assert "\n" not in line
-    assert "by hand: get https://data.dgl.ai/dataset/flickr.zip" in line
-    assert f"put {', '.join(flickr.FILES)} in '{tmp_path / 'data' / 'flickr'}'" in line
-    assert files_below(tmp_path) == []
+    ]
+    for body, length, message in cases:
+        serve(body, length)
+        with pytest.raises(FileError, match=message) as caught:
+            bignn.load("flickr")
+        line = str(caught.value)
+        assert "\n" not in line
+        assert "by hand: get https://data.dgl.ai/dataset/flickr.zip" in line
+        assert f"put {', '.join(flickr.FILES)} in '{tmp_path / 'data' / 'flickr'}'" in line
+        assert files_below(tmp_path) == []
     assert main(["train", "flickr"]) == 1
     assert capsys.readouterr().err == f"bignn train: error: {line}\n"
 

@@ -1,101 +1,20 @@
 """The command ``bignn``: arguments in, one table or one JSON document out. A file per command.
 
-Progress and messages go to stderr. Exit code 0; 2 where the command line cannot be
-read; 1 for any other failure; both with one clear line.
+Importing this package imports nothing else, so that Ctrl-C while the rest loads is caught here.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import sys
 from collections.abc import Sequence
-
-import bignn
-from bignn.cli.about import add_datasets, add_doctor
-from bignn.cli.bench import add_bench
-from bignn.cli.capacity import add_capacity
-from bignn.cli.command import Parser
-from bignn.cli.compare import add_compare
-from bignn.cli.convert import add_convert
-from bignn.cli.cost import add_cost
-from bignn.cli.demo import add_demo
-from bignn.cli.deployment import add_pack, add_predict
-from bignn.cli.report import add_report
-from bignn.cli.reproduce import add_reproduce
-from bignn.cli.train import add_train
-from bignn.errors import InputError, missing_extra
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code."""
-    options = _parser().parse_args(arguments)
     try:
-        done = options.run(options)
-    except (InputError, OSError) as error:
-        told = " ".join(str(error).split()) or type(error).__name__
-        return _fail(options, options.parser.by_flags(told))
-    except MemoryError:
-        return _fail(options, _OUT_OF_MEMORY)
-    except ImportError as error:
-        if (line := missing_extra(f"'bignn {options.command}'", error)) is None:
-            raise
-        return _fail(options, line)
-    except RuntimeError as error:
-        if not _is_out_of_memory(error):
-            raise
-        return _fail(options, _OUT_OF_MEMORY)
+        from bignn.cli.run_command import run_command
+
+        return run_command(arguments)
     except KeyboardInterrupt:
-        hints = {
-            "train": "; continue with --resume",
-            **dict.fromkeys(
-                ("capacity", "compare", "reproduce"), "; the same command goes on from there"
-            ),
-        }
-        hint = hints.get(options.command, "")
-        print(f"bignn {options.command}: interrupted{hint}", file=sys.stderr)
+        print("bignn: interrupted", file=sys.stderr)
         return 130
-    if done is None:
-        return 0
-    report, describe = done
-    try:
-        print(json.dumps(report, allow_nan=False) if options.json else describe(report), flush=True)
-    except BrokenPipeError:  # whoever reads has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:
-        # What could not be written is not tried again when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _fail(options, f"cannot write to stdout: {error.strerror}")
-    return 0
-
-
-_OUT_OF_MEMORY = (
-    "out of memory; take a smaller graph or model (--hidden, --layers), or a machine with more"
-)
-
-
-def _fail(options: argparse.Namespace, line: str) -> int:
-    print(f"bignn {options.command}: error: {line}", file=sys.stderr)
-    return 1
-
-
-def _is_out_of_memory(error: RuntimeError) -> bool:
-    """Torch reports the CPU's as a plain RuntimeError."""
-    signs = ("can't allocate memory", "out of memory", "Storage size calculation overflowed")
-    return any(sign in str(error) for sign in signs)
-
-
-def _parser() -> Parser:
-    parser = Parser(
-        prog="bignn", description="Binary graph neural networks that are really binary."
-    )
-    parser.add_argument("--version", action="version", version=f"bignn {bignn.__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for add in (
-        *(add_compare, add_train, add_convert, add_pack, add_predict),
-        *(add_bench, add_cost, add_capacity, add_reproduce, add_report),
-        *(add_demo, add_datasets, add_doctor),
-    ):
-        add(commands)
-    return parser

@@ -1,4 +1,4 @@
-"""``bignn bench``."""
+"""The command ``bignn bench``."""
 
 from __future__ import annotations
 
@@ -17,10 +17,17 @@ def add_bench(commands: Any) -> None:
         "Measure packed models against PyG, torch and a float simulation, in one run.",
     )
     add = parser.add_argument
-    add("suites", nargs="*", metavar="SUITE", help="gemm, citation, shapes (default: all)")
-    add("--model", default="gcn", help="gcn, sage or gat, on graphs (default: gcn)")
-    add("--scale", type=float, default=1.0, help="of the shapes' nodes and edges (default: 1)")
-    add("--only", metavar="NAMES", help="some graphs, as cora,arxiv (default: all of the suites)")
+    add("suites", nargs="*", metavar="SUITE", help="gemm, citation or shapes (default: all)")
+    add(
+        "--model", default="gcn", help="model to measure on graphs: gcn, sage or gat (default: gcn)"
+    )
+    add("--scale", type=float, default=1.0, help="factor on the nodes and edges of 'shapes' "
+        "(default: 1)")  # fmt: skip
+    add(
+        "--only",
+        metavar="NAMES",
+        help="graphs to measure, such as cora,arxiv (default: all of the suites)",
+    )
     add_threads(add)
     add("--no-memory", action="store_true", help="do not measure peak memory")
     add("--plot", metavar="FILE", help="draw the speedups (.png, .svg or .pdf)")

@@ -1,4 +1,4 @@
-"""``bignn capacity``."""
+"""The command ``bignn capacity``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 from bignn.cli.command import (
     Report,
+    add_dataset,
     add_device,
+    add_jobs,
     add_threads,
     checked_plot,
     command,
@@ -26,25 +28,28 @@ def add_capacity(commands: Any) -> None:
         commands,
         "capacity",
         _capacity,
-        "Find how wide a float model and its binary version must be, and what entropy says of it.",
+        "Find how wide a float model and its binary version must be, by training and by entropy.",
     )
     add = parser.add_argument
-    add("dataset", help="a name that 'bignn datasets' lists, a name in $BIGNN_DATA, a .npz file")
+    add_dataset(add)
     add("--model", default="gcn", help="gcn, gat, sage or saint (default: gcn)")
-    add("--widths", type=numbers, metavar="W,W", help="hidden neurons to try, per head with "
-        "attention (default: 4,8,...,1024)")  # fmt: skip
-    add("--bins", type=int, metavar="M", help="of a neuron's values (default: the paper's for this "
-        "graph, or 200)")  # fmt: skip
+    add("--widths", type=numbers, metavar="W,W", help="numbers of hidden neurons to try, per head "
+        "with attention (default: 4,8,...,1024)")  # fmt: skip
+    add("--bins", type=int, metavar="M", help="bins for a neuron's values (default: the paper's "
+        "for this graph, or 200)")  # fmt: skip
     add("--seeds", type=int, default=5, metavar="N", help="train with seeds 0 to N-1 (default: 5)")
-    add("--distill", action="store_true", help="the binary model learns from a float one")
-    add("--as-paper", action="store_true", help="train both as the paper does on citation graphs, "
-        "instead of by our recipes")  # fmt: skip
+    add(
+        "--distill",
+        action="store_true",
+        help="train the binary model as the student of a float one",
+    )
+    add("--as-paper", action="store_true", help="train both models as the paper does on citation "
+        "graphs, instead of by our recipes")  # fmt: skip
     add_recipe_flags(parser.add_argument_group("both models"), _CHANGES)
     add_device(add)
-    add("--out", default="runs/capacity", metavar="DIR", help="folder of finished runs; what is "
-        "there is not run again (default: runs/capacity)")  # fmt: skip
-    add("--jobs", type=int, default=1, metavar="J", help="runs at the same time, by so many "
-        "processes that share the threads (default: 1)")  # fmt: skip
+    add("--out", default="runs/capacity", metavar="DIR", help="folder for runs; finished ones are "
+        "not run again (default: runs/capacity)")  # fmt: skip
+    add_jobs(add, "train")
     add_threads(add)
     add("--plot", metavar="FILE", help="draw accuracy against width (.png, .svg or .pdf)")
 
@@ -58,7 +63,7 @@ def _capacity(options: argparse.Namespace) -> Report:
     checked_plot(options.plot)
     if options.threads is not None:
         set_threads(options.threads)
-    given = changes_of(options, _CHANGES)
+    changes = changes_of(options, _CHANGES)
     study = width.Study(
         options.dataset,
         options.model,
@@ -67,7 +72,7 @@ def _capacity(options: argparse.Namespace) -> Report:
         options.bins,
         options.as_paper,
         options.distill,
-        tuple((name, value) for name, value in given.items() if value is not None),
+        tuple((name, value) for name, value in changes.items() if value is not None),
     )
     report = width.run(study, Path(options.out), device=options.device, jobs=options.jobs)
     if options.plot is not None:

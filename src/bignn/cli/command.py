@@ -1,4 +1,4 @@
-"""What all commands share: how one is added, and arguments that several take."""
+"""Shared by all commands: adding a command, and arguments that several of them take."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from bignn.errors import input_error
 from bignn.files import check_writable
 from bignn.kernels.threads import get_num_threads, set_num_threads
 
-#: What a command returns: the document, and what makes text of it.
+#: The result of a command: the JSON document, and the function that formats it as text.
 Report = tuple[dict[str, Any], Callable[[dict[str, Any]], str]]
 
 
 class Parser(argparse.ArgumentParser):
-    """One line for wrong usage, instead of all options and then the line."""
+    """An argument parser that reports wrong usage in one line, without all options before it."""
 
     def error(self, message: str) -> NoReturn:
-        """Ends with exit code 2."""
+        """Prints one line and ends the process with exit code 2."""
         self.exit(2, f"{self.prog}: error: {message}; see '{self.prog} --help'\n")
 
     def by_flags(self, message: str) -> str:
-        """A message about an argument in Python, ``'weight_decay' must be ...``, with the name that
-        it has on this command line.
+        """Replaces the Python argument that a message begins with by its flag.
+
+        ``'weight_decay' must be ...`` becomes ``--weight-decay must be ...``.
         """
         name = re.match(r"'([\w-]+)' ", message)
         flag = "" if name is None else f"--{name[1].replace('_', '-')}"
@@ -37,7 +38,7 @@ class Parser(argparse.ArgumentParser):
 def command(
     commands: Any, name: str, run: Callable[[argparse.Namespace], Report | None], summary: str
 ) -> Parser:
-    """Adds a command; None from ``run`` means that another process has the word."""
+    """Adds a command; ``run`` returns None in a process that has nothing to report."""
     parser: Parser = commands.add_parser(name, help=summary, description=summary)
     parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
     parser.set_defaults(run=run, parser=parser)
@@ -45,11 +46,23 @@ def command(
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """The type of an argument such as ``25,10``."""
+    """Parses an argument such as ``25,10``."""
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise argparse.ArgumentTypeError(f"expected numbers such as 25,10, got '{text}'") from None
+
+
+def add_dataset(add: Callable[..., Any]) -> None:
+    """Adds the argument ``dataset``."""
+    add("dataset", help="a name that 'bignn datasets' lists, the name of a .npz file in "
+        "$BIGNN_DATA, or the path of one")  # fmt: skip
+
+
+def add_jobs(add: Callable[..., Any], work: str) -> None:
+    """Adds ``--jobs``."""
+    add("--jobs", type=int, default=1, metavar="J", help=f"processes that {work} at the same time "
+        "and share the threads (default: 1)")  # fmt: skip
 
 
 def add_device(add: Callable[..., Any], note: str = "") -> None:
@@ -65,19 +78,19 @@ def _device(text: str) -> str:
     return text
 
 
-def add_threads(add: Callable[..., Any], note: str = "to work with") -> None:
+def add_threads(add: Callable[..., Any], note: str = "") -> None:
     """Adds ``--threads``."""
-    add("--threads", type=int, metavar="N", help=f"threads {note} (default: OMP_NUM_THREADS, or "
-        "all cores)")  # fmt: skip
+    add("--threads", type=int, metavar="N", help=f"number of threads{note} (default: "
+        "OMP_NUM_THREADS, or all cores)")  # fmt: skip
 
 
 def set_threads(threads: int | None) -> None:
-    """Sets the number of threads, torch's too if it is loaded: None is the default for both."""
+    """Sets the number of threads, and torch's if torch is loaded; None sets the default."""
     set_num_threads(get_num_threads() if threads is None else threads)
 
 
 def checked_plot(path: str | None) -> None:
-    """Refuses a file that cannot be drawn to, before the work whose result it would show."""
+    """Refuses a file that no figure can be written to, before the work that the figure shows."""
     if path is None:
         return
     from bignn.lab.report.figures import FORMATS, check_matplotlib

@@ -1,4 +1,4 @@
-"""``bignn compare``."""
+"""The command ``bignn compare``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bignn.cli.command import Report, add_device, add_threads, command, set_threads
+from bignn.cli.command import (
+    Report,
+    add_dataset,
+    add_device,
+    add_jobs,
+    add_threads,
+    command,
+    set_threads,
+)
 from bignn.cli.recipe_flags import add_recipe_flags
 
 
@@ -20,22 +28,26 @@ def add_compare(commands: Any) -> None:
         "speed; the command to run first.",
     )
     add = parser.add_argument
-    add("dataset", help="a name that 'bignn datasets' lists, a name in $BIGNN_DATA, a .npz file")
-    add("--models", default="gcn,bi-gcn,sage,bi-sage", metavar="NAMES", help="as 'bignn train' "
-        "takes them, binary ones with their float twins (default: %(default)s)")  # fmt: skip
+    add_dataset(add)
+    add("--models", default="gcn,bi-gcn,sage,bi-sage", metavar="NAMES", help="models of 'bignn "
+        "train'; the float twin of a binary one is added (default: %(default)s)")  # fmt: skip
     add("--seeds", type=int, default=3, metavar="N", help="train with seeds 0 to N-1 (default: 3)")
-    add("--distill", action="store_true", help="binary models learn from float ones, and "
-        "float students beside them")  # fmt: skip
+    add("--distill", action="store_true", help="also train binary and float students of float "
+        "teachers")  # fmt: skip
     add_recipe_flags(parser, ("epochs", "patience", "hidden"))
-    add("--bi-hidden", type=int, metavar="N", help="those of binary models (default: as --hidden)")
+    add(
+        "--bi-hidden",
+        type=int,
+        metavar="N",
+        help="--hidden of binary models (default: as --hidden)",
+    )
     add_device(add, "; predictions are measured on the CPU")
-    add("--jobs", type=int, default=1, metavar="J", help="seeds trained at the same time, by so "
-        "many processes that share the threads (default: 1)")  # fmt: skip
+    add_jobs(add, "train seeds")
     add_threads(add)
     add("--no-memory", action="store_true", help="do not measure peak memory")
-    add("--out", metavar="DIR", help="folder of checkpoints; what is there is not trained again "
+    add("--out", metavar="DIR", help="folder for checkpoints; finished ones are not trained again "
         "(default: runs/compare-DATASET)")  # fmt: skip
-    add("--page", metavar="FILE", help="the page to write (default: report.html in --out)")
+    add("--page", metavar="FILE", help="page to write (default: report.html in --out)")
 
 
 def _compare(options: argparse.Namespace) -> Report:

@@ -1,4 +1,4 @@
-"""``bignn convert``."""
+"""The command ``bignn convert``."""
 
 from __future__ import annotations
 
@@ -16,28 +16,38 @@ def add_convert(commands: Any) -> None:
         commands,
         "convert",
         _convert,
-        "Make a graph .npz from tables in CSV, TSV or Parquet, or label or split the nodes of one.",
+        "Make a .npz graph from tables in CSV, TSV or Parquet, or label or split an existing one.",
     )
     add = parser.add_argument
     add("out", help="the .npz file to write")
-    add("--edges", metavar="FILE", help="source, target[, weight]")
-    add("--features", metavar="FILE", help="a row per node, numeric columns")
-    add("--labels", metavar="FILE", help="a label per node, last column; empty means unknown")
-    add("--graph", metavar="FILE", help="a .npz to label (--labels) or split, instead of tables")
+    add("--edges", metavar="FILE", help="table with the columns source, target[, weight]")
+    add("--features", metavar="FILE", help="table with a row per node and numeric columns")
+    add("--labels", metavar="FILE", help="table with a label per node, in the order of the "
+        "features or by --id; an empty cell means unknown")  # fmt: skip
+    add("--graph", metavar="FILE", help="a .npz file to label (--labels) or split (--split), "
+        "instead of tables")  # fmt: skip
     add(
         "--id",
         metavar="COLUMN",
-        help="column that names the nodes in features and labels (with --graph: their "
-        "numbers, in labels)",
+        help="column that names the nodes, in features and labels; in labels alone, or with "
+        "--graph, it holds their numbers from 0",
     )
     add(
         "--undirected",
         action="store_true",
-        help="add the reverse of every edge; repeated edges become one, weights add up",
+        help="add the reverse of every edge; repeated edges become one, their weights add up",
     )
-    add("--split", metavar="A,B,C", help="random train,val,test split in percent, as 60,20,20")
-    add("--seed", type=int, default=0, help="of the split (default: 0)")
-    add("--no-header", action="store_true", help="text tables have no row of column names")
+    add(
+        "--split",
+        metavar="A,B,C",
+        help="percentages of a random train,val,test split, such as 60,20,20",
+    )
+    add("--seed", type=int, default=0, help="seed of the split (default: 0)")
+    add(
+        "--no-header",
+        action="store_true",
+        help="text tables have no row of column names; columns are called 0, 1, ...",
+    )
 
 
 def _convert(options: argparse.Namespace) -> Report:
@@ -75,14 +85,14 @@ def _convert(options: argparse.Namespace) -> Report:
 
 
 def _changed(options: argparse.Namespace, split: list[float] | None) -> Report:
-    """A graph that is there already, with other labels, another split, or both."""
+    """Labels or splits a graph from a .npz file, or both."""
     from bignn.graph.readers.tables import with_labels, with_split
 
     of_tables = ("edges", "features", "undirected")
-    if given := [f"--{name}" for name in of_tables if getattr(options, name)]:
-        raise InputError(f"--graph has its tables already; leave out {', '.join(given)}")
+    if surplus := [f"--{name}" for name in of_tables if getattr(options, name)]:
+        raise InputError(f"--graph has its tables already; leave out {', '.join(surplus)}")
     if split is None and options.labels is None:
-        raise InputError("--graph needs --labels FILE, or --split with percentages as 60,20,20")
+        raise InputError("--graph needs --labels FILE, or --split with percentages: 60,20,20")
     graph = bignn.load(options.graph)
     classes = [str(number) for number in range(graph.num_classes)]
     if options.labels is not None:

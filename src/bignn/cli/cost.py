@@ -1,4 +1,4 @@
-"""``bignn cost``."""
+"""The command ``bignn cost``."""
 
 from __future__ import annotations
 
@@ -28,17 +28,22 @@ def add_cost(commands: Any) -> None:
     )
     add = parser.add_argument
     add("dataset", nargs="?", help="a name that 'bignn datasets' lists, with its published sizes, "
-        "or a .npz file; left out for a planned graph (--nodes ...)")  # fmt: skip
-    add("--model", default="bi-gcn", help="a name as 'bignn train' takes it (default: bi-gcn)")
+        "or a .npz file; leave it out for a planned graph (--nodes ...)")  # fmt: skip
+    add("--model", default="bi-gcn", help="a model of 'bignn train' (default: bi-gcn)")
     add_recipe_flags(parser, _CHANGES)
-    add("--nodes", type=int, help="of a planned graph")
-    add("--edges", type=int, help="of a planned graph, undirected")
-    add("--features", type=int, help="of a planned graph, per node")
-    add("--classes", type=int, help="of a planned graph")
-    add("--measure", action="store_true", help="also pack such a model with random weights and run "
-        "it, on the graph if it is at hand or on a random one of its size")  # fmt: skip
-    add("--scale", type=float, default=1.0, help="of the random graph to measure (default: 1)")
-    add_threads(add, "to measure with")
+    add("--nodes", type=int, metavar="N", help="nodes of a planned graph")
+    add("--edges", type=int, metavar="N", help="undirected edges of a planned graph")
+    add("--features", type=int, metavar="N", help="features per node of a planned graph")
+    add("--classes", type=int, metavar="N", help="classes of a planned graph")
+    add("--measure", action="store_true", help="also run a packed model with random weights, on "
+        "the graph if it is here, or on a random graph of its size")  # fmt: skip
+    add(
+        "--scale",
+        type=float,
+        default=1.0,
+        help="factor on the size of the random graph (default: 1)",
+    )
+    add_threads(add, " to measure with")
 
 
 def _cost(options: argparse.Namespace) -> Report:
@@ -63,28 +68,28 @@ def _cost(options: argparse.Namespace) -> Report:
 
 
 def _graph(options: argparse.Namespace) -> Graph | Sizes | str:
-    """A published name, a graph from a file, or the sizes given."""
-    given = {name: getattr(options, name) for name in _SIZES}
-    missing = [f"--{name}" for name, size in given.items() if size is None]
+    """Returns a published name, a graph from a file, or the sizes of a planned graph."""
+    sizes = {name: getattr(options, name) for name in _SIZES}
+    missing = [f"--{name}" for name, size in sizes.items() if size is None]
     if options.dataset is not None:
-        if len(missing) < len(given):
+        if len(missing) < len(sizes):
             fix = "leave out one or the other"
             raise input_error(
                 "dataset", "left out with --nodes, --edges, ...", options.dataset, fix
             )
         name: str = options.dataset
         return name if name in PUBLISHED_SIZES else bignn.load(name)
-    if len(missing) == len(given):
+    if len(missing) == len(sizes):
         raise InputError(
             "give a dataset, or --nodes, --edges, --features and --classes of a planned graph"
         )
     if missing:
         raise InputError(f"a planned graph also needs {', '.join(missing)}")
-    return Sizes(**given)
+    return Sizes(**sizes)
 
 
 def _at_hand(name: str, scale: float) -> Graph | None:
-    """The graph itself, if it need not be downloaded and is wanted whole."""
+    """Returns the graph if it is wanted whole and need not be downloaded."""
     if scale != 1:
         return None
     try:

@@ -1,4 +1,4 @@
-"""``bignn demo``."""
+"""The command ``bignn demo``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from bignn.cli.command import Report, command
 
 def add_demo(commands: Any) -> None:
     """Adds ``bignn demo``."""
-    parser = command(commands, "demo", _demo, "Compare GCN and Bi-GCN on Cora; two minutes.")
-    parser.add_argument("--out", default="runs/demo", metavar="DIR", help="(default: runs/demo)")
-    parser.add_argument("--seeds", type=int, default=2, metavar="N", help="(default: 2)")
-    parser.add_argument("--epochs", type=int, help="at most so many epochs (default: 1000)")
+    parser = command(commands, "demo", _demo, "Compare GCN and Bi-GCN on Cora; takes two minutes.")
+    add = parser.add_argument
+    add("--out", default="runs/demo", metavar="DIR", help="folder for checkpoints and the page "
+        "(default: runs/demo)")  # fmt: skip
+    add("--seeds", type=int, default=2, metavar="N", help="train with seeds 0 to N-1 (default: 2)")
+    add("--epochs", type=int, metavar="N", help="maximum number of epochs (default: 1000)")
 
 
 def _demo(options: argparse.Namespace) -> Report:

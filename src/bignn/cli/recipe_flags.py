@@ -1,4 +1,4 @@
-"""Flags that change a recipe: one for each of its values, as :mod:`bignn.config` declares them."""
+"""Flags that change a recipe, one for each value that :mod:`bignn.config` declares."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from bignn.train.recipes import SAMPLING, Recipe
 
 
 def add_recipe_flags(parser: Any, names: Sequence[str]) -> None:
-    """Adds the flags of these values; one that is left out keeps the recipe's, and is None."""
+    """Adds the flags of these values; a flag that is left out keeps the recipe's value."""
     for name in names:
         _add_flag(parser, name, *_VALUES[name])
 
 
 def changes_of(options: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
-    """What was given of these flags, as :func:`bignn.train.recipes.recipe` takes it."""
+    """Returns the values of these flags, as :func:`bignn.train.recipes.recipe` takes them."""
     return {name: getattr(options, name) for name in names}
 
 
@@ -41,7 +41,7 @@ def _add_flag(parser: Any, name: str, type_: Any, purpose: str) -> None:
 
 
 def _values() -> dict[str, tuple[Any, str]]:
-    """The type and the purpose of every value of a recipe that has a flag."""
+    """Returns the type and the purpose of every value of a recipe that has a flag."""
     return {
         declared.name: (types_of(kind)[declared.name], declared.metadata["purpose"])
         for kind in (Recipe, Settings, Sampling)
@@ -57,7 +57,7 @@ def _of(kind: type) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind) if field.name in _VALUES)
 
 
-#: The values of models, of training and of samples.
+#: The names of the values of models, of training and of samples.
 OF_MODEL = ("hidden", "layers", *(name for name in _of(Recipe) if name not in ("hidden", "layers")))
 OF_TRAINING = _of(Settings)
 OF_SAMPLES = SAMPLING

@@ -1,4 +1,4 @@
-"""``bignn report``."""
+"""The command ``bignn report``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from bignn.cli.command import Report, command
 def add_report(commands: Any) -> None:
     """Adds ``bignn report``."""
     parser = command(
-        commands, "report", _report, "Write what a results folder shows as one self-contained page."
+        commands, "report", _report, "Write the results in a folder as one self-contained page."
     )
     add = parser.add_argument
-    add("folder", metavar="DIR", help="of 'bignn reproduce --out', as runs/paper")
-    add("-o", "--out", metavar="FILE", default="report.html", help="(default: report.html)")
+    add(
+        "folder",
+        metavar="DIR",
+        help="folder that 'bignn reproduce --out' wrote, such as runs/paper",
+    )
+    add("-o", "--out", metavar="FILE", default="report.html", help="page to write (default: "
+        "report.html)")  # fmt: skip
 
 
 def _report(options: argparse.Namespace) -> Report:

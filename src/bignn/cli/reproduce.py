@@ -1,4 +1,4 @@
-"""``bignn reproduce``."""
+"""The command ``bignn reproduce``."""
 
 from __future__ import annotations
 
@@ -6,30 +6,47 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bignn.cli.command import Report, add_device, add_threads, command, set_threads
+from bignn.cli.command import (
+    Report,
+    add_device,
+    add_jobs,
+    add_threads,
+    command,
+    set_threads,
+)
 
 
 def add_reproduce(commands: Any) -> None:
     """Adds ``bignn reproduce``."""
     parser = command(
-        commands, "reproduce", _reproduce, "Run the paper's tables and figures, ours beside them."
+        commands,
+        "reproduce",
+        _reproduce,
+        "Reproduce the paper's tables and figures, with our results beside them.",
     )
     add = parser.add_argument
     add("what", nargs="*", metavar="TABLE|FIGURE", help="datasets, cora-cost, transductive, "
         "inductive, ogb, entropy, overview, extraction, depth, depth-cost, width, twins, family, "
         "ablation, speed, or all (default: all)")  # fmt: skip
-    add("--seeds", type=int, metavar="N", help="seeds of every row (default: the experiment's)")
-    add("--only", metavar="NAMES", help="some datasets and models, as cora,bi-gcn (default: all)")
-    add("--jobs", type=int, default=1, metavar="J", help="runs at the same time (default: 1)")
+    add(
+        "--seeds", type=int, metavar="N", help="number of seeds per row (default: the experiment's)"
+    )
+    add(
+        "--only",
+        metavar="NAMES",
+        help="datasets and models to run, such as cora,bi-gcn (default: all)",
+    )
+    add_jobs(add, "train")
     add_device(add)
     add_threads(add)
-    add("--out", default="runs/paper", metavar="DIR", help="(default: runs/paper)")
-    add("--write", metavar="FILE", help="the page, with its figures beside it (default: "
+    add("--out", default="runs/paper", metavar="DIR", help="folder for runs; finished ones are not "
+        "run again (default: runs/paper)")  # fmt: skip
+    add("--write", metavar="FILE", help="page to write, its figures beside it (default: "
         "DIR/results.md)")  # fmt: skip
     again = parser.add_mutually_exclusive_group()
-    again.add_argument("--resume", action="store_true", help="resume from the runs in --out, as "
-                       "without this flag")  # fmt: skip
-    again.add_argument("--anew", action="store_true", help="put the runs in --out aside first")
+    again.add_argument("--resume", action="store_true", help="resume from the runs in --out; "
+                       "the default")  # fmt: skip
+    again.add_argument("--anew", action="store_true", help="move the runs in --out aside first")
 
 
 def _reproduce(options: argparse.Namespace) -> Report:

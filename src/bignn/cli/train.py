@@ -1,4 +1,4 @@
-"""``bignn train``."""
+"""The command ``bignn train``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import bignn
-from bignn.cli.command import Report, add_device, add_threads, command, set_threads
+from bignn.cli.command import (
+    Report,
+    add_dataset,
+    add_device,
+    add_jobs,
+    add_threads,
+    command,
+    set_threads,
+)
 from bignn.cli.recipe_flags import (
     OF_MODEL,
     OF_SAMPLES,
@@ -25,7 +33,7 @@ def add_train(commands: Any) -> None:
     """Adds ``bignn train``."""
     parser = command(commands, "train", _train, "Train a model on a graph, with one or more seeds.")
     add = parser.add_argument
-    add("dataset", help="a name that 'bignn datasets' lists, a name in $BIGNN_DATA, a .npz file")
+    add_dataset(add)
     add("--model", default="bi-gcn", help=f"one of {', '.join(RECIPES)} (default: bi-gcn)")
     many = parser.add_mutually_exclusive_group()
     many.add_argument("--seeds", type=int, metavar="N", help="train with seeds 0 to N-1")
@@ -34,17 +42,31 @@ def add_train(commands: Any) -> None:
     add_recipe_flags(parser.add_argument_group("training"), OF_TRAINING)
     add_recipe_flags(parser.add_argument_group("samples"), OF_SAMPLES)
     add = parser.add_argument_group("teachers").add_argument
-    add("--distill", action="store_true", help="learn from the float twin, trained first or reused")
-    add("--teachers", type=int, default=1, metavar="N", help="average of N teachers (default: 1)")
-    add("--teacher", action="append", metavar="CHECKPOINT", help="learn from it; may be repeated")
+    add(
+        "--distill",
+        action="store_true",
+        help="learn from the float twin, which is trained first or reused",
+    )
+    add(
+        "--teachers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="learn from the average of N teachers (default: 1)",
+    )
+    add(
+        "--teacher",
+        action="append",
+        metavar="CHECKPOINT",
+        help="learn from this model; may be repeated",
+    )
     add = parser.add_argument_group("running").add_argument
     add_device(add)
-    add("--out", metavar="DIR", help="folder of checkpoints (default: runs/DATASET-MODEL)")
+    add("--out", metavar="DIR", help="folder for checkpoints (default: runs/DATASET-MODEL)")
     add("--resume", action="store_true", help="resume from the checkpoints in --out")
     add("--save-every", type=float, default=10.0, metavar="SECONDS",
         help="time between checkpoints (default: 10)")  # fmt: skip
-    add("--jobs", type=int, default=1, metavar="J", help="seeds trained at the same time, by so "
-        "many processes that share the threads (default: 1)")  # fmt: skip
+    add_jobs(add, "train seeds")
     add_threads(add)
 
 
@@ -52,7 +74,7 @@ _OF_RECIPE = (*OF_MODEL, *OF_TRAINING, *OF_SAMPLES)
 
 
 def _train(options: argparse.Namespace) -> Report | None:
-    """None where another process, of those that train together, has the word."""
+    """Trains, and returns None in processes that follow the one that reports."""
     from bignn.train.distributed import joined_world
 
     with joined_world(options.device) as world:
@@ -119,7 +141,7 @@ def _trained(options: argparse.Namespace) -> Report:
 def _teachers(
     options: argparse.Namespace, graph: bignn.Graph, seeds: Sequence[int], out: Path, common: Any
 ) -> tuple[float | None, Any]:
-    """The mean test accuracy of the teachers, if it is known, and the teachers."""
+    """Returns the mean test accuracy of the teachers, None if it is unknown, and the teachers."""
     from bignn.train.checkpoint import load_model
     from bignn.train.seeds import Teachers, train_teachers
 

@@ -1,4 +1,4 @@
-"""Graphs and where they come from. NumPy only."""
+"""Graphs, and reading and writing them. NumPy only."""
 
 from bignn.graph.datasets import EMBEDDED, load, save
 from bignn.graph.graph import SPLITS, Graph, SparseRows, from_arrays, to_arrays

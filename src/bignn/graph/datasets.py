@@ -1,4 +1,4 @@
-"""Graphs by name or by path: embedded, in the data folder in our format or raw, or downloaded."""
+"""Loads graphs by name or path: embedded, from the data folder, or downloaded."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from bignn.errors import FileError, InputError, input_error
+from bignn.files import check_regular_file, checked_path
 from bignn.graph.graph import ARRAYS, SPLITS, Graph, from_arrays, to_arrays
 from bignn.graph.published_sizes import PUBLISHED_SIZES
 from bignn.graph.pyg import GraphLike, as_graph
@@ -22,7 +23,7 @@ from bignn.graph.split import FIXED, random_split
 EMBEDDED = ("cora", "citeseer", "pubmed")
 _DATA = Path(__file__).parent / "data"
 _DEFAULT_FOLDER = "~/.cache/bignn"
-#: Another number when a reader changes what it makes of the same raw files.
+#: The number in this name rises when a reader changes what it makes of the same raw files.
 _CACHE = "bignn-cache-1.npz"
 
 
@@ -30,16 +31,18 @@ def load(name_or_path: str | os.PathLike[str]) -> Graph:
     """Loads a graph.
 
     Args:
-        name_or_path: ``"cora"``, ``"citeseer"`` or ``"pubmed"`` (embedded); another name that
-            ``bignn datasets`` lists, whose published files are read from the data folder, and
-            downloaded to it if they are not there; the name of a .npz file in that folder; or the
-            path of a .npz file (``docs/format.md``). The data folder is ``$BIGNN_DATA``, or
-            ``~/.cache/bignn`` if that is not set.
+        name_or_path: one of
+
+            - ``"cora"``, ``"citeseer"`` or ``"pubmed"``, which are embedded;
+            - another name that ``bignn datasets`` lists: its published files are read from the
+              data folder, and downloaded to it if they are not there;
+            - the name of a .npz file in the data folder;
+            - the path of a .npz file (``docs/format.md``).
+
+            The data folder is ``$BIGNN_DATA``, or ``~/.cache/bignn`` if that is not set.
 
     """
-    if not isinstance(name_or_path, str | os.PathLike):
-        raise input_error("name_or_path", "a name such as 'cora' or a path", repr(name_or_path))
-    name = os.fspath(name_or_path)
+    name = _checked_name(name_or_path)
     path, source = _look_for(name) or _fetch(name)
     if source is not None:
         return _read_raw(name, source, path)
@@ -48,28 +51,28 @@ def load(name_or_path: str | os.PathLike[str]) -> Graph:
 
 
 def find(name_or_path: str | os.PathLike[str]) -> Path:
-    """The file or the folder :func:`load` would read without a download."""
-    name = os.fspath(name_or_path)
+    """Returns the file or folder that :func:`load` would read; downloads nothing."""
+    name = _checked_name(name_or_path)
     if (found := _look_for(name)) is None:
         raise FileError(f"'{name}' is not in '{data_folder()}'; {how_to_get(name)}")
     return found[0]
 
 
 def save(graph: GraphLike, path: str | os.PathLike[str]) -> None:
-    """Writes a graph, ours or a PyG ``Data``, in the .npz format that :func:`load` reads."""
+    """Writes a graph or a PyG ``Data`` in the .npz format that :func:`load` reads."""
     graph = as_graph(graph)
-    if not os.fspath(path).endswith(".npz"):
+    if checked_path(path).suffix != ".npz":
         raise input_error("path", "a file name ending in .npz", repr(os.fspath(path)))
     write_npz(path, to_arrays(graph))
 
 
 def data_folder() -> Path:
-    """Where files of datasets are looked for and downloaded to."""
+    """Returns the folder that holds datasets, and that downloads go to."""
     return Path(os.environ.get("BIGNN_DATA") or _DEFAULT_FOLDER).expanduser()
 
 
 def how_to_get(name: str) -> str:
-    """What to do by hand for the raw files of a dataset, in one line."""
+    """Describes in one line how to get the raw files of a dataset by hand."""
     source = SOURCES[name][0]
     files = source.files
     if len(files) > 4:  # whole folders
@@ -79,9 +82,10 @@ def how_to_get(name: str) -> str:
 
 
 def survey() -> dict[str, Any]:
-    """The known datasets: published sizes, and where each was found or how to get it."""
+    """Lists the known datasets: published sizes, and where each was found or how to get it."""
     rows = []
-    for name, facts in PUBLISHED_SIZES.items():
+    for name, sizes in PUBLISHED_SIZES.items():
+        source = SOURCES[name][0] if name in SOURCES else None
         try:
             found = _look_for(name)
             get = None if found else how_to_get(name)
@@ -90,10 +94,11 @@ def survey() -> dict[str, Any]:
         rows.append(
             {
                 "name": name,
-                **asdict(facts),
+                **asdict(sizes),
                 "found": None if found is None else str(found[0]),
                 "embedded": name in EMBEDDED,
-                "url": SOURCES[name][0].url if name in SOURCES else None,
+                "url": None if source is None else source.url,
+                "sha256": None if source is None else source.sha256,
                 "get": get,
             }
         )
@@ -101,7 +106,7 @@ def survey() -> dict[str, Any]:
 
 
 def describe(report: dict[str, Any]) -> str:
-    """The table of :func:`survey`."""
+    """Formats the report of :func:`survey` as a table."""
     head = f"{'':17}{'nodes':>10}{'edges':>12}{'features':>10}{'classes':>9}"
     lines = [f"{head}  {'train/val/test':26}where"]
     for row in report["datasets"]:
@@ -114,23 +119,25 @@ def describe(report: dict[str, Any]) -> str:
     missing = [row for row in report["datasets"] if row["get"]]
     if missing:
         lines.append(
-            f"\nWhat is not here is downloaded to '{report['folder']}' when first used. By hand:"
+            f"\nMissing graphs are downloaded to '{report['folder']}' when first used. By hand:"
         )
         lines += [f"  {row['name']}: {row['get']}" for row in missing]
     return "\n".join(lines)
+
+
+def _checked_name(name_or_path: object) -> str:
+    checked_path(name_or_path, "name_or_path", "a name such as 'cora' or a path")
+    return os.fspath(name_or_path)  # type: ignore[call-overload,no-any-return]
 
 
 _Found = tuple[Path, Source | None]
 
 
 def _look_for(name: str) -> _Found | None:
-    """Where a dataset is, and its source if the files are raw; None for a known one not here."""
+    """Finds a dataset: its place, and its source if the files are raw; None if it is not here."""
     if name.endswith(".npz") or os.sep in name:
-        if Path(name).exists():
-            return Path(name), None
-        raise FileError(
-            f"'{name}' does not exist; give a .npz file or one of {list(PUBLISHED_SIZES)}"
-        )
+        advice = f"give a .npz file or one of {list(PUBLISHED_SIZES)}"
+        return check_regular_file(name, "a .npz file", advice), None
     if name in EMBEDDED:
         return _DATA / f"{name}.npz", None
     if (found := data_folder() / f"{name}.npz").exists():
@@ -139,25 +146,25 @@ def _look_for(name: str) -> _Found | None:
         return _look_for_raw(name)
     if Path(name).exists():
         raise FileError(
-            f"'{name}' is not a graph; give a .npz file: 'bignn convert' makes "
-            "one of tables, bignn.save(data, 'mine.npz') of PyG's Data"
+            f"'{name}' is not a graph; give a .npz file: 'bignn convert' makes one from tables, "
+            "bignn.save(data, 'mine.npz') from PyG's Data"
         )
     is_set = os.environ.get("BIGNN_DATA")
-    looked = (
+    folder = (
         f"'{is_set}' ($BIGNN_DATA)" if is_set else f"$BIGNN_DATA (not set) or {_DEFAULT_FOLDER}"
     )
     raise InputError(
         f"unknown dataset '{name}'; known are {list(PUBLISHED_SIZES)}, the path of a .npz file, "
-        f"or the name of one in {looked}"
+        f"or the name of one in {folder}"
     )
 
 
 def _look_for_raw(name: str) -> _Found | None:
-    """The place of a dataset's raw files; a folder that holds but some of them is refused."""
+    """Finds a dataset's raw files; refuses a folder that holds only some of them."""
     incomplete = None
     for source in SOURCES[name]:
-        for below in source.folders:
-            folder = data_folder() / below
+        for subfolder in source.folders:
+            folder = data_folder() / subfolder
             missing = [file for file in source.files if not (folder / file).is_file()]
             if not missing:
                 single = len(source.files) == 1
@@ -176,7 +183,8 @@ def _fetch(name: str) -> _Found:
 
     source = SOURCES[name][0]
     try:
-        download(source.url, source.files, data_folder() / source.folders[0], source.limit)
+        folder = data_folder() / source.folders[0]
+        download(source.url, source.files, folder, source.limit, source.sha256)
     except FileError as error:
         raise FileError(f"{error}; by hand: {how_to_get(name)}") from None
     found = _look_for_raw(name)
@@ -185,7 +193,7 @@ def _fetch(name: str) -> _Found:
 
 
 def _named(name: str, arrays: Mapping[str, NDArray[Any]], place: Path) -> Graph:
-    """A graph of this name, once its arrays have passed: what they lack is said of their file."""
+    """Makes a graph called ``name``; messages about wrong arrays name their file instead."""
     graph = from_arrays(arrays, name=str(place))
     object.__setattr__(graph, "name", name)  # replace() would check all of it again
     return graph
@@ -195,7 +203,7 @@ def _read_raw(name: str, source: Source, place: Path) -> Graph:
     """Reads raw files, or the cache beside them if it is younger than all of them."""
     cache = place / _CACHE
     if source.cached and _is_fresh(cache, [place / file for file in source.files]):
-        with suppress(InputError):  # a damaged one is made again
+        with suppress(InputError):  # a damaged cache is written again
             return _named(name, read_npz(cache, ARRAYS), cache)
     arrays: dict[str, NDArray[Any]] = source.read(place)
     if name in FIXED and not set(SPLITS) & set(arrays):

@@ -1,4 +1,4 @@
-"""Edges of undirected graphs: every pair once, in both directions, sorted. NumPy only."""
+"""Makes the edges of undirected graphs: every pair once, in both directions, sorted. NumPy only."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _LOW = (1 << _HALF) - 1
 def both_directions(
     source: NDArray[Any], target: NDArray[Any], weight: NDArray[np.float32] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
-    """Every edge in both directions, each pair once; weights of merged edges add up, as in PyG.
+    """Returns every edge in both directions, each pair once; weights of merged edges add up.
 
     A pair becomes the integer ``min << 32 | max`` (ids are below 2**31), so that sorting integers,
     which needs no more memory than the edges themselves, finds the repetitions. A self-loop is its
-    own reverse.
+    own reverse. PyG's ``to_undirected`` adds weights up, too.
 
     Returns:
         The edges [2, E], sorted by source, then target; and their weights, if any were given.
@@ -56,9 +56,10 @@ def both_directions(
 def undirected(
     where: str, source: NDArray[Any], target: NDArray[Any], num_nodes: int
 ) -> NDArray[np.int64]:
-    """The edges of a published graph: both directions, each pair once, no self-loops.
+    """Returns the edges of a published graph: both directions, each pair once, no self-loops.
 
-    Ids are checked first; ``where`` names the file in the message. Layers add their own self-loops.
+    Ids are checked first; messages begin with ``where``, which names the file. Self-loops are
+    dropped because layers add their own.
     """
     if source.shape != target.shape or source.ndim != 1:
         raise FileError(

@@ -1,6 +1,6 @@
-"""A graph with node features, labels and a split, checked once so that nothing after it need ask.
+"""A graph with node features, labels and a split, checked when it is made.
 
-NumPy only: the deployment wing uses it too. May import ``errors``.
+NumPy only: deployment uses it too. May import ``errors``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ARRAYS = frozenset(
     {"x", "x_indptr", "x_indices", "x_data", "x_shape", "edge_index", "edge_weight", "y", *SPLITS}
 )
 
-# Nothing real comes near these; what does is a damaged or malicious file that asks for memory.
+# No real graph comes near these bounds; damaged and malicious files that ask for memory do.
 _MAX_SIZE = 1 << 31
 _MAX_CLASSES = 1 << 16
 _MAX_TOTAL_WEIGHT = 1e30  # degrees are float32 sums
@@ -39,7 +39,7 @@ class SparseRows:
     shape: tuple[int, int]
 
     def toarray(self) -> NDArray[np.float32]:
-        """The matrix as a dense array. Entries given twice add up."""
+        """Returns the matrix as a dense array. Entries given twice add up."""
         dense = np.zeros(self.shape, dtype=np.float32)
         rows = np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
         np.add.at(dense, (rows, self.indices), self.values)
@@ -52,12 +52,13 @@ class Graph:
 
     Attributes:
         x: node features, dense float32 [N, d] or :class:`SparseRows`.
-        edge_index: int64 [2, E], row 0 the sources, row 1 the targets, as in PyG. Kept as given:
-            an undirected edge is there in both directions; self-loops and duplicates are allowed.
+        edge_index: int64 [2, E], row 0 the sources, row 1 the targets, as in PyG. It is kept as
+            given: an undirected edge is stored in both directions; self-loops and duplicates are
+            allowed.
         edge_weight: float32 [E], or None for all ones.
         y: int64 [N] class per node, -1 where unknown; None when there are no labels.
         train_idx, val_idx, test_idx: int64 node ids, disjoint; None where not given.
-        name: where it came from, for messages.
+        name: name or path that the graph was loaded from, for messages.
 
     """
 
@@ -84,12 +85,12 @@ class Graph:
 
     @property
     def num_nodes(self) -> int:
-        """N."""
+        """Number of nodes, N."""
         return int(self.x.shape[0])
 
     @property
     def num_features(self) -> int:
-        """d, the length of a node's feature vector."""
+        """Number of features per node, d."""
         return int(self.x.shape[1])
 
     @property
@@ -103,11 +104,11 @@ class Graph:
         return 0 if self.y is None or self.y.size == 0 else max(int(self.y.max()) + 1, 0)
 
     def dense_x(self) -> NDArray[np.float32]:
-        """The features as a dense array."""
+        """Returns the features as a dense array [N, d]."""
         return self.x.toarray() if isinstance(self.x, SparseRows) else self.x
 
     def digest(self) -> str:
-        """A fingerprint of everything that training depends on."""
+        """Returns a fingerprint of all arrays; the name is not part of it."""
         state = hashlib.blake2b(digest_size=16)
         for key, values in sorted(to_arrays(self).items()):
             state.update(f"{key} {values.dtype} {values.shape};".encode())
@@ -129,7 +130,7 @@ class Graph:
 
 
 def from_arrays(arrays: Mapping[str, NDArray[Any]], name: str = "graph") -> Graph:
-    """A graph from the arrays of the .npz format (``docs/format.md``), whatever their dtypes."""
+    """Makes a graph from the arrays of the .npz format (``docs/format.md``), of any dtypes."""
     unknown = sorted(set(arrays) - ARRAYS)
     if unknown:
         raise InputError(f"{name}: unknown arrays {unknown}; known are {sorted(ARRAYS)}")
@@ -139,15 +140,15 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], name: str = "graph") -> Grap
         y = arrays.get("y")
         if y is not None and y.ndim == 2 and y.shape[1] == 1:  # as OGB stores it
             arrays = {**arrays, "y": y[:, 0]}
-        given = {key: arrays.get(key) for key in ("edge_index", "edge_weight", "y", *SPLITS)}
-        return Graph(x=_features(arrays), **given, name=name)  # type: ignore[arg-type]
+        others = {key: arrays.get(key) for key in ("edge_index", "edge_weight", "y", *SPLITS)}
+        return Graph(x=_features(arrays), **others, name=name)  # type: ignore[arg-type]
     except InputError as error:
         line = str(error)
         raise InputError(line if line.startswith(f"{name}: ") else f"{name}: {line}") from None
 
 
 def to_arrays(graph: Graph) -> dict[str, NDArray[Any]]:
-    """The arrays :func:`from_arrays` reads, in the smallest dtypes that hold them."""
+    """Returns the arrays that :func:`from_arrays` reads, in the smallest dtypes that hold them."""
     arrays: dict[str, NDArray[Any]] = {"edge_index": _smallest(graph.edge_index)}
     if isinstance(graph.x, SparseRows):
         arrays["x_indptr"] = _smallest(graph.x.indptr)
@@ -265,7 +266,7 @@ def _check_labels(y: NDArray[np.int64], num_nodes: int) -> None:
             "multi-label targets are not supported: give one class id per node",
         )
     if y.shape != (num_nodes,):
-        fix = "features and labels are of the same nodes"
+        fix = "give features and labels of the same nodes"
         raise input_error(
             "y", f"one class per node ({num_nodes} rows of x)", f"{y.size} values", fix
         )

@@ -1,9 +1,9 @@
 """The published sizes of the datasets known by name. Data alone, no code; imports nothing of ours.
 
 ``edges`` counts undirected edges as the publishers store them, so duplicates and self-loops of the
-raw files are in it: a loaded graph, which has every pair once in both directions, can have a few
-less than ``2 * edges`` columns. ``paper_nodes`` and ``paper_edges`` are what the paper's table of
-datasets prints, which differs in three places: 19,711 nodes for PubMed (the published graph has
+raw files are in it: a loaded graph, which has every pair once in both directions, can have fewer
+than ``2 * edges`` columns. ``paper_nodes`` and ``paper_edges`` are the numbers in the paper's table
+of datasets, which differ in three places: 19,711 nodes for PubMed (the published graph has
 19,717), flickr's edges in both directions, and the edges of GraphSAINT's sparser reddit.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PublishedSizes:
-    """What is published about a graph; the split in nodes."""
+    """Published sizes of a graph; ``train``, ``val`` and ``test`` count nodes."""
 
     nodes: int
     edges: int

@@ -1,4 +1,4 @@
-"""PyG's ``Data`` as a graph, and back. Only :func:`to_pyg` imports torch, when it is called."""
+"""Converts PyG's ``Data`` to a graph and back. Only :func:`to_pyg` imports torch, when called."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.errors import InputError, input_error
+from bignn.errors import InputError, input_error, missing_extra
 from bignn.graph.graph import SPLITS, Graph, from_arrays
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DataLike(Protocol):
-    """A PyG ``Data``, as far as type checkers are told."""
+    """The part of a PyG ``Data`` that type checkers see."""
 
     @property
     def x(self) -> Any:
@@ -27,32 +27,36 @@ class DataLike(Protocol):
         """Sources and targets [2, E]."""
 
 
-#: What functions take as a graph.
+#: The types that functions accept as a graph.
 GraphLike = Graph | DataLike
 
 
-def as_graph(given: GraphLike, expected: str = "a bignn.Graph or a PyG Data") -> Graph:
-    """The graph itself, or that of a PyG ``Data``; anything else is refused in one line."""
-    if isinstance(given, Graph):
-        return given
-    if not _is_data(given):
-        raise input_error("graph", expected, type(given).__name__, "see bignn.load")
-    return from_pyg(given)
+def as_graph(graph: GraphLike, expected: str = "a bignn.Graph or a PyG Data") -> Graph:
+    """Returns a graph as it is, and converts a PyG ``Data``; refuses anything else in one line."""
+    if isinstance(graph, Graph):
+        return graph
+    if not _is_data(graph):
+        raise input_error("graph", expected, type(graph).__name__, "see bignn.load")
+    return from_pyg(graph)
 
 
 def from_pyg(data: DataLike, name: str = "data") -> Graph:
-    """A :class:`bignn.Graph` from a PyG ``Data``.
+    """Converts a PyG ``Data`` to a :class:`bignn.Graph`; arrays may share memory with it.
 
-    Takes x (made dense), edge_index, edge_weight, y and the split masks (an all-False one counts as
-    absent). ``edge_attr`` is not used, with a warning: PyG's convolutions do not take it for
-    weights by themselves, and codes of edge types would be wrong ones.
+    Args:
+        data: takes from it ``x`` (made dense), ``edge_index``, ``edge_weight``, ``y`` and the
+            masks ``train_mask``, ``val_mask`` and ``test_mask``; a mask without a True counts as
+            absent. ``edge_attr`` is left out with a warning: PyG's convolutions do not use it as
+            weights by themselves, and codes of edge types would be wrong weights.
+        name: name of the graph, for messages.
+
     """
     if not _is_data(data):
         raise input_error("data", "a PyG Data", type(data).__name__)
     if data.x is None:
         raise InputError("'data' has no node features x; give every node a feature vector")
     if data.edge_index is None:
-        raise InputError("'data' has no edge_index; to_sparse_tensor drops it: undo that")
+        raise InputError("'data' has no edge_index; leave out ToSparseTensor, which drops it")
     edges = _numpy("edge_index", data.edge_index)
     arrays = {"x": _numpy("x", data.x, as_floats=True), "edge_index": edges}
     weight = getattr(data, "edge_weight", None)
@@ -84,9 +88,23 @@ def from_pyg(data: DataLike, name: str = "data") -> Graph:
 
 
 def to_pyg(graph: GraphLike) -> Data:
-    """Copies a graph into a PyG ``Data`` with dense x and boolean split masks."""
-    import torch
-    from torch_geometric.data import Data
+    """Copies a graph into a PyG ``Data``; needs torch and PyG.
+
+    Args:
+        graph: a :class:`bignn.Graph`.
+
+    Returns:
+        A ``Data`` with dense ``x`` and, where the graph has them, ``edge_weight``, ``y``,
+        ``train_mask``, ``val_mask`` and ``test_mask``. It shares no memory with the graph.
+
+    """
+    try:
+        import torch
+        from torch_geometric.data import Data
+    except ImportError as error:
+        if (line := missing_extra("bignn.to_pyg", error)) is None:
+            raise
+        raise ImportError(line, name=error.name) from error
 
     graph = as_graph(graph)
     data = Data(
@@ -107,16 +125,16 @@ def to_pyg(graph: GraphLike) -> Data:
     return data
 
 
-def _is_data(given: Any) -> bool:
-    return not isinstance(given, type) and hasattr(given, "x") and hasattr(given, "edge_index")
+def _is_data(value: Any) -> bool:
+    return not isinstance(value, type) and hasattr(value, "x") and hasattr(value, "edge_index")
 
 
 def _numpy(name: str, tensor: Any, *, as_floats: bool = False) -> NDArray[Any]:
     if not (hasattr(tensor, "layout") and hasattr(tensor, "to_dense")):
         raise input_error(name, "a tensor in the PyG Data", type(tensor).__name__)
     dense = tensor.detach().cpu()
-    if str(dense.layout) != "torch.strided":  # of strided ones, EdgeIndex means another thing by it
+    if str(dense.layout) != "torch.strided":  # to_dense of a strided EdgeIndex is an adjacency
         dense = dense.to_dense()
-    # NumPy does not know every float of 16 bits.
+    # NumPy has no bfloat16.
     array: NDArray[Any] = (dense.float() if as_floats else dense).numpy()
     return array

@@ -1,4 +1,4 @@
-"""Where the datasets known by name come from: their raw files, where to look, who reads them."""
+"""A table of the datasets known by name: their raw files, folders, addresses and readers."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ _SHCHUR_PAGE = "https://github.com/shchur/gnn-benchmark"
 
 @dataclass(frozen=True)
 class Source:
-    """Published raw files of a dataset.
+    """The published raw files of a dataset.
 
     Attributes:
-        read: makes the arrays of the .npz format from the folder of ``files``, or from the file if
-            there is but one.
-        files: their paths in that folder.
-        folders: where that folder may be, below the data folder: ours first, where downloads go,
+        read: reads the folder of ``files``, or the file if there is only one, and returns the
+            arrays of the .npz format.
+        files: paths of the files in that folder.
+        folders: places of that folder below the data folder: first the one that downloads go to,
             then those of PyG's and OGB's own loaders.
-        page: where they are published, for people.
+        page: address of the page that describes the dataset.
         url: https address of the single file, or of a .zip that holds all.
-        limit: bytes a download may have at most, far above what is published.
+        limit: the largest number of bytes that a download may have, far above what is published.
         cached: whether reading takes so long that the result is kept beside the files.
+        sha256: digest of what is at ``url``, in hexadecimal; None where nobody has published one.
 
     """
 
@@ -39,6 +40,7 @@ class Source:
     url: str
     limit: int = 1 << 30
     cached: bool = False
+    sha256: str | None = None
 
 
 def _shchur(name: str, file: str, *folders: str) -> tuple[Source, ...]:
@@ -53,7 +55,9 @@ def _shchur(name: str, file: str, *folders: str) -> tuple[Source, ...]:
     )
 
 
-#: By name; of several sources the first whose files are there is read, and the first is downloaded.
+#: The sources of each dataset: the first whose files are there is read, the very first downloaded.
+#: The publishers print no digests. Those below were each found in two or more independent public
+#: repositories that pin the same address; where none was found, the first download is pinned.
 SOURCES: dict[str, tuple[Source, ...]] = {
     "ogbn-arxiv": (
         Source(
@@ -63,6 +67,7 @@ SOURCES: dict[str, tuple[Source, ...]] = {
             page="https://ogb.stanford.edu/docs/nodeprop/",
             url="https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip",
             cached=True,
+            sha256="49f85c801589ecdcc52cfaca99693aaea7b8af16a9ac3f41dd85a5f3193fe276",
         ),
     ),
     "flickr": (
@@ -82,6 +87,7 @@ SOURCES: dict[str, tuple[Source, ...]] = {
             page="https://snap.stanford.edu/graphsage/",
             url="https://data.dgl.ai/dataset/reddit.zip",
             limit=1 << 32,
+            sha256="9a16353c28f8ddd07148fc5ac9b57b818d7911ea0fbe9052d66d49fc32b372bf",
         ),
     ),
     "ogbn-products": (
@@ -93,6 +99,7 @@ SOURCES: dict[str, tuple[Source, ...]] = {
             url="https://snap.stanford.edu/ogb/data/nodeproppred/products.zip",
             limit=1 << 32,
             cached=True,
+            sha256="5ea0a112edaec2141c0a2a612dd4aed58df97ff3e1ab1a0ca8238f43cbbb50a8",
         ),
     ),
     "amazon-computers": _shchur(
@@ -114,6 +121,7 @@ SOURCES: dict[str, tuple[Source, ...]] = {
             folders=("musae-github", "git_web_ml", "musae-github/git_web_ml"),
             page="https://snap.stanford.edu/data/github-social.html",
             url="https://snap.stanford.edu/data/git_web_ml.zip",
+            sha256="56c0c1c2c460dc4c7bf89357b1fec020f45e2ecebab81d131d073b10e28ec031",
         ),
         Source(
             read=musae.read_reduced,

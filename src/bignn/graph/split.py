@@ -1,4 +1,4 @@
-"""Random splits: the fixed ones of datasets that are published without, and a user's own."""
+"""Random splits: fixed ones for datasets that are published without a split, and users' own."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from bignn.errors import input_error
 from bignn.graph.graph import SPLITS, UNLABELLED
 
-#: Percent of the nodes for training, validation and test, seed 0, of datasets without a published
-#: split: 60/20/20, but 50/25/25 for musae-github.
+#: Percentages of the nodes for training, validation and test (seed 0), for datasets that are
+#: published without a split.
 FIXED = {
     "amazon-computers": (60, 20, 20),
     "amazon-photo": (60, 20, 20),
@@ -24,16 +24,16 @@ FIXED = {
 def random_split(
     y: NDArray[np.int64], percent: Sequence[float], seed: int = 0
 ) -> dict[str, NDArray[np.int64]]:
-    """Parts of the labelled nodes, sorted; empty parts are left out.
+    """Splits the labelled nodes at random; the parts are sorted, and empty ones are left out.
 
-    With p = ``default_rng(seed).permutation(labelled nodes)`` and n of them, training is p[:a],
-    validation p[a:b], test p[b:c]; a, b, c are the running sums of ``percent`` times n / 100,
-    rounded down.
+    With p = ``default_rng(seed).permutation(labelled nodes)``, which has n nodes, training is
+    p[:a], validation p[a:b], test p[b:c]; a, b, c are the running sums of ``percent`` times
+    n / 100, rounded down.
     """
     if len(percent) != 3 or min(percent) < 0 or not 0 < sum(percent) <= 100:
         raise input_error("split", "three percentages adding up to at most 100", list(percent))
     if sum(percent) <= 1:
-        fix = "fractions are too small"
+        fix = "multiply fractions by 100"
         raise input_error("split", "percentages such as 60,20,20", list(percent), fix)
     if seed < 0:
         raise input_error("seed", "0 or more", seed)

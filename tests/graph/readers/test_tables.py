@@ -1,3 +1,5 @@
+"""Graphs from tables, by order and by id; faults in tables get one clear line."""
+
 import sys
 from pathlib import Path
 
@@ -104,14 +106,18 @@ def test_undirected_merges_and_adds_weights(tmp_path: Path) -> None:
     assert edges == [(0, 1, 3), (1, 0, 3), (1, 1, 4), (2, 3, 6), (3, 2, 6)]
 
 
-@pytest.mark.parametrize(
-    "split", [(0.6, 0.2, 0.2), (98, 1, 1), (60, 40), (90, 20, 10), (-1, 50, 50)]
-)
-def test_bad_splits_are_refused(tmp_path: Path, split: tuple[float, ...]) -> None:
+def test_bad_splits_are_refused(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("a,b\n0,1\n")
     (tmp_path / "x.csv").write_text("f\n" + "1\n" * 20)
-    with pytest.raises(InputError, match="'split' must be"):
-        convert(tmp_path / "e.csv", tmp_path / "x.csv", tmp_path / "x.csv", split=split)
+    for split, line in (
+        ((0.6, 0.2, 0.2), r"percentages such as 60,20,20, got .*; multiply fractions by 100"),
+        ((98, 1, 1), r"at least one node per part, got none for val_idx \(1 %\)"),
+        ((60, 40), "three percentages adding up to at most 100"),
+        ((90, 20, 10), "three percentages adding up to at most 100"),
+        ((-1, 50, 50), "three percentages adding up to at most 100"),
+    ):
+        with pytest.raises(InputError, match=f"'split' must be {line}"):
+            convert(tmp_path / "e.csv", tmp_path / "x.csv", tmp_path / "x.csv", split=split)
 
 
 def test_command_writes_a_graph_that_loads(
@@ -125,44 +131,68 @@ def test_command_writes_a_graph_that_loads(
     assert bignn.load(out).num_edges == 4
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_bad_tables_get_one_clear_line(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = {name: (tables / name).read_text() for name in ("edges.csv", "x.csv", "y.csv")}
+    out = tables / "graph.npz"
+    arguments = ["convert", str(out), "--edges", str(tables / "edges.csv"), "--features"]
+    arguments += [str(tables / "x.csv"), "--labels", str(tables / "y.csv"), "--id", "who"]
+    for change, message in (
         ({"edges.csv": "from,to\nann,eve\n"}, "node 'eve' has no row in the features"),
         ({"edges.csv": "from,to,w,z\nann,bob,1,1\n"}, "has 4 columns, expected source, target"),
         ({"edges.csv": "from,to,w\nann,bob,heavy\n"}, "column 'w' is not numeric"),
         ({"x.csv": "who,age\nann,1\nann,2\n"}, "node 'ann' has two rows"),
-        ({"x.csv": "who,age\nann,old\n"}, "column 'age' is not numeric ('old'), row 1"),
+        ({"x.csv": "who,age\nann,old\n"}, "column 'age' is not numeric ('old' in row 1)"),
         ({"x.csv": "who,age\nann,1\nbob,\n"}, "column 'age' is empty in row 2; give every"),
-        ({"x.csv": "name,age\nann,1\n"}, "--id must be a column of"),
+        ({"x.csv": "name,age\nann,1\n", "y.csv": "job\na\n"}, "--id must be a column of"),
+        ({"x.csv": "name,age\nann,1\n"}, "column 'name' is not numeric ('ann' in row 1)"),
         ({"x.csv": "who,age\nann,1,2\n"}, "row 1 has 3 cells, expected 2"),
         ({"x.csv": "1,2\n3,4\n"}, "seems to have no header"),
-        ({"x.csv": ""}, "--id must be a column"),
+        ({"x.csv": "", "y.csv": "job\na\n"}, "--id must be a column"),
+        ({"x.csv": ""}, "has no rows of features"),
         ({"y.csv": "job\nbaker\n"}, "has no column 'who'"),
         ({"y.csv": "who,job\nann,baker\nann,smith\n"}, "labels a node twice"),
-    ],
-)
-def test_bad_tables_get_one_clear_line(
-    tables: Path, change: dict[str, str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name, text in change.items():
-        (tables / name).write_text(text)
-    out = tables / "graph.npz"
-    arguments = ["convert", str(out), "--edges", str(tables / "edges.csv"), "--features"]
-    arguments += [str(tables / "x.csv"), "--labels", str(tables / "y.csv"), "--id", "who"]
-    assert main(arguments) == 1
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
-    assert not out.exists()
+        ({"y.csv": "who\nann\n"}, "has 1 columns, expected one label per node beside 'who'"),
+        ({"y.csv": "who,job,pay\nann,a,1\n"}, "has 3 columns, expected one label per node"),
+    ):
+        for name, text in (good | change).items():
+            (tables / name).write_text(text)
+        assert main(arguments) == 1
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1
+        assert not out.exists()
 
 
-@pytest.mark.parametrize("name", ["99999999999999999999999", "²", "bob"])
-def test_what_is_no_node_number_is_named(tmp_path: Path, name: str) -> None:
-    (tmp_path / "e.csv").write_text(f"a,b\n0,{name}\n")
+def test_what_is_no_node_number_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("f\n1\n1\n")
-    with pytest.raises(InputError, match=f"'{name}' is not a node number"):
-        convert(tmp_path / "e.csv", tmp_path / "x.csv")
+    for name in ("99999999999999999999999", "²", "bob"):
+        (tmp_path / "e.csv").write_text(f"a,b\n0,{name}\n")
+        with pytest.raises(InputError, match=f"'{name}' is not a node number"):
+            convert(tmp_path / "e.csv", tmp_path / "x.csv")
+
+
+def test_labels_with_ids_never_go_by_position(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An id column beside the labels is refused until --id names it, and then it counts."""
+    edges, x, y = tmp_path / "e.csv", tmp_path / "x.csv", tmp_path / "y.csv"
+    edges.write_text("a,b\n0,1\n")
+    x.write_text("f\n1\n2\n3\n")
+    y.write_text("node,job\n2,smith\n0,baker\n1,cook\n")
+    old, out = tmp_path / "old.npz", str(tmp_path / "out.npz")
+    bignn.save(convert(edges, x)[0], old)
+    line = (
+        f"bignn convert: error: '{y}' has two columns; pass --id node if 'node' names the nodes, "
+        "or give a table of labels alone, in the order of the features\n"
+    )
+    for given in (["--edges", str(edges), "--features", str(x)], ["--graph", str(old)]):
+        command = ["convert", out, *given, "--labels", str(y)]
+        assert main(command) == 1
+        assert capsys.readouterr().err == line
+        assert main([*command, "--id", "node"]) == 0
+        found = bignn.load(out).y
+        assert found is not None and found.tolist() == [0, 1, 2]  # baker, cook, smith
+        capsys.readouterr()
 
 
 def test_only_text_tables_have_comments(tmp_path: Path) -> None:
@@ -228,7 +258,7 @@ def test_a_graph_gets_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert not new.exists()
 
 
-def test_masks_are_told_how_to_become_numbers(tmp_path: Path) -> None:
+def test_a_mask_is_refused_with_advice(tmp_path: Path) -> None:
     file = tmp_path / "masks.npz"
     mask = np.array([True, False])
     np.savez(file, x=np.eye(2), edge_index=np.zeros((2, 0), np.int64), train_mask=mask)

@@ -1,1 +1,1 @@
-"""Graphs read from files, a file per format."""
+"""Readers of graph files, one module per format."""

@@ -1,4 +1,4 @@
-"""GraphSAINT's raw files (flickr): adj_full.npz, feats.npy, role.json, class_map.json."""
+"""Reads GraphSAINT's raw files (flickr): adj_full.npz, feats.npy, role.json, class_map.json."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILES = ("adj_full.npz", "feats.npy", "role.json", "class_map.json")
 
 
 def read(folder: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of the graph in ``folder``. Features are as published, not standardised."""
+    """Reads the graph in ``folder``. Features are as published, not standardised."""
     adjacency, features, roles, classes = (folder / name for name in FILES)
     x = read_npy(features)
     if x.ndim != 2:
@@ -37,7 +37,7 @@ def read(folder: Path) -> dict[str, NDArray[Any]]:
 
 
 def _labels(file: Path, num_nodes: int) -> NDArray[np.int64]:
-    """A class per node. Values are class ids, or lists with a single 1 at the class."""
+    """Reads a class per node. Values are class ids, or lists with a single 1 at the class."""
     y = np.full(num_nodes, UNLABELLED, dtype=np.int64)
     for node, value in enumerate(by_node(file, read_json(file), num_nodes)):
         if value is None:

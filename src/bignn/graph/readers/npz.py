@@ -1,4 +1,4 @@
-"""Reading .npz files that strangers made: no pickle, no surprise sizes, one line per fault."""
+"""Reads .npz files that strangers made: no pickle, no surprise sizes, one line per fault."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from bignn.errors import FileError
-from bignn.files import atomic_path
+from bignn.files import atomic_path, check_regular_file
 
 # Deflate reaches about 1000:1 on zeros, and sparse features stored dense (mostly zeros) come close
 # to that honestly; so small files may expand freely, and only large ones must look like data.
@@ -26,11 +26,11 @@ _CHUNK = 1 << 24  # bytes unpacked at a time, so that no array is held twice
 
 
 def read_npz(path: str | os.PathLike[str], known: frozenset[str]) -> dict[str, NDArray[Any]]:
-    """All arrays of a .npz file.
+    """Reads all arrays of a .npz file.
 
-    Names, sizes and headers are read first: arrays that are not known, that are not plain numbers,
-    that claim other than their member of the archive holds, or an archive that expands
-    suspiciously, are refused before anything is unpacked.
+    Names, sizes and headers are read first. Refused before anything is unpacked: arrays of unknown
+    names, arrays of other things than plain numbers, arrays of another size than their header
+    claims, and archives that expand suspiciously.
     """
     file = Path(path)
     with _opened(file) as archive:
@@ -40,10 +40,12 @@ def read_npz(path: str | os.PathLike[str], known: frozenset[str]) -> dict[str, N
             hint = ""
             if any(name.endswith("_mask") for name in unknown):
                 hint = (
-                    "; of a mask, give the numbers of its nodes: train_idx=train_mask.nonzero()[0]"
+                    "; instead of a mask give the ids of its nodes: "
+                    "train_idx=train_mask.nonzero()[0]"
                 )
-            told = f"unknown arrays {unknown[:5]}; known are {sorted(known)}{hint}"
-            raise FileError(f"'{file}': {told}")
+            raise FileError(
+                f"'{file}': unknown arrays {unknown[:5]}; known are {sorted(known)}{hint}"
+            )
         if len(members) < len(archive.infolist()):
             raise FileError(f"'{file}' holds an array twice; write it again")
         return _read_members(file, archive, members)
@@ -52,10 +54,10 @@ def read_npz(path: str | os.PathLike[str], known: frozenset[str]) -> dict[str, N
 def read_some(
     path: str | os.PathLike[str], wanted: Collection[str], needed: Collection[str]
 ) -> dict[str, NDArray[Any]]:
-    """The ``wanted`` arrays of a published .npz file; what else it holds stays unread.
+    """Reads the ``wanted`` arrays of a published .npz file and leaves the others unread.
 
-    So names of nodes in an object array, which would need pickle, do no harm. ``needed`` are those
-    of ``wanted`` that must be there.
+    So object arrays, as of names, which would need pickle, do no harm. ``needed`` are those of
+    ``wanted`` that must be there.
     """
     file = Path(path)
     with _opened(file) as archive:
@@ -74,9 +76,8 @@ def read_some(
 
 
 def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
-    """The array of a .npy file, under the rules of :func:`read_npz`."""
-    file = Path(path)
-    _check_is_file(file)
+    """Reads the array of a .npy file, under the rules of :func:`read_npz`."""
+    file = check_regular_file(path, "a .npy file")
     try:
         with file.open("rb") as opened:
             return _read_array(file, file.name, opened, file.stat().st_size)
@@ -86,13 +87,13 @@ def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
-    _check_is_file(file)
+    check_regular_file(file, "a .npz file")
     try:
         with zipfile.ZipFile(file) as archive:
             yield archive
     except FileError:
         raise
-    # The last two are zipfile's words for unknown compression and for encrypted members.
+    # zipfile raises the last two for unknown compression and for encrypted members.
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise FileError(
             f"'{file}' is not a readable .npz file ({error}); write it again if it is one, "
@@ -100,13 +101,6 @@ def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
         ) from error
     except OSError as error:
         raise FileError(f"cannot read '{file}': {error.strerror or error}") from error
-
-
-def _check_is_file(file: Path) -> None:
-    if not file.exists():
-        raise FileError(f"'{file}' does not exist")
-    if file.is_dir():
-        raise FileError(f"'{file}' is a folder; give a {file.suffix or '.npz'} file")
 
 
 def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
@@ -165,7 +159,7 @@ def _read_array(file: Path, name: str, stream: IO[bytes], stream_bytes: int) -> 
 def write_npz(
     path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]], *, compressed: bool = True
 ) -> None:
-    """Writes a .npz under a temporary name, then renames it."""
+    """Writes a .npz file under a temporary name, then renames it."""
     save = np.savez_compressed if compressed else np.savez
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         save(file, allow_pickle=False, **arrays)

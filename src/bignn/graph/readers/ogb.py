@@ -1,4 +1,4 @@
-"""OGB's raw folders (ogbn-arxiv, ogbn-products): tables in .csv.gz, a split per folder."""
+"""Reads OGB's raw folders (ogbn-arxiv, ogbn-products): tables in .csv.gz, a folder per split."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PARTS = ("train", "valid", "test")
 
 
 def files(split: str) -> tuple[str, ...]:
-    """The files of a dataset whose split is named ``split``."""
+    """Returns the paths of a dataset's files; ``split`` names the folder of its split."""
     return (
         *(f"raw/{name}.csv.gz" for name in _RAW),
         *(f"split/{split}/{part}.csv.gz" for part in _PARTS),
@@ -30,11 +30,10 @@ PRODUCTS = files("sales_ranking")
 
 
 def read(folder: Path, split: str) -> dict[str, NDArray[Any]]:
-    """The arrays of the graph in ``folder``.
+    """Reads the graph in ``folder``; its edges become undirected.
 
-    Edges become undirected. OGB stores an edge of ogbn-products once, and its loader adds the
-    reverse; ogbn-arxiv's citations are directed, and are made symmetric here as the paper does and
-    OGB's own GCN examples do.
+    OGB stores an edge of ogbn-products once, and its loader adds the reverse. The citations of
+    ogbn-arxiv are directed; they are made symmetric as in the paper and in OGB's GCN examples.
     """
     raw = folder / "raw"
     num_nodes, num_edges = (_single(raw / f"num-{what}-list.csv.gz") for what in ("node", "edge"))
@@ -57,12 +56,12 @@ def read(folder: Path, split: str) -> dict[str, NDArray[Any]]:
 
 
 def read_arxiv(folder: Path) -> dict[str, NDArray[Any]]:
-    """ogbn-arxiv: papers by year."""
+    """Reads ogbn-arxiv, which is split by year."""
     return read(folder, "time")
 
 
 def read_products(folder: Path) -> dict[str, NDArray[Any]]:
-    """ogbn-products: products by sales rank."""
+    """Reads ogbn-products, which is split by sales rank."""
     return read(folder, "sales_ranking")
 
 

@@ -1,4 +1,4 @@
-"""The pieces published datasets are made of, tables of numbers and JSON: one line per fault."""
+"""Reads tables of numbers and JSON files of published datasets, with one line per fault."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from bignn.errors import FileError
+from bignn.files import check_regular_file
 
 _AGAIN = "get the file again"
 
 
 def read_numbers(file: Path, dtype: DTypeLike, *, header: bool = False) -> NDArray[Any]:
-    """A table [rows, columns] of numbers separated by commas, .csv or .csv.gz.
+    """Reads a table [rows, columns] of numbers separated by commas, .csv or .csv.gz.
 
     ``np.loadtxt`` reads the compressed stream in chunks, checks every row, and was the fastest way
-    to parse decimals that was tried: 7 million a second, ``np.fromstring`` 5, ``float`` 5. (Of
-    integers ``np.fromstring`` parses 30 million a second against 12; not worth a second way.)
+    to parse decimals that was tried: 7 million a second, ``np.fromstring`` 5, ``float`` 5. (For
+    integers ``np.fromstring`` reaches 30 million a second against 12; not worth a second way.)
     """
-    if not file.is_file():
-        raise FileError(f"'{file}' does not exist; {_AGAIN}")
+    check_regular_file(file, "a table of numbers", _AGAIN)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -33,18 +33,17 @@ def read_numbers(file: Path, dtype: DTypeLike, *, header: bool = False) -> NDArr
             )
     # UserWarning: an empty table. DeprecationWarning: an integer written as a float.
     except (ValueError, OverflowError, Warning) as error:
-        words = " ".join(str(error).split())
-        raise FileError(f"'{file}' is not a table of numbers ({words[:200]}); {_AGAIN}") from None
+        reason = " ".join(str(error).split())
+        raise FileError(f"'{file}' is not a table of numbers ({reason[:200]}); {_AGAIN}") from None
     except (OSError, EOFError, zlib.error) as error:
         raise FileError(f"'{file}' is not readable ({error}); {_AGAIN}") from None
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """A JSON object."""
+    """Reads a JSON object."""
+    check_regular_file(file, "a JSON file", _AGAIN)
     try:
         document = json.loads(file.read_bytes())
-    except FileNotFoundError:
-        raise FileError(f"'{file}' does not exist; {_AGAIN}") from None
     except (ValueError, RecursionError, OSError) as error:
         raise FileError(f"'{file}' is not readable JSON ({error}); {_AGAIN}") from None
     if not isinstance(document, dict):
@@ -53,7 +52,7 @@ def read_json(file: Path) -> dict[str, Any]:
 
 
 def node_ids(file: Path, what: str, values: object) -> NDArray[np.int64]:
-    """A list of ids from a JSON file."""
+    """Converts a list of ids from a JSON file; ``what`` names the list in messages."""
     if isinstance(values, list) and all(type(value) is int for value in values):
         try:
             return np.array(values, dtype=np.int64)
@@ -63,7 +62,7 @@ def node_ids(file: Path, what: str, values: object) -> NDArray[np.int64]:
 
 
 def by_node(file: Path, document: dict[str, Any], num_nodes: int) -> list[Any]:
-    """The values of a JSON object whose keys are node ids in text; None where there is none."""
+    """Sorts the values of a JSON object by its keys, node ids as text; None where there is none."""
     values: list[Any] = [None] * num_nodes
     for key, value in document.items():
         if not (key.isascii() and key.isdigit() and len(key) < 11 and int(key) < num_nodes):

@@ -1,4 +1,4 @@
-"""GraphSAGE's Reddit as .npz files: reddit_data.npz (features, labels, split), reddit_graph.npz."""
+"""Reads GraphSAGE's Reddit: reddit_data.npz (features, labels, split) and reddit_graph.npz."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ FILES = ("reddit_data.npz", "reddit_graph.npz")
 
 
 def read(folder: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of the graph in ``folder``; node types 1, 2, 3 are training, validation, test."""
+    """Reads the graph in ``folder``; node types 1, 2, 3 are training, validation and test."""
     data, graph = (folder / name for name in FILES)
     wanted = ("feature", "label", "node_types")
-    given = read_some(data, wanted, needed=wanted)
-    x, types = given["feature"], given["node_types"]
+    arrays = read_some(data, wanted, needed=wanted)
+    x, types = arrays["feature"], arrays["node_types"]
     if x.ndim != 2:
         raise FileError(f"'{data}': 'feature' must be [nodes, features], got {list(x.shape)}")
     if types.shape != (len(x),) or not np.isin(types, (0, 1, 2, 3)).all():
@@ -32,6 +32,6 @@ def read(folder: Path) -> dict[str, NDArray[Any]]:
     return {
         "x": x,
         "edge_index": read_adjacency(graph, len(x)),
-        "y": given["label"],
+        "y": arrays["label"],
         **{key: np.flatnonzero(types == part + 1) for part, key in enumerate(SPLITS)},
     }

@@ -1,4 +1,4 @@
-"""Sparse matrices as scipy saves them in .npz files, read without scipy and without pickle."""
+"""Reads sparse matrices that scipy saved in .npz files, without scipy and without pickle."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bignn.graph.readers.npz import read_some
 
 
 def read_adjacency(file: Path, num_nodes: int, prefix: str = "") -> NDArray[np.int64]:
-    """The edges of an adjacency matrix in CSR, CSC or COO form, undirected.
+    """Reads the edges of an adjacency matrix in CSR, CSC or COO form; they become undirected.
 
-    Values, and the ``format`` scipy notes in bytes, are not read: an entry is an edge, and which of
-    its two ids is the row does not matter to an undirected graph.
+    Values and scipy's ``format`` are not read: an entry is an edge, and in an undirected graph it
+    does not matter which of its two ids is the row.
     """
     names = ("row", "col", "indices", "indptr", "shape")
-    given = read_some(file, [prefix + name for name in names], needed=[prefix + "shape"])
-    arrays = {name: given[prefix + name] for name in names if prefix + name in given}
+    found = read_some(file, [prefix + name for name in names], needed=[prefix + "shape"])
+    arrays = {name: found[prefix + name] for name in names if prefix + name in found}
     where = f"'{file}'"
     if arrays["shape"].tolist() != [num_nodes, num_nodes]:
         raise FileError(
@@ -43,7 +43,7 @@ def read_adjacency(file: Path, num_nodes: int, prefix: str = "") -> NDArray[np.i
 def checked_indptr(
     file: Path, prefix: str, arrays: dict[str, NDArray[Any]], rows: int
 ) -> NDArray[np.int64]:
-    """``indptr``, if it cuts ``indices`` into so many rows."""
+    """Returns ``indptr`` if it divides ``indices`` into ``rows`` rows; refuses it otherwise."""
     indptr, indices = arrays["indptr"], arrays["indices"]
     good = indptr.dtype.kind in "iu" and indptr.shape == (rows + 1,) and indices.ndim == 1
     if good:

@@ -1,4 +1,4 @@
-"""The .npz files of Shchur et al. (Amazon Computers, Photo; Coauthor CS, Physics)."""
+"""Reads the .npz files of Shchur et al. (Amazon Computers, Photo; Coauthor CS, Physics)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _WANTED = ("attr_indptr", "attr_indices", "attr_shape", "labels")
 
 
 def read(file: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of the graph in ``file``; names of nodes, words and classes are not read.
+    """Reads the graph in ``file``; names of nodes, words and classes are left unread.
 
-    Features stay sparse and as published, the counts of Coauthor among them (PyG sets all to 1).
+    Features stay sparse and as published. Those of Coauthor are counts; PyG sets them all to 1.
     """
-    given = read_some(file, (*_WANTED, "attr_data"), needed=_WANTED)
-    num_nodes = len(given["labels"])
-    attributes = {"indptr": given["attr_indptr"], "indices": given["attr_indices"]}
+    found = read_some(file, (*_WANTED, "attr_data"), needed=_WANTED)
+    num_nodes = len(found["labels"])
+    attributes = {"indptr": found["attr_indptr"], "indices": found["attr_indices"]}
     arrays = {
         "x_indptr": checked_indptr(file, "attr_", attributes, num_nodes),
-        "x_indices": given["attr_indices"],
-        "x_shape": given["attr_shape"],
+        "x_indices": found["attr_indices"],
+        "x_shape": found["attr_shape"],
         "edge_index": read_adjacency(file, num_nodes, prefix="adj_"),
-        "y": given["labels"],
+        "y": found["labels"],
     }
-    if "attr_data" in given and not np.all(given["attr_data"] == 1):
-        arrays["x_data"] = given["attr_data"]
+    if "attr_data" in found and not np.all(found["attr_data"] == 1):
+        arrays["x_data"] = found["attr_data"]
     return arrays

@@ -1,4 +1,4 @@
-"""A graph from the tables people have: an edge list, features, labels, in CSV or Parquet."""
+"""Makes a graph from tables in CSV, TSV or Parquet: an edge list, features, labels."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn.errors import FileError, InputError, input_error, missing_extra
+from bignn.files import check_regular_file
 from bignn.graph.edges import both_directions
 from bignn.graph.graph import SPLITS, UNLABELLED, Graph, from_arrays
 from bignn.graph.pyg import GraphLike, as_graph
@@ -22,8 +23,8 @@ _DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": None, ".edges": None}
 
 
 @dataclass(frozen=True)
-class Table:
-    """Named columns; text cells stay text until somebody needs numbers."""
+class InputTable:
+    """A table of named columns; text cells stay text until numbers are asked for."""
 
     path: Path
     columns: dict[str, NDArray[Any]]
@@ -34,7 +35,7 @@ class Table:
         return len(next(iter(self.columns.values()))) if self.columns else 0
 
     def numbers(self, name: str) -> NDArray[np.float32]:
-        """A column as float32."""
+        """Returns a column as float32; refuses a cell that is no number, by its row."""
         try:
             return self.columns[name].astype(np.float32)
         except (ValueError, TypeError):
@@ -42,27 +43,24 @@ class Table:
             row, bad = next(((row, cell) for row, cell in cells if not _is_number(cell)), (0, ""))
             where = f"'{self.path}': column '{name}'"
             if not bad and row:
-                raise FileError(
-                    f"{where} is empty in row {row}; give every cell a number"
-                ) from None
-            raise FileError(
-                f"{where} is not numeric ('{bad}'), row {row}; if it names the nodes, "
-                f"pass --id {name}"
-            ) from None
+                line = f"{where} is empty in row {row}; give every cell a number"
+            else:
+                line = f"{where} is not numeric ('{bad}' in row {row}); if it names the nodes, "
+                line += f"pass --id {name}"
+            raise FileError(line) from None
 
 
-def read_table(path: str | os.PathLike[str], *, header: bool = True) -> Table:
+def read_table(path: str | os.PathLike[str], *, header: bool = True) -> InputTable:
     """Reads .csv, .tsv, .txt (blanks between columns; ``#`` starts a comment line) or .parquet."""
-    file = Path(path)
-    if not file.is_file():
-        raise FileError(f"'{file}' {'is not a file' if file.exists() else 'does not exist'}")
+    file = check_regular_file(path, "a table in CSV, TSV or Parquet")
     if file.suffix == ".parquet":
         return _read_parquet(file)
     if file.suffix not in _DELIMITERS:
-        raise FileError(f"'{file}' has an unknown ending; known are {[*_DELIMITERS, '.parquet']}")
+        endings = ", ".join([*_DELIMITERS, ".parquet"])
+        raise FileError(f"'{file}' has an unknown ending; known are {endings}")
     rows = _read_text(file, _DELIMITERS[file.suffix])
     if not rows:
-        return Table(file, {})
+        return InputTable(file, {})
     if header:
         names, rows = rows[0], rows[1:]
         if all(_is_number(cell) for cell in names):
@@ -79,7 +77,7 @@ def read_table(path: str | os.PathLike[str], *, header: bool = True) -> Table:
                 f"'{file}': row {number + 1} has {len(row)} cells, expected {len(names)}"
             )
     cells = np.array(rows, dtype=np.str_).reshape(len(rows), len(names))
-    return Table(file, {name: cells[:, index] for index, name in enumerate(names)})
+    return InputTable(file, {name: cells[:, index] for index, name in enumerate(names)})
 
 
 def convert(
@@ -96,24 +94,31 @@ def convert(
     """Builds a graph from tables.
 
     Args:
-        edges: columns source, target and, optionally, weight.
-        features: one row per node, numeric columns.
-        labels: the label is the last column; empty cells mean unknown. Without ``id_column`` one
-            row per node, in the order of ``features``.
+        edges: table with the columns source, target and, optionally, weight.
+        features: table with one row per node and numeric columns.
+        labels: table with one label per node; empty cells mean unknown. Without ``id_column`` it
+            has a single column, in the order of ``features``.
         id_column: the column of ``features`` and ``labels`` that names a node; the edges use
-            these names. Without it, nodes are numbered from 0 in the order of ``features``.
-        undirected: add the reverse of every edge. Edges given more than once, in either direction,
-            become one, whose weight is their sum.
+            these names. Without it, nodes are numbered from 0 in the order of ``features``. If
+            only ``labels`` has the column, it holds these numbers.
+        undirected: whether to add the reverse of every edge. Edges given more than once, in either
+            direction, become one, whose weight is their sum.
         split: percentages of the labelled nodes for training, validation and test, at random.
-        seed: of the split.
-        header: whether text tables begin with a row of names.
+        seed: seed of the split.
+        header: whether text tables begin with a row of column names.
 
     Returns:
         The graph, and the class names in the order of their ids.
 
     """
     table = read_table(features, header=header)
-    ids = _node_ids(table, id_column)
+    label_table = None if labels is None else read_table(labels, header=header)
+    in_labels_alone = (
+        label_table is not None
+        and id_column in label_table.columns
+        and id_column not in table.columns
+    )
+    ids = None if in_labels_alone else _node_ids(table, id_column)
     feature_names = [name for name in table.columns if name != id_column]
     if table.num_rows == 0 or not feature_names:
         raise FileError(f"'{table.path}' has no rows of features")
@@ -122,8 +127,7 @@ def convert(
     }
     arrays |= _edges(read_table(edges, header=header), ids, table.num_rows, undirected)
     classes: list[str] = []
-    if labels is not None:
-        label_table = read_table(labels, header=header)
+    if label_table is not None:
         arrays["y"], classes = _labels(label_table, ids, id_column, table.num_rows)
     if split is not None:
         if "y" not in arrays:
@@ -139,8 +143,9 @@ def with_labels(
     id_column: str | None = None,
     header: bool = True,
 ) -> tuple[Graph, list[str]]:
-    """The same graph with the labels of a table, and the class names; see :func:`convert`. With
-    ``id_column`` that column has the nodes' numbers.
+    """Returns a copy of a graph with the labels of a table, and the class names.
+
+    The table is as in :func:`convert`; ``id_column`` is its column of node numbers.
     """
     graph = as_graph(graph)
     table = read_table(labels, header=header)
@@ -149,7 +154,7 @@ def with_labels(
 
 
 def with_split(graph: GraphLike, split: Sequence[float], seed: int = 0) -> Graph:
-    """The same graph, its labelled nodes split at random; see :func:`convert`."""
+    """Returns a copy of a graph whose labelled nodes are split at random, as in :func:`convert`."""
     graph = as_graph(graph)
     if graph.y is None:
         raise InputError(f"{graph.name}: 'split' needs labels 'y'")
@@ -174,7 +179,7 @@ def _read_text(file: Path, delimiter: str | None) -> list[list[str]]:
     return [row for row in rows if row]
 
 
-def _read_parquet(file: Path) -> Table:
+def _read_parquet(file: Path) -> InputTable:
     try:
         from pyarrow import ArrowException, parquet
     except ImportError as error:
@@ -186,7 +191,7 @@ def _read_parquet(file: Path) -> Table:
     except (ArrowException, OSError) as error:
         line = str(error).splitlines()[0]
         raise FileError(f"'{file}' is not a readable Parquet file ({line})") from None
-    return Table(file, {name: table[name].to_numpy() for name in table.column_names})
+    return InputTable(file, {name: table[name].to_numpy() for name in table.column_names})
 
 
 def _is_number(cell: str) -> bool:
@@ -205,11 +210,11 @@ def _is_node_number(cell: str, num_nodes: int) -> bool:
 
 
 def _text(column: NDArray[Any]) -> list[str]:
-    """A column's cells as text, so that ids 7 and "7" are the same node in every format."""
+    """Returns a column's cells as text, so that ids 7 and "7" are the same node in every format."""
     return ["" if cell is None or cell != cell else str(cell).strip() for cell in column.tolist()]
 
 
-def _node_ids(table: Table, id_column: str | None) -> dict[str, int] | None:
+def _node_ids(table: InputTable, id_column: str | None) -> dict[str, int] | None:
     if id_column is None:
         return None
     if id_column not in table.columns:
@@ -225,7 +230,7 @@ def _node_ids(table: Table, id_column: str | None) -> dict[str, int] | None:
 
 
 def _resolve(
-    table: Table, column: NDArray[Any], ids: dict[str, int] | None, num_nodes: int
+    table: InputTable, column: NDArray[Any], ids: dict[str, int] | None, num_nodes: int
 ) -> NDArray[np.int64]:
     names = _text(column)
     if ids is None:
@@ -245,7 +250,7 @@ def _resolve(
 
 
 def _edges(
-    table: Table, ids: dict[str, int] | None, num_nodes: int, undirected: bool
+    table: InputTable, ids: dict[str, int] | None, num_nodes: int, undirected: bool
 ) -> dict[str, NDArray[Any]]:
     columns = list(table.columns.values())
     if table.num_rows and len(columns) not in (2, 3):
@@ -267,22 +272,28 @@ def _edges(
 
 
 def _labels(
-    table: Table, ids: dict[str, int] | None, id_column: str | None, num_nodes: int
+    table: InputTable, ids: dict[str, int] | None, id_column: str | None, num_nodes: int
 ) -> tuple[NDArray[np.int64], list[str]]:
-    columns = list(table.columns.values())
-    if not columns or len(columns) > 2:
+    column_names = list(table.columns)
+    if id_column is not None and id_column not in table.columns:
+        raise FileError(f"'{table.path}' has no column '{id_column}' to name its nodes")
+    if id_column is None and len(column_names) == 2:
+        first = column_names[0]
         raise FileError(
-            f"'{table.path}' has {len(columns)} columns, expected one label per node"
+            f"'{table.path}' has two columns; pass --id {first} if '{first}' names the nodes, or "
+            "give a table of labels alone, in the order of the features"
+        )
+    if len(column_names) != (1 if id_column is None else 2):
+        raise FileError(
+            f"'{table.path}' has {len(column_names)} columns, expected one label per node"
             + ("" if id_column is None else f" beside '{id_column}'")
         )
+    (label_column,) = (name for name in column_names if name != id_column)
+    names = _text(table.columns[label_column])
     if id_column is not None:
-        if id_column not in table.columns:
-            raise FileError(f"'{table.path}' has no column '{id_column}' to name its nodes")
         nodes = _resolve(table, table.columns[id_column], ids, num_nodes)
         if np.unique(nodes).size != nodes.size:
             raise FileError(f"'{table.path}' labels a node twice")
-        (label_name,) = [name for name in table.columns if name != id_column] or [id_column]
-        names = _text(table.columns[label_name])
     else:
         if table.num_rows != num_nodes:
             raise FileError(
@@ -290,7 +301,6 @@ def _labels(
                 "pass --id COLUMN if only some nodes are labelled"
             )
         nodes = np.arange(num_nodes)
-        names = _text(columns[-1])
     known = sorted({name for name in names if name}, key=_natural)
     number = {name: index for index, name in enumerate(known)} | {"": UNLABELLED}
     y = np.full(num_nodes, UNLABELLED, dtype=np.int64)
@@ -299,5 +309,5 @@ def _labels(
 
 
 def _natural(name: str) -> tuple[int, float, str]:
-    """Numbers in numeric order, before words in alphabetical order."""
+    """Returns a sort key: numbers in numeric order, before words in alphabetical order."""
     return (0, float(name), name) if _is_number(name) else (1, 0.0, name)

@@ -1,0 +1,57 @@
+"""The command ``bignn predict``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from bignn.cli.command import Report, add_threads, command
+from bignn.errors import input_error
+
+
+def add_predict(commands: Any) -> None:
+    """Adds ``bignn predict``."""
+    parser = command(
+        commands,
+        "predict",
+        _predict,
+        "Predict the nodes of a graph with a packed model; needs no torch.",
+    )
+    add = parser.add_argument
+    add("model", help="a .bignn file")
+    add("dataset", help="the name of a dataset, a .npz file, or a packed graph (see --save-graph)")
+    add("--nodes", metavar="IDS", help="nodes to predict, such as 0,5,9 (default: all)")
+    add("--out", metavar="FILE", help="file for the predictions: .csv or .npy")
+    add("--output", default="classes", choices=["classes", "probabilities", "logits"],
+        help="what to predict (default: classes)")  # fmt: skip
+    add(
+        "--plan",
+        help="order of work in every layer, T, G or S, or a letter per layer (default: "
+        "the fastest by prediction)",
+    )
+    add("--explain", action="store_true", help="show the plan, its predicted costs and its times")
+    add_threads(add)
+    add("--save-graph", metavar="FILE", help="also write the packed graph, for later predictions")
+
+
+def _predict(options: argparse.Namespace) -> Report:
+    from bignn.runtime import predict_file
+
+    nodes = None
+    if options.nodes is not None:
+        try:
+            nodes = [int(part) for part in options.nodes.split(",")]
+        except ValueError:
+            raise input_error("nodes", "ids such as 0,5,9", repr(options.nodes)) from None
+    report = predict_file.predict_file(
+        options.model,
+        options.dataset,
+        nodes=nodes,
+        out=options.out,
+        output=options.output,
+        plan=options.plan,
+        explain=options.explain,
+        threads=options.threads,
+        save_graph=options.save_graph,
+    )
+    return report, predict_file.describe
