@@ -178,6 +178,7 @@ def test_bad_arguments_of_fit_name_themselves(graph: Graph) -> None:
     for changes, message in (
         ({"seed": -1}, "'seed' must be a whole number"),
         ({"seed": 1.5}, "'seed' must be a whole number"),
+        ({"seed": True}, "'seed' must be a whole number"),
         ({"resume": True}, "'checkpoint_path' must be given"),
         ({"save_every": math.nan}, "'save_every' must be 0 seconds or more"),
     ):

@@ -77,7 +77,7 @@ def fit(
     graph = as_graph(graph)
     if not isinstance(model, nn.Module):
         raise input_error("model", "a torch.nn.Module", type(model).__name__)
-    if not isinstance(seed, int) or not 0 <= seed < 2**63:
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
         raise input_error("seed", "a whole number, 0 or more", seed)
     if resume and checkpoint_path is None:
         raise input_error("checkpoint_path", "given when 'resume' is true", None)
@@ -92,14 +92,14 @@ def fit(
         raise input_error(
             "batches", "iterable again and again, as a list or a loader", "an iterator"
         )
-    where = _find_device(device, model)
+    place = _find_device(device, model)
     if settings is None:
         settings = settings_for(model, graph, distill=teacher is not None)
-    whole = full_batch(graph, where)
-    model.to(where)
+    whole = full_batch(graph, place)
+    model.to(place)
     teachers = [] if teacher is None else checked_teachers(teacher)
-    with _seeded_generators(seed, where), threads_for(graph):
-        world = distributed.current_world(where)
+    with _seeded_generators(seed, place), threads_for(graph):
+        world = distributed.current_world(place)
         run = TrainingRun(model, graph, whole, settings, seed, teachers, world)
         # Before generators are restored, since making batches may draw from them.
         own_batches = run.own_batches(batches)
