@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -222,3 +223,20 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         if error.errno not in _FULL:
             raise
         raise WriteError(f"cannot write '{target}': {error.strerror}") from error
+
+
+def content_digest(
+    header: str, arrays: Iterable[tuple[str, str, Sequence[int], memoryview]]
+) -> str:
+    """Returns the digest of a file's content: BLAKE2b, 16 bytes, in hexadecimal.
+
+    Args:
+        header: the text that describes the file.
+        arrays: the name, type, shape and bytes of each array, in the order of names.
+
+    """
+    state = hashlib.blake2b(header.encode(), digest_size=16)
+    for name, kind, shape, content in arrays:
+        state.update(f"{name} {kind} {list(shape)};".encode())
+        state.update(content)
+    return state.hexdigest()
