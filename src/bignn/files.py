@@ -6,7 +6,6 @@ May import ``errors``.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import re
@@ -18,6 +17,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bignn.errors import FileError, WriteError, input_error
+
+try:
+    import fcntl
+except ImportError:  # Windows, where nobody can tell whether a writer is gone
+    fcntl = None  # type: ignore[assignment]
 
 #: Error numbers of a disk that takes no more bytes.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -109,6 +113,8 @@ def remove_leftovers(path: str | os.PathLike[str]) -> None:
 
 
 def _remove_unlocked(leftover: Path) -> None:
+    if fcntl is None:
+        return
     try:
         handle = os.open(leftover, os.O_RDONLY)
     except OSError:  # another process removed it, or it is another user's
@@ -184,12 +190,15 @@ def _temporary_file(target: Path, folder: Path) -> Iterator[Path]:
         yield temporary
     finally:
         shutil.rmtree(place, ignore_errors=True)
-        os.close(handle)
+        if handle is not None:
+            os.close(handle)
 
 
-def _locked_folder(target: Path, folder: Path) -> tuple[Path, int]:
+def _locked_folder(target: Path, folder: Path) -> tuple[Path, int | None]:
     while True:
         place = Path(tempfile.mkdtemp(dir=folder, prefix=f".{target.name}.", suffix=".tmp"))
+        if fcntl is None:
+            return place, None
         # Until it is locked, another process may take it for a leftover and remove it.
         with suppress(FileNotFoundError):
             handle = os.open(place, os.O_RDONLY)
