@@ -214,7 +214,7 @@ def test_writers_and_removers_of_leftovers_at_once(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_a_full_disk_is_reported_with_the_file(tmp_path: Path) -> None:
+def test_a_full_disk_is_said_with_the_file(tmp_path: Path) -> None:
     target = tmp_path / "a.npz"
     target.write_text("old")
     full = pytest.raises(WriteError, match=r"cannot write '.*a\.npz': No space left on device")
@@ -225,7 +225,7 @@ def test_a_full_disk_is_reported_with_the_file(tmp_path: Path) -> None:
 
 
 def test_tensors_that_do_not_fit_the_disk_get_one_line(tmp_path: Path) -> None:
-    """A checkpoint and a packed model, under a limit on the size of files, in another process."""
+    """A checkpoint and a packed model, by a limit on the size of files in another process."""
     program = (
         "import resource, signal, sys, numpy as np, torch\n"
         "from bignn.train import checkpoint\n"
@@ -245,6 +245,5 @@ def test_tensors_that_do_not_fit_the_disk_get_one_line(tmp_path: Path) -> None:
         [sys.executable, "-c", program, str(target)], capture_output=True, text=True, check=True
     )
     lines = done.stdout.splitlines()
-    assert len(lines) == 2
-    assert all(line.startswith(f"cannot write '{target}': ") for line in lines)
+    assert [line.startswith(f"cannot write '{target}': ") for line in lines] == [True, True]
     assert not list(tmp_path.iterdir())

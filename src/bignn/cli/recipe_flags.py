@@ -57,7 +57,7 @@ def _of(kind: type) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind) if field.name in _VALUES)
 
 
-#: The names of the values of models, of training and of samples.
+#: The values of models, of training and of samples.
 OF_MODEL = ("hidden", "layers", *(name for name in _of(Recipe) if name not in ("hidden", "layers")))
 OF_TRAINING = _of(Settings)
 OF_SAMPLES = SAMPLING
