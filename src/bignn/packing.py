@@ -52,8 +52,8 @@ def pack(model: torch.nn.Module) -> PackedModel:
         if number < len(model.norms):
             value = _between(writer, model, number, value)
             hidden.append(value)
-    if model.head is not None:
-        _head(writer, model.head, hidden)
+    if model.lin is not None:
+        _head(writer, model.lin, hidden)
     return PackedModel(writer.operations, writer.arrays, norm.num_features)
 
 
@@ -150,8 +150,8 @@ def _convolution(
             edge_bits=edge_bits,
         )
     else:
-        for _ in range(conv.hops if isinstance(conv, SGConv) else 1):
-            out = writer.add("aggregate", out, norm=conv.norm, edge_bits=edge_bits)
+        for _ in range(conv.K if isinstance(conv, SGConv) else 1):
+            out = writer.add("aggregate", out, norm=conv.aggr, edge_bits=edge_bits)
     if isinstance(conv, SAGEConv):
         own = writer.linear(f"{name}.own", conv.lin_r, value)
         out = writer.add("add", [out, own])
@@ -175,16 +175,15 @@ def _between(writer: _Writer, model: GNN, number: int, value: str) -> str:
 
 def _head(writer: _Writer, head: JumpingHead, hidden: list[str]) -> None:
     """``W (h¹ || ... || h^L) + b``; of binary features a product per layer, added up."""
-    linear = head.lin
     if not head.binarization.features:
         side_by_side = writer.add("concat", hidden) if len(hidden) > 1 else hidden[0]
-        out = writer.linear("head", linear, side_by_side)
+        out = writer.linear("head", head, side_by_side)
     else:
         parts: list[str] = []
-        weight: Tensor = linear.weight
+        weight: Tensor = head.weight
         alpha: Tensor | None = None
         if head.binarization.weights:
-            weight, alpha = linear.binary_weight()
+            weight, alpha = head.binary_weight()
         for number, (value, block) in enumerate(
             zip(hidden, weight.split(head.channels, dim=1), strict=True)
         ):
@@ -194,8 +193,8 @@ def _head(writer: _Writer, head: JumpingHead, hidden: list[str]) -> None:
             else:
                 parts.append(writer.binary_linear(name, block, alpha, bits))
         out = writer.add("add", parts) if len(parts) > 1 else parts[0]
-    if linear.bias is not None:
-        writer.add("bias", out, "head", bias=_array(linear.bias))
+    if head.bias is not None:
+        writer.add("bias", out, "head", bias=_array(head.bias))
 
 
 class _Writer:

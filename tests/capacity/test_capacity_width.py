@@ -115,7 +115,7 @@ def test_every_model_of_ours(graph: Graph, conv: Any) -> None:
 
 
 def test_a_jumping_head_reads_layers_one_by_one(graph: Graph) -> None:
-    model = bignn.nn.GNN(graph.num_features, 6, 3, 2, conv="sage", jump="cat")
+    model = bignn.nn.GNN(graph.num_features, 6, 3, 2, conv="sage", jk="cat")
     shapes = shapes_of(model, graph)
     assert [shapes[f"hidden {number}"] for number in (1, 2, 3)] == [(60, 6)] * 3
     assert len(shapes) == 5

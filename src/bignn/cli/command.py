@@ -28,10 +28,10 @@ class Parser(argparse.ArgumentParser):
         it has on this command line.
         """
         name = re.match(r"'([\w-]+)' ", message)
-        flag = "" if name is None else f"--{name[1].replace('_', '-')}"
-        if name is None or flag not in self._option_string_actions:
+        flags = {some.dest: some.option_strings[0] for some in self._actions if some.option_strings}
+        if name is None or name[1].replace("-", "_") not in flags:
             return message
-        return f"{flag} {message[name.end() :]}"
+        return f"{flags[name[1].replace('-', '_')]} {message[name.end() :]}"
 
 
 def command(

@@ -26,7 +26,7 @@ def add_compare(commands: Any) -> None:
     add("--seeds", type=int, default=3, metavar="N", help="train with seeds 0 to N-1 (default: 3)")
     add("--distill", action="store_true", help="binary models learn from float ones, and "
         "float students beside them")  # fmt: skip
-    add_recipe_flags(parser, ("epochs", "patience", "hidden"))
+    add_recipe_flags(parser, ("epochs", "patience", "hidden_channels"))
     add("--bi-hidden", type=int, metavar="N", help="those of binary models (default: as --hidden)")
     add_device(add, "; predictions are measured on the CPU")
     add("--jobs", type=int, default=1, metavar="J", help="seeds trained at the same time, by so "
@@ -50,7 +50,7 @@ def _compare(options: argparse.Namespace) -> Report:
         options.distill,
         options.epochs,
         options.patience,
-        options.hidden,
+        options.hidden_channels,
         options.bi_hidden,
     )
     out = Path(options.out or what.folder)

@@ -1,8 +1,6 @@
-"""The linear map every layer is built on, in float or binary."""
+"""The linear map that every layer is built on, float or binary."""
 
 from __future__ import annotations
-
-from typing import TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -16,19 +14,8 @@ from bignn.nn.binary_product import binary_product
 from bignn.nn.dropout import dropout
 from bignn.nn.features import BinaryRows, SparseFeatures
 
-#: What a layer takes: hidden layers tensors, first layers a constant matrix in a faster form.
-Features = Tensor | BinaryRows | SparseFeatures
-
-
-class LinearOptions(TypedDict, total=False):
-    """What a layer's linear map may be told, see :class:`Linear`; convolutions pass it on."""
-
-    binarize: BinarizeMode
-    ste: SteRule
-    dropout: float
-    drop: DropMode
-    balance: bool
-    scale_gradient: bool
+#: Forms of features that a layer accepts: a tensor, or a constant matrix in a faster form.
+FeaturesLike = Tensor | BinaryRows | SparseFeatures
 
 
 class Linear(nn.Module):
@@ -93,7 +80,7 @@ class Linear(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws new weights and zeroes the bias."""
+        """Draw new weights and set the bias to 0."""
         nn.init.xavier_uniform_(self.weight)
         if self.binarization.weights and self.in_channels > 2:
             with torch.no_grad():
@@ -101,13 +88,16 @@ class Linear(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def forward(self, x: Features) -> Tensor:
-        """See the class."""
+    def forward(self, x: FeaturesLike) -> Tensor:
+        """Compute ``H̃ W̃ᵀ + b``."""
         out = self.product(x)
         return out if self.bias is None else out + self.bias
 
-    def product(self, x: Features) -> Tensor:
-        """``H̃ W̃ᵀ``, without the bias."""
+    def product(self, x: FeaturesLike) -> Tensor:
+        """Compute ``H̃ W̃ᵀ``, without the bias."""
+        if not isinstance(x, FeaturesLike):
+            fix = "" if not isinstance(x, tuple | list) else "pairs (x_s, x_t) are not supported"
+            raise input_error("x", "a tensor [nodes, features]", f"a {type(x).__name__}", fix)
         if x.shape[-1] != self.in_channels:
             raise input_error("x", f"{self.in_channels} features per node", x.shape[-1])
         weight: Tensor = self.weight
@@ -127,7 +117,7 @@ class Linear(nn.Module):
         return out if alpha is None else out * alpha.t()
 
     def binary_weight(self) -> tuple[Tensor, Tensor]:
-        """The signs B [d_out, d_in] and scales α [d_out, 1] that the layer multiplies with."""
+        """Compute the signs B [d_out, d_in] and scales α [d_out, 1] of the weights."""
         weight: Tensor = self.weight
         if self.balance:
             weight = weight - median(weight.detach())
@@ -135,13 +125,13 @@ class Linear(nn.Module):
         return signs, alpha if self.scale_gradient else alpha.detach()
 
     def extra_repr(self) -> str:
-        """What ``print(model)`` shows."""
+        """Describe the layer for ``print(model)``."""
         kinds = [name for name in ("features", "weights") if getattr(self.binarization, name)]
         return f"{self.in_channels}, {self.out_channels}, binary={'+'.join(kinds) or 'none'}"
 
 
 def median(rows: Tensor) -> Tensor:
-    """The median of each row [N, 1]; halfway between the middle two where there are two."""
+    """Compute the median of each row [N, 1]: of an even number the mean of the middle two."""
     size = rows.shape[1]
     if rows.device.type != "cpu":  # elsewhere torch's median is not deterministic
         ordered = rows.sort(dim=1).values

@@ -329,7 +329,7 @@ def adam(model: nn.Module, settings: Settings) -> torch.optim.Adam:
     others = [p for p in model.parameters() if p.ndim < 2]
     last = matrices[-1:]
     if isinstance(model, GNN):
-        end = model.convs[-1] if model.head is None else model.head
+        end = model.convs[-1] if model.lin is None else model.lin
         last = [p for p in end.parameters() if p.ndim == 2]
     slow = {id(p) for p in last}
     decay, last_lr = settings.weight_decay, settings.lr * settings.last_layer_lr

@@ -14,7 +14,7 @@ from bignn.config import Sampling
 from bignn.errors import input_error
 from bignn.nn import GNN, BinaryRows, SparseFeatures, SparseMatrix
 from bignn.nn.adjacency import edge_weights
-from bignn.nn.linear import Features
+from bignn.nn.linear import FeaturesLike
 from bignn.train.batches import Batch
 
 __all__ = ["SampledBatches", "Sampling"]
@@ -39,17 +39,17 @@ class SampledBatches:
                 "model", "a bignn.nn.GNN to be trained on samples", type(model).__name__
             )
         convs = model.config["conv"]
-        sampling.check_model(convs, len(model.convs), jumps=model.head is not None)
+        sampling.check_model(convs, len(model.convs), jumps=model.lin is not None)
         self.sampling, self.model, self.whole, self.share = sampling, model, whole, share
         assert isinstance(whole.x, Tensor)
         assert isinstance(whole.edge_index, Tensor)
         self.adjacency = model.adjacency(whole.edge_index, whole.edge_weight, len(whole.x))
-        self.x: Features = model.input_stage(whole.x)
-        norm = model.layers[0].norm
+        self.x: FeaturesLike = model.input_stage(whole.x)
+        aggr = model.layers[0].aggr
         self._weights, self._own = edge_weights(
-            norm, whole.edge_index, whole.edge_weight, len(whole.x), torch.float32
+            aggr, whole.edge_index, whole.edge_weight, len(whole.x), torch.float32
         )
-        self._has_own = norm != "mean"
+        self._has_own = aggr != "mean"
         self._degree = torch.bincount(whole.edge_index[1], minlength=len(whole.x))
         self._loader = self._make_loader()
 
@@ -75,7 +75,7 @@ class SampledBatches:
             )
         if sampling.kind == "layer":
             weight = None if whole.edge_weight is None else whole.edge_weight.cpu()
-            # Features are looked up afterwards, in a form of ours.
+            # FeaturesLike are looked up afterwards, in a form of ours.
             data = Data(
                 x=torch.empty(len(whole.y), 0),
                 edge_index=whole.edge_index.cpu(),
@@ -161,7 +161,7 @@ class SampledBatches:
         source, target = data.edge_index.to(nodes.device)
         drawn = torch.bincount(target, minlength=len(nodes))
         values = self._weights[data.e_id.to(nodes.device)]
-        if self.model.layers[0].norm != "ones_self":  # attention shares out 1 by itself
+        if self.model.layers[0].aggr != "ones_self":  # attention shares out 1 by itself
             values = values * (self._degree[nodes] / drawn.clamp(min=1))[target]
         if self._has_own:
             loops = torch.arange(len(nodes), device=nodes.device)
@@ -177,5 +177,5 @@ class SampledBatches:
         )
 
 
-def _rows(x: Features, nodes: Tensor) -> Features:
+def _rows(x: FeaturesLike, nodes: Tensor) -> FeaturesLike:
     return x.rows(nodes) if isinstance(x, BinaryRows | SparseFeatures) else x[nodes]

@@ -52,7 +52,7 @@ def _gcn(conv: Any, options: dict[str, Any]) -> GCNConv:
 
 def _sgc(conv: Any, options: dict[str, Any]) -> SGConv:
     has_bias = conv.lin.bias is not None
-    layer = SGConv(conv.in_channels, conv.out_channels, hops=conv.K, bias=has_bias, **options)
+    layer = SGConv(conv.in_channels, conv.out_channels, K=conv.K, bias=has_bias, **options)
     _keep(layer.lin, conv.lin)
     return layer
 
