@@ -74,7 +74,7 @@ def _input(writer: _Writer, norm: InputStage, value: str) -> str:
 def _converted(writer: _Writer, model: torch.nn.Module) -> PackedModel:
     """A model of the user's own, step by step as its forward goes."""
     from bignn.nn.convert.trace import trace
-    from bignn.nn.convert.wrapped_layer import entrances
+    from bignn.nn.convert.wrapped_layer import input_maps, is_wrapped
 
     steps = trace(model)
     convolutions = [s for s in steps if s.op == "layer" and not isinstance(s.module, Linear)]
@@ -85,7 +85,7 @@ def _converted(writer: _Writer, model: torch.nn.Module) -> PackedModel:
         value, module = values[0], cast(Any, step.module)
         if step.inputs[0] == "x" and num_features is None:
             is_norm = isinstance(module, InputStage)
-            reader = entrances(module)[0] if hasattr(module, "port") else module
+            reader = input_maps(module)[0] if is_wrapped(module) else module
             num_features = module.num_features if is_norm else reader.weight.shape[1]
         match step.op:
             case "standardize":
@@ -97,7 +97,7 @@ def _converted(writer: _Writer, model: torch.nn.Module) -> PackedModel:
             case "batch_norm":
                 out = _batch_norm(writer, f"{number}", module, value)
             case "layer":
-                if entrances(module)[0].binarization.features:
+                if input_maps(module)[0].binarization.features:
                     value = writer.binarized(value)
                 if isinstance(module, Linear):
                     out = writer.linear(f"{number}", module, value)

@@ -26,7 +26,7 @@ QUICK = Settings(lr=0.01, epochs=60, patience=60)
 
 def new_model(graph: Graph, seed: int = 0, binarize: BinarizeMode = "both") -> GCN:
     torch.manual_seed(seed)
-    return GCN(graph.num_features, 16, 2, graph.num_classes, binarize=binarize)
+    return GCN(graph.num_features, 16, 2, graph.num_classes, binarize=binarize, dropout=0.4)
 
 
 @pytest.mark.parametrize("mode", ["none", "features", "weights", "both"])

@@ -28,7 +28,11 @@ class Parser(argparse.ArgumentParser):
         it has on this command line.
         """
         name = re.match(r"'([\w-]+)' ", message)
-        flags = {some.dest: some.option_strings[0] for some in self._actions if some.option_strings}
+        flags = {
+            action.dest: next(flag for flag in action.option_strings if flag.startswith("--"))
+            for action in self._actions
+            if action.option_strings
+        }
         if name is None or name[1].replace("-", "_") not in flags:
             return message
         return f"{flags[name[1].replace('-', '_')]} {message[name.end() :]}"

@@ -144,7 +144,7 @@ def test_what_is_refused(arguments: dict[str, object], line: str) -> None:
 
 
 def test_what_the_graph_or_the_depth_rules_out(toy: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="'layers' must be at least 2"):
+    with pytest.raises(InputError, match="'num_layers' must be at least 2"):
         width.run(Study(toy, changes=(("num_layers", 1),)), tmp_path)
     arrays = {name: some for name, some in make_arrays().items() if name != "test_idx"}
     np.savez(tmp_path / "untested.npz", **arrays)  # type: ignore[arg-type]
