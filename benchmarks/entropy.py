@@ -16,7 +16,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bignn.capacity import bootstrap, dependence, entropy, estimate_bits, visit_layers
+from bignn.capacity import entropy
+from bignn.capacity.binning import bootstrap, dependence
+from bignn.capacity.layers import visit_layers
+from bignn.capacity.width import estimate_bits
 from bignn.graph import EMBEDDED, Graph, load
 from bignn.lab.paper.rows import AS_PAPER_FLOAT
 from bignn.train.fit import fit

@@ -13,16 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import bignn
-from bignn.capacity import (
-    ESTIMATES,
-    LayerEntropy,
-    bound_of,
-    entropy,
-    estimate_bits,
-    layer_entropies,
-    lower_bound,
-    visit_layers,
-)
+from bignn.capacity import entropy, layer_entropies, lower_bound
+from bignn.capacity.layers import visit_layers
+from bignn.capacity.width import ESTIMATES, LayerEntropy, bound_of, estimate_bits
 from bignn.errors import InputError
 from bignn.graph import Graph, from_arrays
 

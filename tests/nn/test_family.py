@@ -1,6 +1,7 @@
 """The convolutions beside GCN's: PyG's own when not binary, the written formulas when binary."""
 
 import copy
+import itertools
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
 
+import bignn
 from bignn.binarize import binarize_features, binarize_weight
 from bignn.config import BinarizeMode
 from bignn.errors import InputError
@@ -17,17 +19,17 @@ from bignn.nn import (
     GNN,
     GATConv,
     GCNConv,
+    GINConv,
     GraphSAGE,
     JumpingHead,
     Linear,
     SAGEConv,
     SGConv,
-    SparseMatrix,
-    normalized_adjacency,
 )
-from bignn.nn.adjacency import Aggregation, receptive_field
+from bignn.nn.adjacency import Aggregation, normalized_adjacency, receptive_field
 from bignn.nn.attention import softmax_of_rows, weighted_sum
 from bignn.nn.gnn import Conv
+from bignn.nn.sparse import SparseMatrix
 
 MODES: list[BinarizeMode] = ["none", "features", "weights", "both"]
 
@@ -143,13 +145,13 @@ def test_binary_convs_compute_the_written_formula(conv: Conv) -> None:
         assert torch.allclose(conv(x, EDGES).double(), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("conv", ["gcn", "mean-gcn", "sage", "gat", "sgc"])
-def test_every_model_trains_in_every_mode(conv: Any, mode: BinarizeMode) -> None:
-    """A step changes every parameter, and a compiled or sparse call gives the same."""
+def test_every_model_trains_in_every_mode(conv: Any) -> None:
+    """A step changes every parameter, and a call with matrices gives the same."""
     torch.manual_seed(0)
     x = features(20)
-    for jk in (None, "cat"):
+    jk: Any
+    for mode, jk in itertools.product(MODES, (None, "cat")):
         model = GNN(
             20, 4, 2, 3, conv=conv, heads=2 if conv == "gat" else 1, jk=jk,
             binarize_head=True, binarize=mode, norm="batch", dropout=0.0,
@@ -183,22 +185,22 @@ def test_compiled_attention_is_the_same() -> None:
     assert torch.allclose(compiled(features(), EDGES), model(features(), EDGES), atol=1e-5)
 
 
-@pytest.mark.parametrize("aggr", ["gcn", "mean", "mean_self", "ones_self"])
-def test_rows_of_the_matrices(aggr: Aggregation) -> None:
-    dense = normalized_adjacency(EDGES, None, 5, aggr=aggr).matrix.to_dense()
+def test_rows_of_the_matrices() -> None:
     counts = torch.zeros(5, 5)
     for source, target in EDGES.t().tolist():
         counts[target, source] += 1
-    if aggr != "mean":
-        counts.fill_diagonal_(1)
-    degree = counts.sum(dim=1)
-    expected = {
-        "gcn": counts / (degree[:, None] * degree).sqrt(),
-        "mean": counts / degree.clamp(min=1)[:, None],
-        "mean_self": counts / degree[:, None],
-        "ones_self": counts,
+    looped = counts.clone().fill_diagonal_(1)
+    degree = looped.sum(dim=1)
+    expected: dict[Aggregation, Tensor] = {
+        "gcn": looped / (degree[:, None] * degree).sqrt(),
+        "mean": counts / counts.sum(dim=1).clamp(min=1)[:, None],
+        "mean_self": looped / degree[:, None],
+        "ones_self": looped,
+        "sum": counts,
     }
-    assert torch.allclose(dense, expected[aggr])
+    for aggr, matrix in expected.items():
+        dense = normalized_adjacency(EDGES, None, 5, aggr=aggr).matrix.to_dense()
+        assert torch.allclose(dense, matrix), aggr
 
 
 def test_attention_sums_have_the_right_gradients() -> None:
@@ -284,11 +286,53 @@ def test_reach_goes_by_edges_not_by_their_weights() -> None:
 
 @pytest.mark.parametrize("conv", ["gcn", "sage", "gat", "sgc"])
 def test_double_and_half_precision(conv: Any) -> None:
+    """Models in any precision keep it, forward and backward, with dense and sparse features."""
+    sparse = torch.eye(5, 6)
     for mode in ("none", "both"):
-        model = GNN(6, 4, 2, 3, conv=conv, binarize=mode)
+        model = GNN(6, 4, 2, 3, conv=conv, binarize=mode, jk="cat", norm="batch", dropout=0.2)
         model.fit_input(features())
-        out = copy.deepcopy(model).double()(features().double(), EDGES)
-        assert out.dtype == torch.float64
         with torch.autocast("cpu", dtype=torch.bfloat16):
             model(features(), EDGES).float().sum().backward()
         assert all(p.grad is not None for p in model.parameters())
+        for dtype in (torch.float64, torch.bfloat16, torch.float16):
+            other = copy.deepcopy(model).to(dtype)
+            other.zero_grad()
+            for x in (features(), sparse):
+                out = other.train()(x.to(dtype), EDGES)
+                assert out.dtype == dtype, (mode, dtype)
+                out.float().sum().backward()
+                with torch.no_grad():
+                    assert other.eval()(x.to(dtype), EDGES).dtype == dtype
+            assert all(p.grad is not None and p.grad.dtype == dtype for p in other.parameters())
+
+
+def test_inputs_that_layers_cannot_read_say_so() -> None:
+    x, meta = features(), features().to("meta")
+    rest = torch.nn.Identity()
+    for mode in MODES:
+        for conv in (
+            GCNConv(6, 3, binarize=mode),
+            SAGEConv(6, 3, binarize=mode),
+            GATConv(6, 3, binarize=mode),
+            SGConv(6, 3, binarize=mode),
+            GINConv(Linear(6, 3, binarize=mode), rest, torch.tensor(0.0)),
+        ):
+            wrong: list[tuple[Any, Any, str]] = [
+                ((x, x), EDGES, r"'x' must be a tensor .* got a tuple; pairs \(x_s, x_t\) are not"),
+                ((x, None), EDGES, "'x' must be a tensor .* got a tuple"),
+                (None, EDGES, "'x' must be a tensor .* got a NoneType"),
+                (x[:, :5], EDGES, "'x' must be 6 features per node, got 5"),
+                (x.long(), EDGES, "'x' must be of a floating-point dtype, got torch.int64"),
+                (meta, EDGES, "'x' must be a tensor on the weights' device, cpu, got one on the m"),
+                (x, EDGES.to("meta"), "'edge_index' must be a tensor with values"),
+                (x, None, "'edge_index' must be an integer tensor .* got NoneType"),
+            ]
+            for given, edges, line in wrong:
+                with pytest.raises(InputError, match=line) as caught:
+                    conv(given, edges)
+                assert "\n" not in str(caught.value)
+    model = GCN(6, 4, 2, 3, binarize="both")
+    with pytest.raises(InputError, match="'x' must be a tensor with values, got one on the meta"):
+        model(meta, EDGES)
+    with pytest.raises(InputError, match="'model' must be one with values"):
+        bignn.pack(model.to("meta"))

@@ -16,8 +16,10 @@ from bignn.errors import InputError
 from bignn.graph import Graph, from_arrays
 from bignn.graph.pyg import to_pyg
 from bignn.loaders import LayerLoader, NeighborLoader, SaintRandomWalkLoader
-from bignn.nn import GNN, BinaryRows, SparseMatrix
+from bignn.nn import GNN
+from bignn.nn.features import BinaryRows
 from bignn.nn.linear import FeaturesLike
+from bignn.nn.sparse import SparseMatrix
 from bignn.train.batches import Batch, as_batch, full_batch, training_part
 from bignn.train.recipes import MANY_LABELS, RECIPES, Settings, recipe, settings_for
 from bignn.train.run import Run, adam

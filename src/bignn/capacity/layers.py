@@ -14,17 +14,8 @@ from torch import Tensor, nn
 
 from bignn.errors import input_error
 from bignn.graph import GraphLike, as_graph
-from bignn.nn import (
-    GATConv,
-    GCNConv,
-    GINConv,
-    JumpingHead,
-    Linear,
-    SAGEConv,
-    SGConv,
-    evaluating,
-)
-from bignn.nn.evaluation import naming_width_errors
+from bignn.nn import GATConv, GCNConv, GINConv, JumpingHead, Linear, SAGEConv, SGConv
+from bignn.nn.evaluation import evaluating, naming_width_errors
 
 #: What reads a layer's values as a whole; modules inside of them are their own affair.
 _READERS: tuple[type[nn.Module], ...] = (

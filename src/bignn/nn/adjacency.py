@@ -88,6 +88,7 @@ def normalized_adjacency(
     The edges may be [2, E], or a sparse CSR adjacency with targets as rows (PyG's ``adj_t``). The
     matrix is cached (:class:`bignn.nn.tensor_cache.TensorCache`).
     """
+    _check_kind(edge_index)
 
     def build() -> SparseMatrix:
         edges, weights = _edge_list(edge_index, edge_weight, num_nodes)
@@ -118,6 +119,7 @@ def aggregate(
     """
     if isinstance(edges, SparseMatrix):
         return edges @ x
+    _check_kind(edges)
     num_nodes = x.shape[0]
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     weights = edge_weight if edges.layout == torch.strided else edges
@@ -145,6 +147,12 @@ def receptive_field(adjacency: SparseMatrix, nodes: Tensor, num_hops: int) -> Te
     for _ in range(num_hops):
         reached = ((back @ reached + reached) > 0).float()
     return reached[:, 0].nonzero()[:, 0]
+
+
+def _check_kind(edges: object) -> None:
+    if not isinstance(edges, Tensor):
+        expected = "an integer tensor [2, E] or a sparse CSR adjacency"
+        raise input_error("edge_index", expected, type(edges).__name__)
 
 
 def _edge_list(

@@ -95,11 +95,7 @@ class Linear(nn.Module):
 
     def product(self, x: FeaturesLike) -> Tensor:
         """Compute ``H̃ W̃ᵀ``, without the bias."""
-        if not isinstance(x, FeaturesLike):
-            fix = "" if not isinstance(x, tuple | list) else "pairs (x_s, x_t) are not supported"
-            raise input_error("x", "a tensor [nodes, features]", f"a {type(x).__name__}", fix)
-        if x.shape[-1] != self.in_channels:
-            raise input_error("x", f"{self.in_channels} features per node", x.shape[-1])
+        self.check_input(x)
         weight: Tensor = self.weight
         alpha = None
         if self.binarization.weights:
@@ -115,6 +111,25 @@ class Linear(nn.Module):
         else:
             out = functional.linear(dropout(x, self.dropout, training=self.training), weight)
         return out if alpha is None else out * alpha.t()
+
+    def check_input(self, x: FeaturesLike) -> None:
+        """Refuse an input that the layer cannot read."""
+        if not isinstance(x, FeaturesLike):
+            fix = "pairs (x_s, x_t) are not supported" if isinstance(x, tuple | list) else ""
+            raise input_error("x", "a tensor [nodes, features]", f"a {type(x).__name__}", fix)
+        if len(x.shape) == 0 or x.shape[-1] != self.in_channels:
+            got = x.shape[-1] if len(x.shape) else "a single number"
+            raise input_error("x", f"{self.in_channels} features per node", got)
+        if not isinstance(x, Tensor):
+            return
+        if not x.is_floating_point():
+            raise input_error("x", "of a floating-point dtype", x.dtype, "pass x.float()")
+        if x.is_meta != self.weight.is_meta:
+            where = "meta" if self.weight.is_meta else self.weight.device
+            got = "one on the meta device" if x.is_meta else f"one on {x.device}"
+            raise input_error("x", f"a tensor on the weights' device, {where}", got)
+        if self.binarization.features and x.ndim != 2:
+            raise input_error("x", "[nodes, features] for binary features", list(x.shape))
 
     def binary_weight(self) -> tuple[Tensor, Tensor]:
         """Compute the signs B [d_out, d_in] and scales α [d_out, 1] of the weights."""

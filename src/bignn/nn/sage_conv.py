@@ -72,6 +72,7 @@ class SAGEConv(nn.Module):
         self, x: FeaturesLike, edge_index: EdgesLike, edge_weight: Tensor | None = None
     ) -> Tensor:
         """Compute the layer's output, see the class."""
+        self.lin_l.check_input(x)
         binarization = self.lin_l.binarization
         if binarization.features and isinstance(x, Tensor):  # once for both products
             x = BinaryRows(*binarize_features(x, binarization.ste))

@@ -4,8 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from bignn.errors import InputError, input_error
-from bignn.nn import evaluating
-from bignn.nn.evaluation import naming_width_errors
+from bignn.nn.evaluation import evaluating, naming_width_errors
 from bignn.train.batches import Batch
 
 

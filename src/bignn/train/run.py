@@ -20,7 +20,8 @@ from tqdm import tqdm
 
 from bignn.errors import FileError, InputError, input_error
 from bignn.graph import Graph
-from bignn.nn import GNN, exact_statistics
+from bignn.nn import GNN
+from bignn.nn.batch_norm import exact_statistics
 from bignn.train import checkpoint
 from bignn.train.batches import Batch, as_batch, part_of_loss, reachable, training_part
 from bignn.train.checks import check_model, check_teacher

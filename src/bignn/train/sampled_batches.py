@@ -12,9 +12,11 @@ from torch_geometric.data import Data
 from bignn import loaders
 from bignn.config import Sampling
 from bignn.errors import input_error
-from bignn.nn import GNN, BinaryRows, SparseFeatures, SparseMatrix
+from bignn.nn import GNN
 from bignn.nn.adjacency import edge_weights
+from bignn.nn.features import BinaryRows, SparseFeatures
 from bignn.nn.linear import FeaturesLike
+from bignn.nn.sparse import SparseMatrix
 from bignn.train.batches import Batch
 
 __all__ = ["SampledBatches", "Sampling"]

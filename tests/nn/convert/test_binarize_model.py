@@ -13,7 +13,8 @@ from torch_geometric.data import Data
 import bignn
 from bignn import InputError
 from bignn.binarize import binarize_features, sign
-from bignn.nn import GCNConv, Linear, normalized_adjacency
+from bignn.nn import GCNConv, Linear
+from bignn.nn.adjacency import normalized_adjacency
 from bignn.nn.convert import Report
 from bignn.nn.convert.wrapped_layer import input_maps
 from bignn.nn.gin_conv import GINConv

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -60,7 +61,7 @@ def test_pygs_models_pack(name: str, data: Data) -> None:
         for binarize in ("both", "weights"):
             model = family(**some)[name]
             bignn.binarize_(model, binarize=binarize)
-            packed_like_torch(model, lambda model=model: model(data.x, data.edge_index), data)
+            packed_like_torch(model, partial(model, data.x, data.edge_index), data)
 
 
 def test_models_of_ones_own_pack(data: Data) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from bignn.capacity import ESTIMATES, EstimateName, LayerEntropy, layer_entropies
+from bignn.capacity import layer_entropies
+from bignn.capacity.width import ESTIMATES, EstimateName, LayerEntropy
 from bignn.cost import estimate as cost_of
 from bignn.errors import InputError, input_error
 from bignn.files import atomic_path
