@@ -16,7 +16,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bignn.capacity import bootstrap, dependence, entropy, estimate_bits, visit_layers
+from bignn.capacity import entropy
+from bignn.capacity.binning import bootstrap, dependence
+from bignn.capacity.layers import visit_layers
+from bignn.capacity.width import estimate_bits
 from bignn.graph import EMBEDDED, Graph, load
 from bignn.lab.paper.rows import AS_PAPER_FLOAT
 from bignn.train.fit import fit
@@ -29,7 +32,9 @@ PARTS = (1 / 64, 1 / 16, 1 / 4, 1.0)
 
 def hidden_layer(graph: Graph, model: str, hidden: int, seed: int, ours: bool) -> NDArray[Any]:
     """The hidden layer with the most bits of a trained model, [N, d]."""
-    chosen = recipe(model, graph=graph, hidden=hidden, **({} if ours else dict(AS_PAPER_FLOAT)))
+    chosen = recipe(
+        model, graph=graph, hidden_channels=hidden, **({} if ours else dict(AS_PAPER_FLOAT))
+    )
     torch.manual_seed(seed)
     trained = chosen.build(graph)
     result = fit(trained, graph, chosen.settings, seed=seed)

@@ -27,7 +27,9 @@ import bignn
 from bignn.binarize import binarize_features, binarize_weight
 from bignn.graph import EMBEDDED, Graph
 from bignn.lab.bench.timing import measure
-from bignn.nn import GCN, SparseMatrix, normalized_adjacency
+from bignn.nn import GCN
+from bignn.nn.adjacency import normalized_adjacency
+from bignn.nn.sparse import SparseMatrix
 from bignn.train.batches import full_batch, reachable
 from bignn.train.distributed import World
 from bignn.train.fit import threads_for

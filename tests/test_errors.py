@@ -16,7 +16,7 @@ from bignn.errors import InputError, offsets_error
 from bignn.graph import Graph, SparseRows
 from bignn.kernels.sampling import Choice
 from bignn.loaders import LayerLoader, NeighborLoader, SaintEdgeLoader, SaintNodeLoader
-from bignn.nn.evaluation import telling_widths
+from bignn.nn.evaluation import naming_width_errors
 
 
 def test_offsets_name_the_first_wrong_one() -> None:
@@ -127,8 +127,8 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
         "'sampler' cannot be 'layer' for a model with 'sage' convolutions: it is for plain GCNs",
     ),
     "layers with a head": (
-        lambda: train_on_layers(jump="cat"),
-        "'sampler' cannot be 'layer' for a model with a jumping head: it is for plain GCNs",
+        lambda: train_on_layers(jk="cat"),
+        "'sampler' cannot be 'layer' for a model with jk='cat': it is for plain GCNs",
     ),
     "no sampler": (
         lambda: bignn.recipe("gcn", batch_size=7),
@@ -272,7 +272,7 @@ def test_files_in_the_wrong_place_are_told_apart(
 
 def test_only_the_first_products_width_is_the_graphs() -> None:
     refused = pytest.raises(InputError, match="one that takes the graph's 5 features per node")
-    with refused, telling_widths("model", 5):
+    with refused, naming_width_errors("model", 5):
         torch.ones(2, 5) @ torch.ones(6, 3)
-    with pytest.raises(RuntimeError, match=r"\(2x4 and 6x3\)"), telling_widths("model", 5):
+    with pytest.raises(RuntimeError, match=r"\(2x4 and 6x3\)"), naming_width_errors("model", 5):
         torch.ones(2, 4) @ torch.ones(6, 3)

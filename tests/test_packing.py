@@ -210,8 +210,8 @@ def test_what_is_no_gcn_is_refused() -> None:
 # --- The family --------------------------------------------------------------------------------
 
 CONVS: tuple[ConvName, ...] = ("mean-gcn", "sage", "gat", "sgc")
-HEADS = {"no head": {}, "float head": {"jump": "cat"}} | {
-    "binary head": {"jump": "cat", "binarize_head": True}
+HEADS = {"no head": {}, "float head": {"jk": "cat"}} | {
+    "binary head": {"jk": "cat", "binarize_head": True}
 }
 
 

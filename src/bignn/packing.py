@@ -37,6 +37,8 @@ def pack(model: torch.nn.Module) -> PackedModel:
     """
     if not isinstance(model, torch.nn.Module):
         raise input_error("model", "a bignn.nn.GNN", type(model).__name__)
+    if any(parameter.is_meta for parameter in model.parameters()):
+        raise input_error("model", "one with values", "parameters on the meta device")
     writer = _Writer()
     if not isinstance(model, GNN):
         return _converted(writer, model)
@@ -52,8 +54,8 @@ def pack(model: torch.nn.Module) -> PackedModel:
         if number < len(model.norms):
             value = _between(writer, model, number, value)
             hidden.append(value)
-    if model.head is not None:
-        _head(writer, model.head, hidden)
+    if model.lin is not None:
+        _head(writer, model.lin, hidden)
     return PackedModel(writer.operations, writer.arrays, norm.num_features)
 
 
@@ -74,7 +76,7 @@ def _input(writer: _Writer, norm: InputStage, value: str) -> str:
 def _converted(writer: _Writer, model: torch.nn.Module) -> PackedModel:
     """Pack a converted model, step by step as its forward goes."""
     from bignn.nn.convert.trace import trace
-    from bignn.nn.convert.wrapped_layer import entrances
+    from bignn.nn.convert.wrapped_layer import input_maps, is_wrapped
 
     steps = trace(model)
     convolutions = [s for s in steps if s.op == "layer" and not isinstance(s.module, Linear)]
@@ -85,7 +87,7 @@ def _converted(writer: _Writer, model: torch.nn.Module) -> PackedModel:
         value, module = values[0], cast(Any, step.module)
         if step.inputs[0] == "x" and num_features is None:
             is_norm = isinstance(module, InputStage)
-            reader = entrances(module)[0] if hasattr(module, "port") else module
+            reader = input_maps(module)[0] if is_wrapped(module) else module
             num_features = module.num_features if is_norm else reader.weight.shape[1]
         match step.op:
             case "standardize":
@@ -97,7 +99,7 @@ def _converted(writer: _Writer, model: torch.nn.Module) -> PackedModel:
             case "batch_norm":
                 out = _batch_norm(writer, f"{number}", module, value)
             case "layer":
-                if entrances(module)[0].binarization.features:
+                if input_maps(module)[0].binarization.features:
                     value = writer.binarized(value)
                 if isinstance(module, Linear):
                     out = writer.linear(f"{number}", module, value)
@@ -150,8 +152,8 @@ def _convolution(
             edge_bits=edge_bits,
         )
     else:
-        for _ in range(conv.hops if isinstance(conv, SGConv) else 1):
-            out = writer.add("aggregate", out, aggr=conv.norm, edge_bits=edge_bits)
+        for _ in range(conv.K if isinstance(conv, SGConv) else 1):
+            out = writer.add("aggregate", out, aggr=conv.aggr, edge_bits=edge_bits)
     if isinstance(conv, SAGEConv):
         own = writer.linear(f"{name}.own", conv.lin_r, value)
         out = writer.add("add", [out, own])
@@ -175,16 +177,15 @@ def _between(writer: _Writer, model: GNN, number: int, value: str) -> str:
 
 def _head(writer: _Writer, head: JumpingHead, hidden: list[str]) -> None:
     """Write ``W (h¹ || ... || h^L) + b``; with binary features a product per layer, added up."""
-    linear = head.lin
     if not head.binarization.features:
         side_by_side = writer.add("concat", hidden) if len(hidden) > 1 else hidden[0]
-        out = writer.linear("head", linear, side_by_side)
+        out = writer.linear("head", head, side_by_side)
     else:
         parts: list[str] = []
-        weight: Tensor = linear.weight
+        weight: Tensor = head.weight
         alpha: Tensor | None = None
         if head.binarization.weights:
-            weight, alpha = linear.binary_weight()
+            weight, alpha = head.binary_weight()
         for number, (value, block) in enumerate(
             zip(hidden, weight.split(head.channels, dim=1), strict=True)
         ):
@@ -194,8 +195,8 @@ def _head(writer: _Writer, head: JumpingHead, hidden: list[str]) -> None:
             else:
                 parts.append(writer.binary_linear(name, block, alpha, bits))
         out = writer.add("add", parts) if len(parts) > 1 else parts[0]
-    if linear.bias is not None:
-        writer.add("bias", out, "head", bias=_array(linear.bias))
+    if head.bias is not None:
+        writer.add("bias", out, "head", bias=_array(head.bias))
 
 
 class _Writer:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from bignn.capacity import binning, bootstrap, dependence, entropy, robust_entropy
+from bignn.capacity import binning, entropy
+from bignn.capacity.binning import bootstrap, dependence, robust_entropy
 from bignn.errors import InputError
 
 

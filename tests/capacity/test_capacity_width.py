@@ -13,16 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import bignn
-from bignn.capacity import (
-    ESTIMATES,
-    LayerEntropy,
-    bound_of,
-    entropy,
-    estimate_bits,
-    layer_entropies,
-    lower_bound,
-    visit_layers,
-)
+from bignn.capacity import entropy, layer_entropies, lower_bound
+from bignn.capacity.layers import visit_layers
+from bignn.capacity.width import ESTIMATES, LayerEntropy, bound_of, estimate_bits
 from bignn.errors import InputError
 from bignn.graph import Graph, from_arrays
 
@@ -115,7 +108,7 @@ def test_every_model_of_ours(graph: Graph, conv: Any) -> None:
 
 
 def test_a_jumping_head_reads_layers_one_by_one(graph: Graph) -> None:
-    model = bignn.nn.GNN(graph.num_features, 6, 3, 2, conv="sage", jump="cat")
+    model = bignn.nn.GNN(graph.num_features, 6, 3, 2, conv="sage", jk="cat")
     shapes = shapes_of(model, graph)
     assert [shapes[f"hidden {number}"] for number in (1, 2, 3)] == [(60, 6)] * 3
     assert len(shapes) == 5

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bignn.capacity import copula_entropy, entropy, rate
-from bignn.capacity.joint import water_filling
+from bignn.capacity import entropy
+from bignn.capacity.joint import copula_entropy, rate, water_filling
 from bignn.errors import InputError
 
 #: Neighbouring neurons share 0.8: ``det R = (1 - 0.8²)^(d - 1)``.

@@ -24,7 +24,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_every_value_of_a_recipe_has_a_flag() -> None:
-    model = {field.name for field in fields(ModelOptions)} | {"hidden", "layers"}
+    model = {field.name for field in fields(ModelOptions)} | {"hidden_channels", "num_layers"}
     assert set(OF_MODEL) == model
     assert set(OF_TRAINING) == {field.name for field in fields(Settings)} - {"sampling"}
     samples = {field.name for field in fields(Sampling)} - {"kind"}
@@ -45,7 +45,7 @@ def test_flags_are_of_their_values_types() -> None:
         *("--hidden", "8", "--input-dropout", "0.5", "--no-balance", "--inductive"),
         *("--conv", "mean-gcn", "--fan-outs", "5,-1", "--sampler", "none", "--lr", "1"),
     ) == {
-        **{"hidden": 8, "input_dropout": 0.5, "balance": False, "inductive": True},
+        **{"hidden_channels": 8, "input_dropout": 0.5, "balance": False, "inductive": True},
         **{"conv": "mean-gcn", "fan_outs": (5, -1), "sampler": "none", "lr": 1.0},
     }
     for wrong in (["--hidden", "1.5"], ["--conv", "gin"], ["--sampler", "all"], ["--lr", "fast"]):
@@ -57,7 +57,7 @@ def test_what_is_given_reaches_the_model(toy: str, capsys: pytest.CaptureFixture
     before = bignn.get_num_threads()
     try:
         arguments = (
-            *("--conv", "sage", "--jump", "cat", "--activation", "elu", "--binarize", "weights"),
+            *("--conv", "sage", "--jk", "cat", "--activation", "elu", "--binarize", "weights"),
             *("--hidden", "5", "--epochs", "2", "--sampler", "walk", "--coverage", "3"),
             *("--threads", "1", "--json"),
         )
@@ -67,7 +67,7 @@ def test_what_is_given_reaches_the_model(toy: str, capsys: pytest.CaptureFixture
         bignn.set_num_threads(before)
     report = json.loads(capsys.readouterr().out)
     config = bignn.load_model(report["checkpoint"]).config
-    names = ("conv", "jump", "activation", "binarize", "hidden_channels")
+    names = ("conv", "jk", "activation", "binarize", "hidden_channels")
     assert [config[name] for name in names] == ["sage", "cat", "elu", "weights", 5]
     assert report["epochs"] == [2]
 

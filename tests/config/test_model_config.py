@@ -1,4 +1,4 @@
-"""A model's options: declared once, taken over by models, recipes, costs and flags."""
+"""A model's options: declared once, used by models, recipes, costs and flags."""
 
 from __future__ import annotations
 
@@ -10,34 +10,58 @@ import pytest
 import torch
 
 import bignn
-from bignn.config import ModelArguments, ModelConfig, ModelOptions, Sampling, Settings
+from bignn.config import ModelConfig, ModelOptions, Sampling, Settings
 from bignn.cost import Architecture
-from bignn.nn import GAT, GCN, GNN, GATConv
+from bignn.nn import (
+    GAT,
+    GCN,
+    GNN,
+    GATConv,
+    GCNConv,
+    GraphSAGE,
+    JumpingHead,
+    Linear,
+    SAGEConv,
+    SGConv,
+)
 from bignn.train.recipes import RECIPES, Recipe, recipe
 
-
-def test_the_keywords_that_type_checkers_see_are_the_options() -> None:
-    declared = get_type_hints(ModelOptions)
-    assert {"conv": declared["conv"], **get_type_hints(ModelArguments)} == declared
+MODELS = (GNN, GCN, GraphSAGE, GAT)
+LAYERS = (Linear, GCNConv, SAGEConv, GATConv, SGConv, JumpingHead)
 
 
-@pytest.mark.parametrize("kind", [GNN, GCN, GAT])
-def test_help_lists_the_options_with_their_defaults(kind: type[GNN]) -> None:
-    shown = inspect.signature(kind).parameters
-    assert list(shown)[:5] == [
-        *("in_channels", "hidden_channels", "num_layers", "out_channels", "conv")
-    ]
-    assert shown["dropout"].default == 0.4
-    assert shown["ste"].default == "input"
-    assert {p.kind for p in list(shown.values())[4:]} == {inspect.Parameter.KEYWORD_ONLY}
-    assert set(shown) == {field.name for field in fields(ModelConfig)}
+def test_signatures_spell_out_the_declared_options() -> None:
+    """Every model and layer names PyG's words in its signature, with the declared defaults."""
+    declared = {field.name: field.default for field in fields(ModelOptions)}
+    for kind in MODELS:
+        shown = inspect.signature(kind).parameters
+        assert list(shown)[:5] == [
+            *("in_channels", "hidden_channels", "num_layers", "out_channels", "conv")
+        ]
+        assert set(shown) == {field.name for field in fields(ModelConfig)}
+        assert {p.kind for p in list(shown.values())[4:]} == {inspect.Parameter.KEYWORD_ONLY}
+        defaults = {name: shown[name].default for name in declared}
+        assert defaults == {**declared, "conv": None}  # None is the class's own
+        hints, types = get_type_hints(kind.__init__), get_type_hints(ModelOptions)
+        assert {name: hints[name] for name in types if name != "conv"} == {
+            name: types[name] for name in types if name != "conv"
+        }
+    for layer in LAYERS:
+        shown = inspect.signature(layer).parameters
+        assert not any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in shown.values()), layer
+        shared = set(shown) & set(declared)
+        assert {"binarize", "ste", "dropout", "scale_gradient"} <= shared, layer
+        assert {name: shown[name].default for name in shared} == {
+            name: declared[name] for name in shared
+        }
+    assert inspect.signature(GCN).parameters["dropout"].default == 0.0  # as in PyG
 
 
 def test_a_model_keeps_its_arguments_as_a_plain_dictionary() -> None:
     model = GAT(3, 4, 2, heads=2, dropout=0.25, binarize="both")
     assert model.config == {
         **{"in_channels": 3, "hidden_channels": 4, "num_layers": 2, "out_channels": 4},
-        **{"conv": "gat", "heads": 2, "out_heads": 1, "hops": 2, "jump": "none"},
+        **{"conv": "gat", "heads": 2, "out_heads": 1, "K": 2, "jk": None},
         **{"binarize_head": False, "dropout": 0.25, "input_dropout": 0.25},
         **{"attention_dropout": 0.0, "drop": "all", "balance": False, "scale_gradient": True},
         **{"norm": "none", "activation": "relu", "normalize_rows": True},
@@ -51,18 +75,18 @@ def test_a_model_keeps_its_arguments_as_a_plain_dictionary() -> None:
 
 
 def test_layers_get_their_share_of_the_options() -> None:
-    own: ModelArguments = {
+    own: dict[str, Any] = {
         **{"dropout": 0.2, "input_dropout": 0.6, "drop": "present", "balance": True},
         **{"norm": "batch", "binarize": "both"},
     }
     model = GNN(5, 4, 3, 2, **own)
-    linears = [module for module in model.modules() if isinstance(module, bignn.nn.Linear)]
+    linears = [module for module in model.modules() if isinstance(module, Linear)]
     assert [linear.dropout for linear in linears] == [0.6, 0.2, 0.2]
     assert [linear.drop for linear in linears] == ["present", "all", "all"]
     assert [linear.balance for linear in linears] == [True, False, False]
     shapes = [tuple(linear.weight.shape) for linear in linears]
     assert shapes == [(4, 5), (4, 4), (2, 4)]
-    # What batch normalisation follows has no bias.
+    # A layer that batch normalisation follows has no bias.
     assert [conv.bias is not None for conv in model.layers] == [False, False, True]
     attends = GNN(5, 4, 2, 3, conv="gat", heads=2, out_heads=3, attention_dropout=0.5)
     x, edges = torch.rand(4, 5), torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
@@ -73,10 +97,10 @@ def test_layers_get_their_share_of_the_options() -> None:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"conv": "gin"}, r"'conv' must be one of \['gcn', .*, got 'gin'"),
     ({"binarize": "all"}, "'binarize' must be one of"),
-    ({"jump": "max"}, "'jump' must be one of"),
+    ({"jk": "max"}, r"'jk' must be one of \['cat', None\], got 'max'"),
     ({"heads": 0}, "'heads' must be a whole number, at least 1, got 0"),
     ({"heads": 2}, r"'heads' must be 1 without attention \(conv 'gcn'\), got 2"),
-    ({"hops": 1.5}, "'hops' must be a whole number, at least 1, got 1.5"),
+    ({"K": 1.5}, "'K' must be a whole number, at least 1, got 1.5"),
 ]
 WRONG_OF_TRAINING: list[tuple[dict[str, Any], str]] = [
     ({"norm": "layer"}, "'norm' must be one of"),
@@ -91,18 +115,15 @@ WRONG_OF_TRAINING: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "line"), [*WRONG, *WRONG_OF_TRAINING])
-def test_models_and_recipes_refuse_the_same(options: dict[str, Any], line: str) -> None:
-    with pytest.raises(bignn.InputError, match=line):
-        GNN(3, 4, 2, **options)
-    with pytest.raises(bignn.InputError, match=line):
-        replace(RECIPES["gcn"], **options)
-
-
-@pytest.mark.parametrize(("options", "line"), WRONG)
-def test_costs_refuse_the_same(options: dict[str, Any], line: str) -> None:
-    with pytest.raises(bignn.InputError, match=line):
-        Architecture(3, 4, 2, 5, **options)
+def test_models_recipes_and_costs_refuse_the_same() -> None:
+    for options, line in [*WRONG, *WRONG_OF_TRAINING]:
+        with pytest.raises(bignn.InputError, match=line):
+            GNN(3, 4, 2, **options)
+        with pytest.raises(bignn.InputError, match=line):
+            replace(RECIPES["gcn"], **options)
+    for options, line in WRONG:
+        with pytest.raises(bignn.InputError, match=line):
+            Architecture(3, 4, 2, 5, **options)
 
 
 def test_what_has_no_default_is_asked_for() -> None:
@@ -120,12 +141,12 @@ def test_what_has_no_default_is_asked_for() -> None:
 def test_a_recipe_hands_all_its_options_to_the_model() -> None:
     graph = bignn.load("cora")
     options: dict[str, Any] = {
-        **{"conv": "sgc", "hops": 3, "jump": "cat", "binarize_head": True, "dropout": 0.1},
+        **{"conv": "sgc", "K": 3, "jk": "cat", "binarize_head": True, "dropout": 0.1},
         **{"input_dropout": 0.2, "attention_dropout": 0.3, "drop": "present", "balance": True},
         **{"scale_gradient": False, "norm": "batch", "activation": "elu"},
         **{"normalize_rows": False, "ste": "gradient", "binarize": "weights"},
     }
-    chosen = recipe("bi-gcn", hidden=5, layers=1, **options)
+    chosen = recipe("bi-gcn", hidden_channels=5, num_layers=1, **options)
     config = chosen.build(graph).config
     assert {name: config[name] for name in options} == options
     assert (config["hidden_channels"], config["num_layers"]) == (5, 1)

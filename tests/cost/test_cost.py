@@ -25,8 +25,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "gcn": {},
     "fastgcn": {},
     "sage": {"conv": "sage"},
-    "saint": {"conv": "sage", "jump": "cat"},
-    "sgc": {"conv": "sgc", "num_layers": 1, "hops": 2},
+    "saint": {"conv": "sage", "jk": "cat"},
+    "sgc": {"conv": "sgc", "num_layers": 1, "K": 2},
 }
 MODES = {"bi-gcn-f": "features", "bi-gcn-w": "weights"}
 
@@ -132,7 +132,7 @@ def test_binary_gat_by_hand() -> None:
 @pytest.mark.parametrize("binarize_head", [False, True])
 def test_jumping_by_hand(binarize_head: bool) -> None:
     jumping: dict[str, Any] = {
-        "conv": "sage", "jump": "cat", "hidden_channels": 8, "num_layers": 3,
+        "conv": "sage", "jk": "cat", "hidden_channels": 8, "num_layers": 3,
         "binarize_head": binarize_head,
     }  # fmt: skip
     sizes = Sizes(10, 20, 16, 5)
@@ -151,7 +151,7 @@ def test_jumping_by_hand(binarize_head: bool) -> None:
 def test_sgc_sums_once_per_hop() -> None:
     costs = [
         cost.estimate(
-            {"conv": "sgc", "hidden_channels": 1, "num_layers": 1, "hops": hops}, "cora"
+            {"conv": "sgc", "hidden_channels": 1, "num_layers": 1, "K": hops}, "cora"
         ).cycle_ops
         for hops in (1, 4)
     ]
@@ -165,8 +165,8 @@ def test_sgc_sums_once_per_hop() -> None:
         {"conv": "mean-gcn"},
         {"conv": "sage"},
         {"conv": "gat", "heads": 3, "out_heads": 2},
-        {"conv": "sage", "jump": "cat"},
-        {"conv": "gat", "heads": 2, "jump": "cat", "binarize_head": True},
+        {"conv": "sage", "jk": "cat"},
+        {"conv": "gat", "heads": 2, "jk": "cat", "binarize_head": True},
         {"conv": "sgc", "num_layers": 1},
     ],
 )
@@ -179,7 +179,7 @@ def test_parameters_are_those_of_the_module(mode: Any, kind: dict[str, Any]) -> 
     expected = 0.0
     for name, parameter in weights.items():
         is_bits = mode == "both" and "att" not in name
-        is_bits &= not name.startswith("head") or bool(kind.get("binarize_head"))
+        is_bits &= not name.startswith("lin") or bool(kind.get("binarize_head"))
         size = parameter.numel()
         expected += size / 8 + 4 * parameter.shape[0] if is_bits else 4 * size
     assert cost.estimate(model, sizes).model_bytes == expected
@@ -260,8 +260,8 @@ def test_packed_arrays_take_what_was_estimated(features: int) -> None:
 def test_the_last_sum_before_a_float_head_is_never_wider_than_the_layer() -> None:
     """100 edges: 8 columns of the layer are fewer than 40 classes; two heads make 2 x 3 of 16."""
     sizes = Sizes(10, 100, 5, 40)
-    narrow = Architecture(5, 8, 1, 40, conv="sage", jump="cat", binarize="both")
+    narrow = Architecture(5, 8, 1, 40, conv="sage", jk="cat", binarize="both")
     assert cost.estimate(narrow, sizes).layers[0].aggregation_ops == 100 * 8
-    heads = Architecture(5, 8, 1, 3, conv="gat", heads=2, jump="cat", binarize="both")
+    heads = Architecture(5, 8, 1, 3, conv="gat", heads=2, jk="cat", binarize="both")
     found = cost.estimate(heads, Sizes(10, 100, 5, 3)).layers[0]
     assert found.aggregation_ops == 100 * 6 + 100 * (2 * 16 + 3)

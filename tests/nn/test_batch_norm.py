@@ -6,7 +6,8 @@ from conftest import make_graph
 
 from bignn import fit
 from bignn.graph import Graph
-from bignn.nn import GCN, BatchNorm, exact_statistics
+from bignn.nn import GCN, BatchNorm
+from bignn.nn.batch_norm import exact_statistics
 from bignn.train.recipes import Settings
 
 

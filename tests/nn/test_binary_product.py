@@ -10,9 +10,11 @@ from torch.nn import functional
 
 from bignn import bits, ops
 from bignn.binarize import binarize_features, sign
+from bignn.config import DropMode
 from bignn.kernels.masked import KEEP_SCALE, keep_out_of
-from bignn.nn import BinaryRows, DropMode, Linear
+from bignn.nn import Linear
 from bignn.nn.binary_product import binary_product
+from bignn.nn.features import BinaryRows
 
 
 def rows(n: int, d: int, *, ones: float = 0.5, seed: int = 0) -> BinaryRows:

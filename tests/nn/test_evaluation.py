@@ -8,7 +8,8 @@ from torch import nn
 
 import bignn
 from bignn.graph import Graph
-from bignn.nn import GCN, evaluating
+from bignn.nn import GCN
+from bignn.nn.evaluation import evaluating
 from bignn.train.batches import full_batch
 from bignn.train.checks import check_model
 from bignn.train.distill import soft_targets

@@ -1,6 +1,7 @@
 """The convolutions beside GCN's: PyG's own when not binary, the written formulas when binary."""
 
 import copy
+import itertools
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
 
+import bignn
 from bignn.binarize import binarize_features, binarize_weight
 from bignn.config import BinarizeMode
 from bignn.errors import InputError
@@ -17,17 +19,17 @@ from bignn.nn import (
     GNN,
     GATConv,
     GCNConv,
+    GINConv,
     GraphSAGE,
     JumpingHead,
     Linear,
     SAGEConv,
     SGConv,
-    SparseMatrix,
-    normalized_adjacency,
 )
-from bignn.nn.adjacency import Norm, receptive_field
+from bignn.nn.adjacency import Aggregation, normalized_adjacency, receptive_field
 from bignn.nn.attention import softmax_of_rows, weighted_sum
 from bignn.nn.gnn import Conv
+from bignn.nn.sparse import SparseMatrix
 
 MODES: list[BinarizeMode] = ["none", "features", "weights", "both"]
 
@@ -53,8 +55,8 @@ def copied(ours: torch.nn.Module, theirs: torch.nn.Module) -> None:
         (GATConv(6, 3), pyg.GATConv(6, 3)),
         (GATConv(6, 3, heads=4), pyg.GATConv(6, 3, heads=4)),
         (GATConv(6, 3, heads=2, concat=False), pyg.GATConv(6, 3, heads=2, concat=False)),
-        (SGConv(6, 3, hops=2), pyg.SGConv(6, 3, K=2)),
-        (SGConv(6, 3, hops=3), pyg.SGConv(6, 3, K=3)),
+        (SGConv(6, 3, K=2), pyg.SGConv(6, 3, K=2)),
+        (SGConv(6, 3, K=3), pyg.SGConv(6, 3, K=3)),
     ],
     ids=str,
 )
@@ -72,24 +74,28 @@ def test_unbinarized_convs_equal_pyg_with_its_weights(ours: Conv, theirs: Any) -
         assert torch.allclose(a, b, atol=1e-4)
 
 
-def test_models_equal_pyg_with_its_weights() -> None:
+@pytest.mark.parametrize("jk", [None, "cat"])
+def test_models_equal_pyg_with_its_weights(jk: Any) -> None:
+    """PyG's state_dict loads as it is, jumping knowledge included."""
     x = features()
-    sage = pyg.GraphSAGE(6, 8, 3, 4).eval()
-    ours = GraphSAGE(6, 8, 3, 4, normalize_rows=False).eval()
-    ours.load_state_dict(sage.state_dict())
-    assert torch.allclose(ours(x, EDGES), sage(x, EDGES), atol=1e-5)
-    jumping = pyg.GraphSAGE(6, 8, 2, 4, jk="cat").eval()
-    ours = GraphSAGE(6, 8, 2, 4, jump="cat", normalize_rows=False).eval()
-    ours.load_state_dict(
-        {
-            f"head.{name}" if name.startswith("lin.") else name: value
-            for name, value in jumping.state_dict().items()
-        }
-    )
-    assert torch.allclose(ours(x, EDGES), jumping(x, EDGES), atol=1e-5)
+    pairs = [
+        (GCN(6, 8, 3, 4, jk=jk, normalize_rows=False), pyg.GCN(6, 8, 3, 4, jk=jk)),
+        (GraphSAGE(6, 8, 3, 4, jk=jk, normalize_rows=False), pyg.GraphSAGE(6, 8, 3, 4, jk=jk)),
+        # PyG's hidden_channels are those of all heads, and its last layer has as many heads.
+        (
+            GAT(6, 4, 3, 4, heads=2, out_heads=2, jk=jk, normalize_rows=False),
+            pyg.GAT(6, 8, 3, 4, heads=2, jk=jk),
+        ),
+    ]
+    for ours, theirs in pairs:
+        copied(ours, theirs)
+        assert set(ours.state_dict()) == set(theirs.state_dict())
+        for mode in (True, False):  # without dropout, which is 0 by default in both
+            out, expected = ours.train(mode)(x, EDGES), theirs.train(mode)(x, EDGES)
+            assert torch.allclose(out, expected, atol=1e-4), type(ours)
 
 
-def written(conv: Conv, x: Tensor, norm: Norm) -> Tensor:
+def written(conv: Conv, x: Tensor, aggr: Aggregation) -> Tensor:
     """The formula of a binary layer in float64, neighbour by neighbour."""
 
     def z(lin: Linear) -> Tensor:
@@ -100,7 +106,7 @@ def written(conv: Conv, x: Tensor, norm: Norm) -> Tensor:
     neighbours: list[list[int]] = [
         [s for s, t in EDGES.t().tolist() if t == node] for node in range(5)
     ]
-    if norm != "mean":
+    if aggr != "mean":
         neighbours = [[s for s in some if s != i] + [i] for i, some in enumerate(neighbours)]
     rows = []
     bias = conv.lin_l.bias if isinstance(conv, SAGEConv) else conv.bias
@@ -125,7 +131,7 @@ def written(conv: Conv, x: Tensor, norm: Norm) -> Tensor:
     [
         SAGEConv(6, 3, binarize="both"),
         GATConv(6, 3, heads=2, binarize="both"),
-        GCNConv(6, 3, norm="mean_self", binarize="both"),
+        GCNConv(6, 3, aggr="mean_self", binarize="both"),
     ],
     ids=str,
 )
@@ -133,21 +139,21 @@ def test_binary_convs_compute_the_written_formula(conv: Conv) -> None:
     x = features()
     for parameter in conv.parameters():
         torch.nn.init.normal_(parameter)
-    expected = written(conv, x, conv.norm)
+    expected = written(conv, x, conv.aggr)
     assert torch.allclose(conv(x, EDGES).double(), expected, atol=1e-5)
     with torch.no_grad():  # by bits
         assert torch.allclose(conv(x, EDGES).double(), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("conv", ["gcn", "mean-gcn", "sage", "gat", "sgc"])
-def test_every_model_trains_in_every_mode(conv: Any, mode: BinarizeMode) -> None:
-    """A step changes every parameter, and a compiled or sparse call gives the same."""
+def test_every_model_trains_in_every_mode(conv: Any) -> None:
+    """A step changes every parameter, and a call with matrices gives the same."""
     torch.manual_seed(0)
     x = features(20)
-    for jump in ("none", "cat"):
+    jk: Any
+    for mode, jk in itertools.product(MODES, (None, "cat")):
         model = GNN(
-            20, 4, 2, 3, conv=conv, heads=2 if conv == "gat" else 1, jump=jump,
+            20, 4, 2, 3, conv=conv, heads=2 if conv == "gat" else 1, jk=jk,
             binarize_head=True, binarize=mode, norm="batch", dropout=0.0,
         )  # fmt: skip
         before = {name: p.detach().clone() for name, p in model.named_parameters()}
@@ -179,27 +185,27 @@ def test_compiled_attention_is_the_same() -> None:
     assert torch.allclose(compiled(features(), EDGES), model(features(), EDGES), atol=1e-5)
 
 
-@pytest.mark.parametrize("norm", ["gcn", "mean", "mean_self", "ones_self"])
-def test_rows_of_the_matrices(norm: Norm) -> None:
-    dense = normalized_adjacency(EDGES, None, 5, norm=norm).matrix.to_dense()
+def test_rows_of_the_matrices() -> None:
     counts = torch.zeros(5, 5)
     for source, target in EDGES.t().tolist():
         counts[target, source] += 1
-    if norm != "mean":
-        counts.fill_diagonal_(1)
-    degree = counts.sum(dim=1)
-    expected = {
-        "gcn": counts / (degree[:, None] * degree).sqrt(),
-        "mean": counts / degree.clamp(min=1)[:, None],
-        "mean_self": counts / degree[:, None],
-        "ones_self": counts,
+    looped = counts.clone().fill_diagonal_(1)
+    degree = looped.sum(dim=1)
+    expected: dict[Aggregation, Tensor] = {
+        "gcn": looped / (degree[:, None] * degree).sqrt(),
+        "mean": counts / counts.sum(dim=1).clamp(min=1)[:, None],
+        "mean_self": looped / degree[:, None],
+        "ones_self": looped,
+        "sum": counts,
     }
-    assert torch.allclose(dense, expected[norm])
+    for aggr, matrix in expected.items():
+        dense = normalized_adjacency(EDGES, None, 5, aggr=aggr).matrix.to_dense()
+        assert torch.allclose(dense, matrix), aggr
 
 
 def test_attention_sums_have_the_right_gradients() -> None:
     torch.manual_seed(0)
-    pattern = normalized_adjacency(EDGES, None, 5, torch.float64, norm="ones_self")
+    pattern = normalized_adjacency(EDGES, None, 5, torch.float64, aggr="ones_self")
     scores = torch.randn(len(pattern.rows), 2, dtype=torch.float64, requires_grad=True)
     z = torch.randn(5, 2, 3, dtype=torch.float64, requires_grad=True)
     weights = softmax_of_rows(pattern, scores)
@@ -214,7 +220,7 @@ def test_rectangular_matrices_make_the_first_rows() -> None:
     """Layers of a sampled batch make fewer rows than they read."""
     x = features()
     for conv in (SAGEConv(6, 3), GATConv(6, 3, heads=2), GCNConv(6, 3)):
-        whole = normalized_adjacency(EDGES, None, 5, norm=conv.norm)
+        whole = normalized_adjacency(EDGES, None, 5, aggr=conv.aggr)
         row, column, values = whole.entries()
         kept = row < 3
         part = SparseMatrix.from_entries(row[kept], column[kept], values[kept], (3, 5))
@@ -230,17 +236,17 @@ def test_rectangular_matrices_make_the_first_rows() -> None:
 def test_the_head_of_jumping_models_is_a_product_of_blocks(mode: BinarizeMode) -> None:
     torch.manual_seed(0)
     head = JumpingHead(6, 2, 3, binarize=mode)
-    torch.nn.init.normal_(head.lin.bias)  # type: ignore[arg-type]
+    torch.nn.init.normal_(head.bias)  # type: ignore[arg-type]
     layers = [torch.randn(5, 6), 10 * torch.randn(5, 6)]
     blocks = layers
     if mode in ("features", "both"):
         blocks = [signs * beta for signs, beta in map(binarize_features, layers)]
-    weight: Tensor = head.lin.weight
+    weight: Tensor = head.weight
     if mode in ("weights", "both"):
         signs, alpha = binarize_weight(weight)
         weight = signs * alpha
-    assert head.lin.bias is not None
-    expected = torch.cat(blocks, dim=1) @ weight.t() + head.lin.bias
+    assert head.bias is not None
+    expected = torch.cat(blocks, dim=1) @ weight.t() + head.bias
     assert torch.allclose(head(layers), expected, atol=1e-4)
 
 
@@ -249,23 +255,23 @@ def test_wrong_arguments_are_told_in_one_line() -> None:
         GCN(3, 3, 2, conv="sage")
     for arguments, name in (
         ({"conv": "cat"}, "conv"),
-        ({"jump": "lstm"}, "jump"),
+        ({"jk": "lstm"}, "jk"),
         ({"activation": "tanh"}, "activation"),
         ({"heads": 0}, "heads"),
         ({"conv": "sage", "heads": 2}, "heads"),
         ({"conv": "gat", "attention_dropout": 1.0}, "attention_dropout"),
-        ({"conv": "sgc", "hops": 0}, "hops"),
+        ({"conv": "sgc", "K": 0}, "K"),
     ):
         with pytest.raises(InputError, match=f"'{name}' must be"):
             GNN(3, 3, 2, **arguments)
-    with pytest.raises(InputError, match="norm"):
-        GCNConv(3, 3, norm="mean")
+    with pytest.raises(InputError, match="aggr"):
+        GCNConv(3, 3, aggr="mean")
 
 
 @pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
 def test_values_of_a_sparse_adjacency_are_not_dropped_silently() -> None:
     adjacency = torch.eye(5).mul(2).to_sparse_csr()
-    for conv in (SAGEConv(6, 3), GATConv(6, 3), GCNConv(6, 3, norm="mean_self")):
+    for conv in (SAGEConv(6, 3), GATConv(6, 3), GCNConv(6, 3, aggr="mean_self")):
         with pytest.raises(InputError, match="'edge_index' must be a sparse adjacency of ones"):
             conv(features(), adjacency)
         conv(features(), torch.eye(5).to_sparse_csr())
@@ -280,11 +286,53 @@ def test_reach_goes_by_edges_not_by_their_weights() -> None:
 
 @pytest.mark.parametrize("conv", ["gcn", "sage", "gat", "sgc"])
 def test_double_and_half_precision(conv: Any) -> None:
+    """Models in any precision keep it, forward and backward, with dense and sparse features."""
+    sparse = torch.eye(5, 6)
     for mode in ("none", "both"):
-        model = GNN(6, 4, 2, 3, conv=conv, binarize=mode)
+        model = GNN(6, 4, 2, 3, conv=conv, binarize=mode, jk="cat", norm="batch", dropout=0.2)
         model.fit_input(features())
-        out = copy.deepcopy(model).double()(features().double(), EDGES)
-        assert out.dtype == torch.float64
         with torch.autocast("cpu", dtype=torch.bfloat16):
             model(features(), EDGES).float().sum().backward()
         assert all(p.grad is not None for p in model.parameters())
+        for dtype in (torch.float64, torch.bfloat16, torch.float16):
+            other = copy.deepcopy(model).to(dtype)
+            other.zero_grad()
+            for x in (features(), sparse):
+                out = other.train()(x.to(dtype), EDGES)
+                assert out.dtype == dtype, (mode, dtype)
+                out.float().sum().backward()
+                with torch.no_grad():
+                    assert other.eval()(x.to(dtype), EDGES).dtype == dtype
+            assert all(p.grad is not None and p.grad.dtype == dtype for p in other.parameters())
+
+
+def test_inputs_that_layers_cannot_read_say_so() -> None:
+    x, meta = features(), features().to("meta")
+    rest = torch.nn.Identity()
+    for mode in MODES:
+        for conv in (
+            GCNConv(6, 3, binarize=mode),
+            SAGEConv(6, 3, binarize=mode),
+            GATConv(6, 3, binarize=mode),
+            SGConv(6, 3, binarize=mode),
+            GINConv(Linear(6, 3, binarize=mode), rest, torch.tensor(0.0)),
+        ):
+            wrong: list[tuple[Any, Any, str]] = [
+                ((x, x), EDGES, r"'x' must be a tensor .* got a tuple; pairs \(x_s, x_t\) are not"),
+                ((x, None), EDGES, "'x' must be a tensor .* got a tuple"),
+                (None, EDGES, "'x' must be a tensor .* got a NoneType"),
+                (x[:, :5], EDGES, "'x' must be 6 features per node, got 5"),
+                (x.long(), EDGES, "'x' must be of a floating-point dtype, got torch.int64"),
+                (meta, EDGES, "'x' must be a tensor on the weights' device, cpu, got one on the m"),
+                (x, EDGES.to("meta"), "'edge_index' must be a tensor with values"),
+                (x, None, "'edge_index' must be an integer tensor .* got NoneType"),
+            ]
+            for given, edges, line in wrong:
+                with pytest.raises(InputError, match=line) as caught:
+                    conv(given, edges)
+                assert "\n" not in str(caught.value)
+    model = GCN(6, 4, 2, 3, binarize="both")
+    with pytest.raises(InputError, match="'x' must be a tensor with values, got one on the meta"):
+        model(meta, EDGES)
+    with pytest.raises(InputError, match="'model' must be one with values"):
+        bignn.pack(model.to("meta"))

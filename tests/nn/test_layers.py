@@ -16,18 +16,10 @@ from bignn.config import BinarizeMode, SteRule
 from bignn.errors import InputError
 from bignn.graph import Graph
 from bignn.graph.pyg import to_pyg
-from bignn.nn import (
-    GCN,
-    GNN,
-    BinaryRows,
-    GCNConv,
-    InputStage,
-    Linear,
-    SparseFeatures,
-    normalized_adjacency,
-)
-from bignn.nn.adjacency import edge_weights, receptive_field
+from bignn.nn import GCN, GNN, GCNConv, InputStage, Linear
+from bignn.nn.adjacency import edge_weights, normalized_adjacency, receptive_field
 from bignn.nn.dropout import dropout
+from bignn.nn.features import BinaryRows, SparseFeatures
 
 MODES: list[BinarizeMode] = ["none", "features", "weights", "both"]
 

@@ -164,7 +164,7 @@ def test_recipes_by_labels_and_teacher(graph: Graph) -> None:
         assert recipe(name, graph=many) == MANY_LABELS[name]
         assert recipe(name, graph=few) == RECIPES[name]
     assert teacher_recipe("bi-gcn", many) == MANY_LABELS["gcn"]
-    assert teacher_recipe(hidden=9).hidden == 9
+    assert teacher_recipe(hidden_channels=9).hidden_channels == 9
 
 
 def test_the_command_trains_the_teacher_first_and_reuses_it(

@@ -158,8 +158,8 @@ said["own"] = [weights_digest([model]), result.val_loss]
 # Going on from a checkpoint of the middle.
 def run(path, resume):
     torch.manual_seed(7)
-    model = recipe("bi-sage", graph=graph, hidden=8, epochs=9, batch_size=5).build(graph)
-    settings = recipe("bi-sage", graph=graph, hidden=8, epochs=9, batch_size=5).settings
+    model = recipe("bi-sage", graph=graph, hidden_channels=8, epochs=9, batch_size=5).build(graph)
+    settings = recipe("bi-sage", graph=graph, hidden_channels=8, epochs=9, batch_size=5).settings
     fit(model, graph, settings, checkpoint_path=path, resume=resume, save_every=0, progress=False)
     return weights_digest([model])
 

@@ -24,7 +24,7 @@ QUICK = Settings(lr=0.01, epochs=60, patience=60)
 
 def new_model(graph: Graph, seed: int = 0, binarize: BinarizeMode = "both") -> GCN:
     torch.manual_seed(seed)
-    return GCN(graph.num_features, 16, 2, graph.num_classes, binarize=binarize)
+    return GCN(graph.num_features, 16, 2, graph.num_classes, binarize=binarize, dropout=0.4)
 
 
 def test_every_kind_of_model_learns(graph: Graph) -> None:
@@ -231,8 +231,12 @@ def test_recipes() -> None:
         *["gcn", "bi-gcn-f", "bi-gcn-w", "bi-gcn", "gat", "bi-gat", "sage", "bi-sage", "saint"],
         *["bi-saint", "sgc", "fastgcn"],
     ]
-    changed = recipe("gcn", hidden=7, lr=0.5, patience=None)
-    assert (changed.hidden, changed.settings.lr, changed.settings.patience) == (7, 0.5, 100)
+    changed = recipe("gcn", hidden_channels=7, lr=0.5, patience=None)
+    assert (changed.hidden_channels, changed.settings.lr, changed.settings.patience) == (
+        7,
+        0.5,
+        100,
+    )
     with pytest.raises(InputError, match=r"'model' must be one of .* got 'gin'"):
         recipe("gin")
     assert settings_for(GCN(3, 3, 2, binarize="both")) == RECIPES["bi-gcn"].settings

@@ -118,7 +118,7 @@ def graph() -> Graph:
 
 
 def test_seeds_give_the_same_results_in_processes(graph: Graph, tmp_path: Path) -> None:
-    settings = recipe("bi-gcn", epochs=6, hidden=8)
+    settings = recipe("bi-gcn", epochs=6, hidden_channels=8)
     alone = train_seeds(settings, graph, [0, 1, 5], tmp_path / "a", progress=False)
     together = train_seeds(settings, graph, [0, 1, 5], tmp_path / "b", progress=False, jobs=2)
     assert together.seeds == [0, 1, 5]

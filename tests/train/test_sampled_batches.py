@@ -17,10 +17,12 @@ from bignn.errors import InputError
 from bignn.graph import Graph, from_arrays
 from bignn.graph.pyg import to_pyg
 from bignn.loaders import LayerLoader, NeighborLoader, SaintRandomWalkLoader
-from bignn.nn import GNN, BinaryRows, SparseMatrix
-from bignn.nn.linear import Features
+from bignn.nn import GNN
+from bignn.nn.features import BinaryRows
+from bignn.nn.linear import FeaturesLike
+from bignn.nn.sparse import SparseMatrix
 from bignn.train.batches import Batch, as_batch, full_batch, training_subgraph
-from bignn.train.recipes import MANY_LABELS, PAPER, RECIPES, TWINS, Settings, recipe, settings_for
+from bignn.train.recipes import MANY_LABELS, RECIPES, Settings, recipe, settings_for
 from bignn.train.run import TrainingRun, adam
 from bignn.train.sampled_batches import SampledBatches, Sampling
 
@@ -46,7 +48,7 @@ def dense() -> Graph:
     return from_arrays(arrays)
 
 
-def rows(x: Features) -> Tensor:
+def rows(x: FeaturesLike) -> Tensor:
     return x.signs * x.beta if isinstance(x, BinaryRows) else x  # type: ignore[return-value]
 
 
@@ -97,7 +99,7 @@ def test_sampled_neighbours_are_right_on_average(dense: Graph) -> None:
 
 def test_subgraphs_keep_the_weights_of_the_whole_graph(dense: Graph) -> None:
     for kind in ("walk", "node", "edge"):
-        model = model_of(dense, conv="sage", jump="cat")
+        model = model_of(dense, conv="sage", jk="cat")
         whole = full_batch(dense, CPU)
         batches = SampledBatches(Sampling(kind, 20, coverage=20), model, whole)
         batch = next(iter(batches))
@@ -305,69 +307,16 @@ def test_pyg_loaders_feed_the_loop(graph: Graph) -> None:
         as_batch(next(iter(LayerLoader(data, [5, 5], batch_size=8))), CPU)
 
 
-def test_the_papers_settings() -> None:
-    arrays = make_arrays()
-    reddit = from_arrays(arrays, name="reddit")
-    saint = recipe("bi-saint", graph=reddit)
-    assert (saint.hidden, saint.layers, saint.jump, saint.binarize) == (256, 2, "cat", "both")
-    assert saint.settings.inductive
-    assert saint.settings.sampling is not None
-    assert saint.settings.sampling.kind == "walk"
-    assert not saint.binarize_head
-    arxiv = from_arrays(arrays, name="ogbn-arxiv")
-    gat = recipe("gat", graph=arxiv)
-    assert (gat.hidden, gat.heads, gat.out_heads, gat.layers) == (128, 2, 1, 3)
-    assert (gat.settings.epochs, gat.settings.lr, gat.dropout) == (500, 0.001, 0.5)
-    products_graph = from_arrays(arrays, name="ogbn-products")
-    products = recipe("bi-gat", graph=products_graph)
-    assert products.settings.sampling == Sampling("neighbor", 1024, fan_outs=(10, 10, 10))
-    deeper = recipe("sage", graph=products_graph, layers=2)
-    assert deeper.settings.sampling == Sampling("neighbor", 1024, fan_outs=(20, 20))
-    for rows_of in PAPER.values():
-        for name, row in rows_of.items():
-            twin = TWINS.get(name)
-            if twin is not None:  # the same but for what is binary
-                same = replace(row, binarize="none", norm=rows_of[twin].norm)
-                assert same == rows_of[twin]
-    # Sizes as printed: K of 1024 bytes, without biases.
-    sizes = {
-        ("reddit", "gcn"): (602, 41, 643.00),
-        ("reddit", "sage"): (602, 41, 1286.00),
-        ("reddit", "saint"): (602, 41, 1798.00),
-        ("ogbn-arxiv", "gat"): (128, 40, 428.31),
-        ("ogbn-products", "gat"): (100, 47, 1326.37),
-    }
-    for (dataset, name), (inputs, classes, kilobytes) in sizes.items():
-        small = from_arrays(
-            {"x": np.zeros((classes, inputs)), "edge_index": np.zeros((2, 0), dtype=int),
-             "y": np.arange(classes)}, name=dataset,
-        )  # fmt: skip
-        model = recipe(name, graph=small).build(small)
-        count = sum(p.numel() for p in model.parameters() if p.ndim >= 2)
-        assert round(4 * count / 1024, 2) == kilobytes
-
-
-def test_graphs_by_name_get_the_papers_settings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BIGNN_DATA", str(tmp_path))
-    np.savez(tmp_path / "reddit.npz", **make_arrays())  # type: ignore[arg-type]
-    graph = bignn.load("reddit")
-    assert graph.name == "reddit"
-    assert recipe("sage", graph=graph) == PAPER["reddit"]["sage"]
-    assert bignn.load(tmp_path / "reddit.npz").name == str(tmp_path / "reddit.npz")
-
-
 def test_a_model_of_any_depth_has_settings(graph: Graph) -> None:
     model = GNN(graph.num_features, 6, 3, 2, conv="sage")
     bignn.fit(model, graph, replace(settings_for(model, graph), epochs=1), progress=False)
 
 
 def test_matrices_decay_and_the_last_layers_have_their_own_rate() -> None:
-    for options in ({"conv": "sage"}, {"conv": "gat"}, {"conv": "sage", "jump": "cat"}):
+    for options in ({"conv": "sage"}, {"conv": "gat"}, {"conv": "sage", "jk": "cat"}):
         model = GNN(5, 4, 2, 3, **options)  # type: ignore[arg-type]
         groups = adam(model, Settings(lr=1.0, last_layer_lr=0.5)).param_groups
-        end = model.convs[-1] if model.head is None else model.head
+        end = model.convs[-1] if model.lin is None else model.lin
         expected = {id(p) for p in end.parameters() if p.ndim == 2}
         assert {id(p) for g in groups if g["lr"] == 0.5 for p in g["params"]} == expected
         assert sum(len(g["params"]) for g in groups) == len(list(model.parameters()))

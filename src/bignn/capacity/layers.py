@@ -14,17 +14,8 @@ from torch import Tensor, nn
 
 from bignn.errors import input_error
 from bignn.graph import GraphLike, as_graph
-from bignn.nn import (
-    GATConv,
-    GCNConv,
-    GINConv,
-    JumpingHead,
-    Linear,
-    SAGEConv,
-    SGConv,
-    evaluating,
-)
-from bignn.nn.evaluation import telling_widths
+from bignn.nn import GATConv, GCNConv, GINConv, JumpingHead, Linear, SAGEConv, SGConv
+from bignn.nn.evaluation import evaluating, naming_width_errors
 
 #: What reads a layer's values as a whole; modules inside of them are their own affair.
 _READERS: tuple[type[nn.Module], ...] = (
@@ -56,7 +47,7 @@ def visit_layers(model: nn.Module, graph: GraphLike, see: Seen) -> None:
         rest.append(torch.from_numpy(graph.edge_weight).to(where))
     see("input", features)
     del features
-    with evaluating(model), telling_widths("model", x.shape[1]), _Hidden(model, x, see):
+    with evaluating(model), naming_width_errors("model", x.shape[1]), _Hidden(model, x, see):
         out = model(x, *rest)
     if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != graph.num_nodes:
         came = f"shape {list(out.shape)}" if isinstance(out, Tensor) else type(out).__name__

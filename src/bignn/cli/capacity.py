@@ -19,7 +19,7 @@ from bignn.cli.command import (
 )
 from bignn.cli.recipe_flags import add_recipe_flags, changes_of
 
-_CHANGES = ("epochs", "patience", "lr", "weight_decay", "dropout", "layers", "norm")
+_CHANGES = ("epochs", "patience", "lr", "weight_decay", "dropout", "num_layers", "norm")
 
 
 def add_capacity(commands: Any) -> None:

@@ -29,10 +29,14 @@ class Parser(argparse.ArgumentParser):
         ``'weight_decay' must be ...`` becomes ``--weight-decay must be ...``.
         """
         name = re.match(r"'([\w-]+)' ", message)
-        flag = "" if name is None else f"--{name[1].replace('_', '-')}"
-        if name is None or flag not in self._option_string_actions:
+        flags = {
+            action.dest: next(flag for flag in action.option_strings if flag.startswith("--"))
+            for action in self._actions
+            if action.option_strings
+        }
+        if name is None or name[1].replace("-", "_") not in flags:
             return message
-        return f"{flag} {message[name.end() :]}"
+        return f"{flags[name[1].replace('-', '_')]} {message[name.end() :]}"
 
 
 def command(

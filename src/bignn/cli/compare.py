@@ -34,7 +34,7 @@ def add_compare(commands: Any) -> None:
     add("--seeds", type=int, default=3, metavar="N", help="train with seeds 0 to N-1 (default: 3)")
     add("--distill", action="store_true", help="also train binary and float students of float "
         "teachers")  # fmt: skip
-    add_recipe_flags(parser, ("epochs", "patience", "hidden"))
+    add_recipe_flags(parser, ("epochs", "patience", "hidden_channels"))
     add(
         "--bi-hidden",
         type=int,
@@ -62,7 +62,7 @@ def _compare(options: argparse.Namespace) -> Report:
         options.distill,
         options.epochs,
         options.patience,
-        options.hidden,
+        options.hidden_channels,
         options.bi_hidden,
     )
     out = Path(options.out or what.folder)

@@ -14,7 +14,7 @@ from bignn.graph import Graph
 from bignn.graph.datasets import find
 from bignn.graph.published_sizes import PUBLISHED_SIZES
 
-_CHANGES = ("hidden", "layers", "heads", "out_heads", "binarize_head")
+_CHANGES = ("hidden_channels", "num_layers", "heads", "out_heads", "binarize_head")
 _SIZES = ("nodes", "edges", "features", "classes")
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import fields
-from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
 from bignn.cli.command import numbers
 from bignn.config import SampleKind, Sampling, Settings
-from bignn.config.options import types_of
+from bignn.config.options import required_type, types_of
 from bignn.train.recipes import SAMPLING, Recipe
 
 
@@ -27,17 +26,22 @@ def changes_of(options: argparse.Namespace, names: Sequence[str]) -> dict[str, A
 
 def _add_flag(parser: Any, name: str, type_: Any, purpose: str) -> None:
     how: dict[str, Any] = {"default": None, "help": f"{purpose} (default: the recipe's)"}
-    if NoneType in get_args(type_):  # what None means is the default
-        (type_,) = (some for some in get_args(type_) if some is not NoneType)
+    required = required_type(type_)
+    is_optional, type_ = required is not type_, required
     if type_ is bool:
         how["action"] = argparse.BooleanOptionalAction
     elif get_origin(type_) is Literal:
-        how["choices"] = get_args(type_)
+        how["choices"] = (*(["none"] if is_optional else []), *get_args(type_))
     elif get_origin(type_) is tuple:
         how |= {"type": numbers, "metavar": "K,K"}
     else:
         how |= {"type": type_, "metavar": "N" if type_ is int else "X"}
-    parser.add_argument(f"--{name.replace('_', '-')}", **how)
+    flag = _SHORT.get(name, name).replace("_", "-")
+    parser.add_argument(f"--{flag}", dest=name, **how)
+
+
+#: Flags that are shorter than the values' names.
+_SHORT = {"hidden_channels": "hidden", "num_layers": "layers"}
 
 
 def _values() -> dict[str, tuple[Any, str]]:
@@ -58,6 +62,6 @@ def _of(kind: type) -> tuple[str, ...]:
 
 
 #: The values of models, of training and of samples.
-OF_MODEL = ("hidden", "layers", *(name for name in _of(Recipe) if name not in ("hidden", "layers")))
+OF_MODEL = (*_SHORT, *(name for name in _of(Recipe) if name not in _SHORT))
 OF_TRAINING = _of(Settings)
 OF_SAMPLES = SAMPLING

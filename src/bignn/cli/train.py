@@ -26,7 +26,7 @@ from bignn.cli.recipe_flags import (
 )
 from bignn.errors import InputError, input_error
 from bignn.train.averages import mean_and_std, plus_minus
-from bignn.train.recipes import RECIPES, recipe, teacher_recipe
+from bignn.train.recipes import PAPER, RECIPES, recipe, teacher_recipe
 
 
 def add_train(commands: Any) -> None:
@@ -41,6 +41,8 @@ def add_train(commands: Any) -> None:
     add_recipe_flags(parser.add_argument_group("model"), OF_MODEL)
     add_recipe_flags(parser.add_argument_group("training"), OF_TRAINING)
     add_recipe_flags(parser.add_argument_group("samples"), OF_SAMPLES)
+    add("--as-paper", action="store_true", help="train by the paper's settings for this dataset, "
+        "instead of by what the graph is like")  # fmt: skip
     add = parser.add_argument_group("teachers").add_argument
     add(
         "--distill",
@@ -92,7 +94,8 @@ def _trained(options: argparse.Namespace) -> Report:
         set_threads(options.threads)
     changes = changes_of(options, _OF_RECIPE)
     # Refuses wrong values before the graph is read; samplers are a matter of the graph.
-    recipe(options.model, **changes_of(options, (*OF_MODEL, *OF_TRAINING)))
+    paper = _paper(options)
+    recipe(options.model, paper=paper, **changes_of(options, (*OF_MODEL, *OF_TRAINING)))
     if options.seeds is not None and options.seeds < 1:
         raise input_error("seeds", "at least 1", options.seeds)
     if options.seed is not None and not 0 <= options.seed < 2**63:
@@ -107,7 +110,7 @@ def _trained(options: argparse.Namespace) -> Report:
     kind = f"{options.model}-distilled" if distill else options.model
     out = Path(options.out or Path("runs") / f"{label}-{kind}")
     common = {"device": options.device, "save_every": options.save_every, "jobs": options.jobs}
-    planned = recipe(options.model, graph=graph, distill=distill, **changes)
+    planned = recipe(options.model, graph=graph, distill=distill, paper=paper, **changes)
     taught_by, teachers = _teachers(options, graph, seeds, out, common) if distill else (None, None)
     trained = train_seeds(
         planned,
@@ -138,6 +141,14 @@ def _trained(options: argparse.Namespace) -> Report:
     return report, _describe_train
 
 
+def _paper(options: argparse.Namespace) -> str | None:
+    """The dataset of the paper whose settings are asked for."""
+    if options.as_paper and options.dataset not in PAPER:
+        got = f"with dataset '{options.dataset}'"
+        raise input_error("as_paper", f"with a dataset of the paper, one of {list(PAPER)}", got)
+    return options.dataset if options.as_paper else None
+
+
 def _teachers(
     options: argparse.Namespace, graph: bignn.Graph, seeds: Sequence[int], out: Path, common: Any
 ) -> tuple[float | None, Any]:
@@ -152,7 +163,7 @@ def _teachers(
     changes = {"epochs": options.epochs, "patience": options.patience}
     changed = "".join(f"-{name}-{value}" for name, value in changes.items() if value is not None)
     trained, teachers = train_teachers(
-        teacher_recipe(options.model, graph, **changes),
+        teacher_recipe(options.model, graph, paper=_paper(options), **changes),
         graph,
         seeds,
         options.teachers,

@@ -1,4 +1,4 @@
-"""What models and their training are told, as plain data: names, defaults, checks. No torch.
+"""Names, defaults and checks of the arguments of models and training, as plain data without torch.
 
 :mod:`bignn.nn`, recipes, costs and the command line's flags all take them from here.
 """
@@ -11,7 +11,6 @@ from bignn.config.model import (
     ConvName,
     DropMode,
     JumpMode,
-    ModelArguments,
     ModelConfig,
     ModelOptions,
     NormMode,
@@ -27,7 +26,6 @@ __all__ = [
     "ConvName",
     "DropMode",
     "JumpMode",
-    "ModelArguments",
     "ModelConfig",
     "ModelOptions",
     "NormMode",

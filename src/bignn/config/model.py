@@ -1,22 +1,22 @@
-"""What a model is told: its widths and its options, with their defaults and checks."""
+"""Declarations of a model's arguments: names, defaults, bounds and checks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypedDict
+from typing import Literal
 
 from bignn.config.options import BELOW_ONE, COUNT, about, check, option
 from bignn.errors import input_error
 
 #: What is 1-bit.
 BinarizeMode = Literal["none", "features", "weights", "both"]
-#: By what gradients of binary features are masked.
+#: Which gradients of binary features are let through, see ``bignn.binarize.binarize_features``.
 SteRule = Literal["input", "gradient"]
 #: Kinds of convolution.
 ConvName = Literal["gcn", "mean-gcn", "sage", "gat", "sgc"]
-#: What the last map reads: the last layer, or all of them side by side.
-JumpMode = Literal["none", "cat"]
-#: Which features dropout takes: any, or those that differ from what most nodes have.
+#: Jumping knowledge: with ``"cat"`` the last map reads all layers' outputs side by side.
+JumpMode = Literal["cat"]
+#: Features that dropout may take: any, or only those that differ from what most nodes have.
 DropMode = Literal["all", "present"]
 #: Normalisation between layers.
 NormMode = Literal["none", "batch"]
@@ -26,7 +26,7 @@ Activation = Literal["relu", "elu"]
 
 @dataclass(frozen=True)
 class Widths:
-    """How wide and how deep a model is."""
+    """Width and depth of a model."""
 
     in_channels: int = field(metadata=about("features per node", COUNT))
     hidden_channels: int = field(metadata=about("width of hidden layers, per head", COUNT))
@@ -36,13 +36,13 @@ class Widths:
 
 @dataclass(frozen=True, kw_only=True)
 class Structure:
-    """What layers a model is made of, and what in them is binary: all that costs depend on."""
+    """Kinds of layers in a model and what in them is binary: everything that costs depend on."""
 
     conv: ConvName = option("gcn", "kind of convolution")
     heads: int = option(1, "attention heads of hidden layers", COUNT)
     out_heads: int = option(1, "attention heads of the last layer", COUNT)
-    hops: int = option(2, "steps of propagation of an 'sgc' convolution", COUNT)
-    jump: JumpMode = option("none", "'cat': predict from all layers' outputs side by side")
+    K: int = option(2, "steps of propagation of an 'sgc' convolution", COUNT)
+    jk: JumpMode | None = option(None, "'cat': predict from all layers' outputs side by side")
     binarize_head: bool = option(False, "binarize the last map of 'cat' (saint) models too")
     binarize: BinarizeMode = option("none", "what is 1-bit")
 
@@ -55,9 +55,9 @@ class Structure:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions(Structure):
-    """All options of a model beside its widths; :class:`bignn.nn.GNN` says what they mean."""
+    """Options of a model beside its widths; :class:`bignn.nn.GNN` describes what they do."""
 
-    dropout: float = option(0.4, "dropout of every layer's input", BELOW_ONE)
+    dropout: float = option(0.0, "dropout of every layer's input", BELOW_ONE)
     input_dropout: float | None = option(
         None, "dropout of the first layer's input, if it has its own", BELOW_ONE
     )
@@ -73,32 +73,9 @@ class ModelOptions(Structure):
 
 @dataclass(frozen=True)
 class ModelConfig(ModelOptions, Widths):
-    """The arguments that build a :class:`bignn.nn.GNN`; checkpoints carry them."""
+    """Arguments that build a :class:`bignn.nn.GNN`; checkpoints carry them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.input_dropout is None:
             object.__setattr__(self, "input_dropout", self.dropout)
-
-
-class ModelArguments(TypedDict, total=False):
-    """:class:`ModelOptions` but for ``conv`` as keyword arguments, for type checkers and editors,
-    who cannot derive them; a test holds the two together.
-    """
-
-    heads: int
-    out_heads: int
-    hops: int
-    jump: JumpMode
-    binarize_head: bool
-    binarize: BinarizeMode
-    dropout: float
-    input_dropout: float | None
-    attention_dropout: float
-    drop: DropMode
-    balance: bool
-    scale_gradient: bool
-    norm: NormMode
-    activation: Activation
-    normalize_rows: bool
-    ste: SteRule

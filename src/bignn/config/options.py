@@ -1,4 +1,4 @@
-"""How an option is declared, default, purpose and bounds in one place, and how it is checked."""
+"""Declaring an option with its default, purpose and bounds in one place, and checking values."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Bounds:
-    """Which numbers an option takes: in words, and as a test."""
+    """Numbers that an option accepts: a description for error messages, and a test."""
 
     expected: str
     hold: Callable[[Any], bool]
 
     def check(self, name: str, value: object) -> None:
-        """Refuses what is no such number."""
+        """Refuse a value that is not such a number."""
         if not isinstance(value, Real) or not self.hold(value):
             raise input_error(name, self.expected, repr(value))
 
@@ -35,39 +35,51 @@ SHARE = Bounds("in [0, 1]", lambda x: 0 <= x <= 1)
 
 
 def about(purpose: str, bounds: Bounds | None = None) -> dict[str, Any]:
-    """The metadata of a field: what it is for, as ``--help`` says it, and the numbers it takes."""
+    """Build the metadata of a field: its purpose, as ``--help`` prints it, and its bounds."""
     return {"purpose": purpose, "bounds": bounds}
 
 
 def option(default: T, purpose: str, bounds: Bounds | None = None) -> T:
-    """A dataclass field with a default, see :func:`about`; typed as its value, as ``field`` is."""
+    """Declare a dataclass field with a default; typed as its value, like ``field``."""
     declared: T = field(default=default, metadata=about(purpose, bounds))
     return declared
 
 
 @cache
 def types_of(kind: type) -> dict[str, Any]:
-    """The types of a dataclass's fields."""
+    """Resolve the types of a dataclass's fields, by name."""
     return get_type_hints(kind)
 
 
-def check(options: Any) -> None:
-    """Refuses values of a dataclass that are none of a field's literals, or out of its bounds.
+def required_type(type_: Any) -> Any:
+    """Strip None from an optional type: ``Literal["cat"] | None`` becomes ``Literal["cat"]``."""
+    if type(None) not in get_args(type_):
+        return type_
+    (required,) = (some for some in get_args(type_) if some is not type(None))
+    return required
 
-    None passes where the type allows it.
+
+def check(options: Any) -> None:
+    """Check every field of a dataclass against its literals and bounds.
+
+    None is accepted where the type allows it.
     """
     kind: type = type(options)
     for declared in fields(kind):
         name, type_ = declared.name, types_of(kind)[declared.name]
-        value = getattr(options, name)
-        if get_origin(type_) is Literal:
+        value, required = getattr(options, name), required_type(type_)
+        if value is None and required is not type_:
+            continue
+        if get_origin(required) is Literal:
             check_choice(name, value, type_)
         bounds: Bounds | None = declared.metadata.get("bounds")
-        if bounds is not None and not (value is None and type(None) in get_args(type_)):
+        if bounds is not None:
             bounds.check(name, value)
 
 
 def check_choice(name: str, value: object, choices: Any) -> None:
-    """Refuses what is none of the choices, a ``Literal``."""
-    if value not in get_args(choices):
-        raise input_error(name, f"one of {list(get_args(choices))}", repr(value))
+    """Refuse a value that is none of the choices, given as a ``Literal`` or an optional one."""
+    required = required_type(choices)
+    allowed = [*get_args(required), *([] if required is choices else [None])]
+    if value not in allowed:
+        raise input_error(name, f"one of {allowed}", repr(value))

@@ -1,4 +1,4 @@
-"""What training is told: how long and how fast, and how batches are drawn."""
+"""Declarations of the arguments of training: its length, its rates, and its batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SelectBy = Literal["loss", "accuracy"]
 
 @dataclass(frozen=True)
 class Sampling:
-    """How an epoch's batches are drawn.
+    """Drawing of an epoch's batches.
 
     Attributes:
         kind: ``"neighbor"`` (GraphSAGE: some neighbours of each node), ``"walk"``, ``"node"``,
@@ -54,11 +54,11 @@ class Sampling:
                 raise input_error("fan_outs", expected, list(self.fan_outs))
 
     def check_model(self, conv: str, num_layers: int, *, jumps: bool) -> None:
-        """Refuses a model that such samples are not for."""
+        """Refuse a model that cannot be trained on such samples."""
         if self.kind == "layer" and (conv != "gcn" or jumps):
-            its = f"'{conv}' convolutions" if conv != "gcn" else "a jumping head"
+            got = f"'{conv}' convolutions" if conv != "gcn" else "jk='cat'"
             raise InputError(
-                f"'sampler' cannot be 'layer' for a model with {its}: it is for plain GCNs"
+                f"'sampler' cannot be 'layer' for a model with {got}: it is for plain GCNs"
             )
         if self.kind == "neighbor" and conv == "sgc":
             raise input_error("sampler", "'none' or a subgraph sampler for 'sgc'", "'neighbor'")
@@ -68,20 +68,20 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Settings:
-    """How long and how fast to train.
+    """Length, rates and batches of training.
 
     Attributes:
         lr: Adam's learning rate.
         weight_decay: Adam's coupled L2 penalty on weight matrices and attention vectors; biases
             are not decayed.
-        beta1: Adam's memory of past gradients.
+        beta1: Adam's decay rate of the running mean of gradients.
         last_layer_lr: factor on the learning rate of the last layer's weight matrices.
-        epochs: the maximum number of them.
-        patience: stop after so many epochs without a better one.
-        select_by: what makes an epoch better, and its weights the ones kept: the lower validation
-            ``"loss"``, or the higher validation ``"accuracy"`` (the first of equals).
-        distill_mix: with a teacher, its share of the loss (the labels have the rest).
-        temperature: with a teacher, what both sides' logits are divided by.
+        epochs: maximum number of epochs.
+        patience: number of epochs without a better one after which training stops.
+        select_by: criterion of the epoch whose weights are kept: the lowest validation ``"loss"``,
+            or the highest validation ``"accuracy"`` (the first of equals).
+        distill_mix: share of the loss that comes from a teacher; labels have the rest.
+        temperature: divisor of the teacher's and the student's logits.
         inductive: training sees the training nodes and the edges among them only; evaluation is on
             the whole graph.
         sampling: how batches are drawn; None for the whole graph in one.

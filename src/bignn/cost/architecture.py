@@ -20,7 +20,7 @@ class CountedLayer:
         inputs: d_in.
         outputs: d_out, columns of a product; heads' columns side by side.
         products: how many such products there are, 2 in GraphSAGE.
-        sums: how often neighbours are summed: 0 in a head, SGC's hops.
+        sums: how often neighbours are summed: 0 in a head, SGC's K.
         sum_width: columns of such a sum.
         attends: whether neighbours are weighed by attention.
         binary_weights, binary_features: what of its products is 1-bit.
@@ -51,9 +51,8 @@ class Architecture(Structure, Widths):
         config = getattr(model, "config", model)
         if isinstance(config, Mapping):
             given = {name: config[name] for name in names if name in config}
-        elif hasattr(config, "hidden") and hasattr(config, "layers"):
+        elif hasattr(config, "hidden_channels") and hasattr(config, "num_layers"):
             given = {name: getattr(config, name) for name in names if hasattr(config, name)}
-            given |= {"hidden_channels": config.hidden, "num_layers": config.layers}
         else:
             expected = "a bignn.nn.GNN, its config, or a recipe"
             raise input_error("model", expected, type(model).__name__)
@@ -97,7 +96,7 @@ class Architecture(Structure, Widths):
         only add up so; its float twin has a ReLU between and cannot. (To do it, a node's own part
         would need its own product with the head, which is not counted.)
         """
-        jumps = self.jump == "cat"
+        jumps = self.jk == "cat"
         width = self.hidden_channels * self.heads
         layers = []
         for number in range(self.num_layers):
@@ -110,7 +109,7 @@ class Architecture(Structure, Widths):
                     self.in_channels if number == 0 else width,
                     outputs,
                     products=2 if self.conv == "sage" else 1,
-                    sums=self.hops if self.conv == "sgc" else 1,
+                    sums=self.K if self.conv == "sgc" else 1,
                     sum_width=min(outputs, self.out_channels * self.heads)
                     if sums_last
                     else outputs,

@@ -1,4 +1,4 @@
-"""Sums over neighbours whose weights are learned: the softmax over a row's entries, and its sum."""
+"""Sums over neighbours with learned weights: the softmax of each row and the weighted sum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BLOCK_VALUES = 1 << 24
 
 
 def softmax_of_rows(pattern: SparseMatrix, scores: Tensor) -> Tensor:
-    """The softmax of scores [entries, heads] over the entries of each row, per head."""
+    """Compute the softmax of scores [entries, heads] over the entries of each row, per head."""
     offsets, row = pattern.matrix.crow_indices(), pattern.rows
 
     def reduced(values: Tensor, how: str) -> Tensor:
@@ -26,7 +26,7 @@ def softmax_of_rows(pattern: SparseMatrix, scores: Tensor) -> Tensor:
 
 
 def weighted_sum(pattern: SparseMatrix, weights: Tensor, z: Tensor) -> Tensor:
-    """``Σ_j weights_ij z_j`` for weights [entries, heads] and z [sources, heads, channels].
+    """Compute ``Σ_j weights_ij z_j`` for weights [entries, heads], z [sources, heads, channels].
 
     One sparse product per head, forward and backward, so that no [entries, channels] array exists
     at a time.

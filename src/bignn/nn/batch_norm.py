@@ -11,15 +11,16 @@ from torch.nn import functional
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """``(h - mean) / std`` per column, no affine part; ``torch.nn.BatchNorm1d`` but for two things.
+    """``(h - mean) / std`` per column, without an affine part.
 
-    Running averages trail behind the weights by some ten steps. A ReLU does not mind, a sign does:
+    It differs from ``torch.nn.BatchNorm1d`` in two ways. Running averages trail behind the weights
+    by some ten steps, which hardly matters before a ReLU but does before a sign:
     where a column's mean moves by as much as its spread, most of its bits are wrong (musae-github:
     86.7 % with exact statistics, 76.6 % with averages, same weights). So inside
     :func:`exact_statistics` evaluation first takes mean and variance from what it is given.
 
-    And a batch of one row, which has no spread to divide by, goes by the running averages in
-    training too: the last batch of an epoch may be a lone node.
+    A batch of one row has no spread to divide by, so it is normalised by the running averages in
+    training too: the last batch of an epoch may be a single node.
     """
 
     def __init__(self, num_features: int) -> None:
@@ -27,7 +28,7 @@ class BatchNorm(nn.BatchNorm1d):
         self.takes_statistics = False
 
     def forward(self, h: Tensor) -> Tensor:
-        """See the class. Shapes: [N, d] -> [N, d]."""
+        """Normalise the columns of h: [N, d] -> [N, d]."""
         if self.takes_statistics and not self.training and len(h) > 1:
             assert self.running_mean is not None
             assert self.running_var is not None
@@ -42,10 +43,10 @@ class BatchNorm(nn.BatchNorm1d):
 
 @contextmanager
 def exact_statistics(model: nn.Module) -> Iterator[list[BatchNorm]]:
-    """While inside, evaluating on a batch leaves its statistics in the model's norms.
+    """Let evaluation on a batch set the statistics of the model's :class:`BatchNorm` layers.
 
-    For batches of all nodes, whose statistics are what every later evaluation should use. Gives
-    the norms.
+    Use it on a batch of all nodes, whose statistics every later evaluation should use. Yields the
+    layers.
     """
     norms = [module for module in model.modules() if isinstance(module, BatchNorm)]
     for norm in norms:

@@ -1,4 +1,4 @@
-"""``dropout(F) Wᵀ`` for binary features F, in the form that is cheapest where it runs."""
+"""The product ``dropout(F) Wᵀ`` of binary features F, in the form that is cheapest."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ from bignn.kernels.masked import KEEP_SCALE, keep_out_of
 from bignn.nn.dropout import dropout
 from bignn.nn.features import BinaryRows
 
-#: ``"all"``: every entry may be dropped, as in the paper. ``"present"``: only entries that differ
-#: from their column's usual sign (the words that a document has), see :func:`binary_product`.
-
 
 def binary_product(
     x: BinaryRows, weight: Tensor, p: float, *, drop: DropMode, is_binary: bool
 ) -> Tensor:
-    r"""``dropout(F) Wᵀ`` times β, for signs F, a share p of them dropped, and W [d_out, d_in].
+    r"""Compute ``β ⊙ dropout(F) Wᵀ`` for signs F, a share p of them dropped, and W [d_out, d_in].
 
     With D the entries that are kept, each with probability ``1 - p``:
 
@@ -37,7 +34,7 @@ def binary_product(
     Args:
         x: F [N, d_in] and β.
         weight: W, its signs if they are binary.
-        p: 0 when not training.
+        p: share of entries to drop, 0 when not training.
         drop: which entries may be dropped.
         is_binary: whether the weights are ±1.
 
@@ -47,7 +44,7 @@ def binary_product(
     if is_binary and on_cpu and not learns and p == 0:
         dots: Tensor = ops.xnor_matmul(x.words, ops.pack_rows(weight), weight.shape[1])
         return dots.to(weight.dtype) * x.beta
-    # What depends on other than all entries knows the features as a constant only.
+    # Forms that use only some entries need the features as a constant.
     compiling = torch.compiler.is_compiling()
     in_part = drop == "present" and p > 0 and not x.signs.requires_grad
     exact = weight.dtype in (torch.float32, torch.float64) and not compiling

@@ -9,9 +9,9 @@ _RESOLUTION = 1 << 16
 
 
 def dropout(x: Tensor, p: float, *, training: bool) -> Tensor:
-    """Zeroes each entry of x with probability p and scales the rest by 1 / (1 - p).
+    """Set each entry of x to 0 with probability p and scale the rest by 1 / (1 - p).
 
-    Same distribution as ``torch.nn.functional.dropout`` with p rounded to a multiple of 2**-16.
+    Draws as ``torch.nn.functional.dropout`` does, with p rounded to a multiple of 2**-16.
     On the CPU torch draws one double per entry; here one 64-bit draw decides four entries, which
     on Cora's 3.9 million features takes a quarter of the time (benchmarks/dropout.py), and
     dropout of the input is most of what a training step on bag-of-words features costs.

@@ -1,4 +1,4 @@
-"""Evaluation mode for a while, and what evaluating a model tells of it."""
+"""Context managers for evaluating a model: its mode, and clear errors for wrong widths."""
 
 import re
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from bignn.errors import input_error
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """A model in evaluation mode; afterwards every module has its own mode again.
+    """Put a model in evaluation mode; afterwards every module has its own mode again.
 
-    ``model.train(was_training)`` would wake modules that were put in evaluation mode alone, such as
-    a frozen batch normalisation.
+    ``model.train(was_training)`` would also wake modules that alone were in evaluation mode, such
+    as a frozen batch normalisation.
     """
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
@@ -26,15 +26,13 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def telling_widths(argument: str, num_features: int) -> Iterator[None]:
-    """A model of others that reads another number of features is refused by its argument's name,
-    instead of by torch's line on two matrices.
-    """
+def naming_width_errors(argument: str, num_features: int) -> Iterator[None]:
+    """Replace torch's error for a wrong number of features by one that names the argument."""
     try:
         yield
     except RuntimeError as error:
         line = str(error).splitlines()[0]
-        # Of the first product: others are the model's own affair.
+        # Only the first product reads the features; other errors are raised as they are.
         if not re.search(rf"shapes cannot be multiplied \(\d+x{num_features} and", line):
             raise
         expected = f"one that takes the graph's {num_features} features per node"

@@ -1,4 +1,4 @@
-"""Constant feature matrices in the forms that a first layer multiplies with fastest."""
+"""Constant feature matrices in the forms that a first layer multiplies fastest."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class BinaryRows:
-    """``H̃_i = β_i F_i``: the signs F of a feature matrix and their row scales β.
+    """The signs F of a feature matrix and their row scales β: ``H̃_i = β_i F_i``.
 
-    A model's input does not change from epoch to epoch: it is binarized once, and what products
-    need of it is made when first asked for.
+    A model's input does not change from epoch to epoch: it is binarized once, and the forms
+    that products need are made when they are first used.
 
     Attributes:
         signs: ±1 as floats [N, d].
@@ -48,7 +48,7 @@ class BinaryRows:
         return self.signs.shape
 
     def rows(self, nodes: Tensor) -> BinaryRows:
-        """Those of some nodes, in their order; usual signs are those of all nodes."""
+        """Take the rows of some nodes, in their order; usual signs stay those of all nodes."""
         taken = BinaryRows(self.signs[nodes], self.beta[nodes])
         taken._made["usual"] = self.usual
         few = self.deviations
@@ -75,7 +75,7 @@ class BinaryRows:
 
     @property
     def usual(self) -> Tensor:
-        """The sign that most rows have, per column [1, d]."""
+        """The sign of most rows, per column [1, d]."""
         return self._once("usual", lambda: sign(self.signs.sum(dim=0, keepdim=True)))
 
     @property
@@ -86,8 +86,9 @@ class BinaryRows:
 
     @property
     def deviations(self) -> SparseFeatures | None:
-        """``signs - usual``, if that has few entries: fewer than one in 64, where adding up
-        entries costs less than counting the bits of words.
+        """The difference ``signs - usual`` if fewer than one entry in 64 differs, else None.
+
+        Adding up so few entries costs less than counting the bits of words.
         """
 
         def make() -> SparseFeatures | None:
@@ -99,18 +100,21 @@ class BinaryRows:
 
 
 class SparseFeatures:
-    """A float feature matrix with few entries. Dropping a zero changes nothing, so dropout need
-    only draw for the entries.
+    """A float feature matrix with few entries.
+
+    Dropping a zero changes nothing, so dropout draws for the entries only.
     """
 
     def __init__(self, x: Tensor) -> None:
         row, column = x.nonzero(as_tuple=True)
         shape = (x.shape[0], x.shape[1])
-        self._all = SparseMatrix.from_entries(row, column, x[row, column], shape)
+        # Torch has no sparse product in half precision.
+        values = x[row, column].to(torch.promote_types(x.dtype, torch.float32))
+        self._all = SparseMatrix.from_entries(row, column, values, shape)
 
     @staticmethod
     def pays_for(x: Tensor) -> bool:
-        """Whether x is sparse enough for this form to be the faster one."""
+        """Whether x is sparse enough for this form to be faster."""
         return x.numel() > 0 and int(x.count_nonzero()) < 0.25 * x.numel()
 
     @property
@@ -119,14 +123,14 @@ class SparseFeatures:
         return self._all.shape
 
     def matmul(self, weight: Tensor, p: float, *, training: bool) -> Tensor:
-        """``dropout(X) weight`` for a weight [d, d_out]."""
+        """Compute ``dropout(X) weight`` for a weight [d, d_out]."""
         if not training or p == 0:
             return self._all @ weight
         kept = dropout(self._all.matrix.values(), p, training=True)
         return self._all.with_values(kept) @ weight
 
     def rows(self, nodes: Tensor) -> SparseFeatures:
-        """Those of some nodes, in their order."""
+        """Take the rows of some nodes, in their order."""
         taken = SparseFeatures.__new__(SparseFeatures)
         taken._all = self._all.take_rows(nodes)
         return taken

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Unpack
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from bignn.config import BinarizeMode, DropMode, SteRule
 from bignn.config.options import BELOW_ONE
 from bignn.errors import input_error
-from bignn.nn.adjacency import Edges, Norm, edge_weights, normalized_adjacency
+from bignn.nn.adjacency import Aggregation, EdgesLike, edge_weights, normalized_adjacency
 from bignn.nn.attention import softmax_of_rows, weighted_sum
-from bignn.nn.linear import Features, Linear, LinearOptions
+from bignn.nn.linear import FeaturesLike, Linear
 from bignn.nn.sparse import SparseMatrix
 
 
@@ -21,7 +20,7 @@ class GATConv(nn.Module):
 
     Per head, ``α_ij = softmax_j(LeakyReLU(a_dst · z_i + a_src · z_j))``: Eq. gat-att with ``Wh``
     replaced by its binary version and a split in two. The attention vectors stay float. Edge
-    weights are not looked at.
+    weights are ignored.
 
     With ``binarize="none"`` it computes what ``torch_geometric.nn.GATConv`` does and loads its
     ``state_dict``.
@@ -32,17 +31,16 @@ class GATConv(nn.Module):
         heads: H.
         concat: heads side by side, d_out · H columns; otherwise their mean, d_out columns.
         negative_slope: of the LeakyReLU.
-        attention_dropout: probability of dropping a neighbour's weight while training.
+        attention_dropout: probability of dropping a neighbour's attention while training.
         bias: adds b.
-        options: ``binarize``, ``ste``, ``dropout``, ``drop``, ``balance``, ``scale_gradient``
-            of :class:`bignn.nn.Linear`.
+        binarize, ste, dropout, drop, balance, scale_gradient: see :class:`bignn.nn.Linear`.
 
     Shapes: x [N, d_in], edge_index [2, E] (or another form of
-    :data:`bignn.nn.adjacency.Edges`) -> [N, H · d_out] or [N, d_out].
+    :data:`bignn.nn.adjacency.EdgesLike`) -> [N, H · d_out] or [N, d_out].
 
     """
 
-    norm: Norm = "ones_self"
+    aggr: Aggregation = "ones_self"
 
     def __init__(
         self,
@@ -54,7 +52,12 @@ class GATConv(nn.Module):
         negative_slope: float = 0.2,
         attention_dropout: float = 0.0,
         bias: bool = True,
-        **options: Unpack[LinearOptions],
+        binarize: BinarizeMode = "none",
+        ste: SteRule = "input",
+        dropout: float = 0.0,
+        drop: DropMode = "all",
+        balance: bool = False,
+        scale_gradient: bool = True,
     ) -> None:
         super().__init__()
         if heads < 1:
@@ -69,7 +72,12 @@ class GATConv(nn.Module):
             in_channels,
             heads * out_channels,
             bias=False,
-            **options,
+            binarize=binarize,
+            ste=ste,
+            dropout=dropout,
+            drop=drop,
+            balance=balance,
+            scale_gradient=scale_gradient,
         )
         self.att_src = nn.Parameter(torch.empty(1, heads, out_channels))
         self.att_dst = nn.Parameter(torch.empty(1, heads, out_channels))
@@ -78,7 +86,7 @@ class GATConv(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws new weights and zeroes the bias."""
+        """Draw new weights and set the bias to 0."""
         self.lin.reset_parameters()
         for vector in (self.att_src, self.att_dst):
             if self.lin.binarization.weights:
@@ -90,24 +98,28 @@ class GATConv(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def forward(self, x: Features, edge_index: Edges, edge_weight: Tensor | None = None) -> Tensor:
-        """See the class."""
+    def forward(
+        self, x: FeaturesLike, edge_index: EdgesLike, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        """Compute the layer's output, see the class."""
         z: Tensor = self.lin(x).unflatten(-1, (self.heads, self.out_channels))
-        if z.dtype in (torch.float16, torch.bfloat16):  # sums over neighbours are not for these
+        if z.dtype in (torch.float16, torch.bfloat16):  # too coarse for sums over neighbours
             z = z.float()
         to_others, to_self = (z * self.att_src).sum(dim=-1), (z * self.att_dst).sum(dim=-1)
         if torch.compiler.is_compiling() and not isinstance(edge_index, SparseMatrix):
             out = self._by_scatter(edge_index, z, to_others, to_self)
         else:
             if not isinstance(edge_index, SparseMatrix):
-                edge_index = normalized_adjacency(edge_index, None, len(z), norm=self.norm)
+                edge_index = normalized_adjacency(edge_index, None, len(z), aggr=self.aggr)
             column = edge_index.matrix.col_indices()
             scores = self._scores(to_others[column] + to_self[edge_index.rows])
             attention = softmax_of_rows(edge_index, scores)
-            # Ones, but in subgraphs whose sampling is made up for.
+            # All ones, except in sampled subgraphs, where they correct for the sampling.
             attention = attention * edge_index.matrix.values().to(z.dtype).unsqueeze(-1)
             out = weighted_sum(edge_index, self._dropped(attention), z)
         out = out.flatten(1) if self.concat else out.mean(dim=1)
+        if self.att_src.dtype in (torch.float16, torch.bfloat16):  # a model in half precision
+            out = out.to(self.att_src.dtype)
         return out if self.bias is None else out + self.bias
 
     def _scores(self, sums: Tensor) -> Tensor:
@@ -117,7 +129,7 @@ class GATConv(nn.Module):
         return functional.dropout(attention, self.attention_dropout, self.training)
 
     def _by_scatter(self, edges: Tensor, z: Tensor, to_others: Tensor, to_self: Tensor) -> Tensor:
-        """The same with shapes that do not depend on the data, for compiled models."""
+        """Compute the sums with shapes that do not depend on the data, for compiled models."""
         if edges.layout != torch.strided:
             raise input_error(
                 "edge_index", "an edge list [2, E] in a compiled model", "a sparse matrix"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Unpack
-
 import torch
 from torch import Tensor, nn
 
+from bignn.config import BinarizeMode, DropMode, SteRule
 from bignn.errors import input_error
-from bignn.nn.adjacency import Edges, Norm, aggregate
-from bignn.nn.linear import Features, Linear, LinearOptions
+from bignn.nn.adjacency import Aggregation, EdgesLike, aggregate
+from bignn.nn.linear import FeaturesLike, Linear
 
 
 class GCNConv(nn.Module):
@@ -17,23 +16,22 @@ class GCNConv(nn.Module):
 
     Node-wise: ``h'_i = Σ_{j ∈ N(i) ∪ {i}} â_ij z_j + b`` with z from :class:`bignn.nn.Linear`.
 
-    With ``norm="mean_self"`` the sum is the mean over the neighbours and the node itself, ``â_ij =
+    With ``aggr="mean_self"`` the sum is the mean over the neighbours and the node itself, ``â_ij =
     1 / (|N(i)| + 1)``: the paper's inductive GCN, whose weights need no degrees but the node's own.
 
-    With ``binarize="none"`` and ``norm="gcn"`` it computes what ``torch_geometric.nn.GCNConv`` does
+    With ``binarize="none"`` and ``aggr="gcn"`` it computes what ``torch_geometric.nn.GCNConv`` does
     and loads its ``state_dict``. Differs from the paper: there is a bias, float, added after the
     aggregation, as in the paper's public code; the paper's equations and sizes leave it out.
 
     Args:
         in_channels: d_in.
         out_channels: d_out.
-        norm: ``"gcn"`` or ``"mean_self"``.
+        aggr: ``"gcn"`` or ``"mean_self"``, see :func:`bignn.nn.adjacency.edge_weights`.
         bias: adds b.
-        options: ``binarize``, ``ste``, ``dropout``, ``drop``, ``balance``, ``scale_gradient``
-            of :class:`bignn.nn.Linear`.
+        binarize, ste, dropout, drop, balance, scale_gradient: see :class:`bignn.nn.Linear`.
 
     Shapes: x [N, d_in], edge_index [2, E] (or another form of
-    :data:`bignn.nn.adjacency.Edges`), edge_weight [E] -> [N, d_out].
+    :data:`bignn.nn.adjacency.EdgesLike`), edge_weight [E] -> [N, d_out].
 
     """
 
@@ -42,30 +40,42 @@ class GCNConv(nn.Module):
         in_channels: int,
         out_channels: int,
         *,
-        norm: Norm = "gcn",
+        aggr: Aggregation = "gcn",
         bias: bool = True,
-        **options: Unpack[LinearOptions],
+        binarize: BinarizeMode = "none",
+        ste: SteRule = "input",
+        dropout: float = 0.0,
+        drop: DropMode = "all",
+        balance: bool = False,
+        scale_gradient: bool = True,
     ) -> None:
         super().__init__()
-        if norm not in ("gcn", "mean_self"):
-            raise input_error("norm", "'gcn' or 'mean_self'", repr(norm))
-        self.norm: Norm = norm
+        if aggr not in ("gcn", "mean_self"):
+            raise input_error("aggr", "'gcn' or 'mean_self'", repr(aggr))
+        self.aggr: Aggregation = aggr
         self.lin = Linear(
             in_channels,
             out_channels,
             bias=False,
-            **options,
+            binarize=binarize,
+            ste=ste,
+            dropout=dropout,
+            drop=drop,
+            balance=balance,
+            scale_gradient=scale_gradient,
         )
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws new weights and zeroes the bias."""
+        """Draw new weights and set the bias to 0."""
         self.lin.reset_parameters()
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def forward(self, x: Features, edge_index: Edges, edge_weight: Tensor | None = None) -> Tensor:
-        """See the class."""
-        out = aggregate(edge_index, edge_weight, self.lin(x), self.norm)
+    def forward(
+        self, x: FeaturesLike, edge_index: EdgesLike, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        """Compute the layer's output, see the class."""
+        out = aggregate(edge_index, edge_weight, self.lin(x), self.aggr)
         return out if self.bias is None else out + self.bias

@@ -1,27 +1,35 @@
-"""Every model of the paper is this class with other arguments: baseline and binary are one."""
+"""The models of the paper: one class, float or binary by its arguments."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, fields
-from typing import Any, Unpack
+from dataclasses import asdict
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from bignn.binarize import Binarization
-from bignn.config import ConvName, ModelArguments, ModelConfig, ModelOptions
+from bignn.config import (
+    Activation,
+    BinarizeMode,
+    ConvName,
+    DropMode,
+    JumpMode,
+    ModelConfig,
+    NormMode,
+    SteRule,
+)
 from bignn.errors import input_error
-from bignn.nn.adjacency import Edges, normalized_adjacency
+from bignn.nn.adjacency import EdgesLike, normalized_adjacency
 from bignn.nn.batch_norm import BatchNorm
 from bignn.nn.evaluation import evaluating
 from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
 from bignn.nn.input_stage import InputStage
 from bignn.nn.jumping import JumpingHead
-from bignn.nn.linear import Features
+from bignn.nn.linear import FeaturesLike
 from bignn.nn.sage_conv import SAGEConv
 from bignn.nn.sg_conv import SGConv
 from bignn.nn.sparse import SparseMatrix
@@ -35,12 +43,12 @@ _CONVS: dict[str, Callable[..., Conv]] = {
     "sgc": SGConv,
 }
 
-#: What a model takes as a graph: one for all layers, or one matrix per layer, first to last.
-Graphs = Edges | tuple[SparseMatrix, ...]
+#: Forms of a graph that a model accepts: one for all layers, or one matrix per layer, in order.
+Graphs = EdgesLike | tuple[SparseMatrix, ...]
 
 
 class GNN(nn.Module):
-    r"""A graph neural network of any depth, float or binary; which one is a matter of arguments.
+    r"""A graph neural network of any depth, float or binary as its arguments choose.
 
     ``binarize="none"`` is the float model, ``"both"`` its binary version (``"features"`` and
     ``"weights"`` are the paper's ablations, Bi-GCN-F and Bi-GCN-W):
@@ -62,10 +70,10 @@ class GNN(nn.Module):
             class's own, for ``GNN`` itself ``"gcn"``.
         heads: attention heads of the hidden layers, side by side.
         out_heads: attention heads of the last layer, whose mean is taken.
-        hops: steps of propagation of an ``"sgc"`` convolution.
-        jump: ``"cat"`` makes all convolutions hidden ones and predicts from their outputs side by
-            side (:class:`bignn.nn.JumpingHead`).
-        binarize_head: whether that last map is binary too.
+        K: steps of propagation of an ``"sgc"`` convolution.
+        jk: jumping knowledge: ``"cat"`` makes all convolutions hidden ones and predicts from their
+            outputs side by side (:class:`bignn.nn.JumpingHead`); None predicts from the last one.
+        binarize_head: binarize that last map too.
         dropout: probability of dropping an entry of a layer's input, after binarization.
         input_dropout: the same for the first layer; None for ``dropout``.
         attention_dropout: probability of dropping a neighbour's attention.
@@ -97,7 +105,22 @@ class GNN(nn.Module):
         out_channels: int | None = None,
         *,
         conv: ConvName | None = None,
-        **options: Unpack[ModelArguments],
+        heads: int = 1,
+        out_heads: int = 1,
+        K: int = 2,
+        jk: JumpMode | None = None,
+        binarize_head: bool = False,
+        dropout: float = 0.0,
+        input_dropout: float | None = None,
+        attention_dropout: float = 0.0,
+        drop: DropMode = "all",
+        balance: bool = False,
+        scale_gradient: bool = True,
+        norm: NormMode = "none",
+        activation: Activation = "relu",
+        normalize_rows: bool = True,
+        binarize: BinarizeMode = "none",
+        ste: SteRule = "input",
     ) -> None:
         super().__init__()
         conv = self.own_conv if conv is None else conv
@@ -106,9 +129,29 @@ class GNN(nn.Module):
             raise input_error("conv", own, repr(conv), "take bignn.nn.GNN")
         out_channels = hidden_channels if out_channels is None else out_channels
         config = ModelConfig(
-            in_channels, hidden_channels, num_layers, out_channels, conv=conv, **options
+            in_channels,
+            hidden_channels,
+            num_layers,
+            out_channels,
+            conv=conv,
+            heads=heads,
+            out_heads=out_heads,
+            K=K,
+            jk=jk,
+            binarize_head=binarize_head,
+            dropout=dropout,
+            input_dropout=input_dropout,
+            attention_dropout=attention_dropout,
+            drop=drop,
+            balance=balance,
+            scale_gradient=scale_gradient,
+            norm=norm,
+            activation=activation,
+            normalize_rows=normalize_rows,
+            binarize=binarize,
+            ste=ste,
         )
-        #: The arguments that build this model again; checkpoints carry them.
+        #: Arguments that build this model again; checkpoints carry them.
         self.config: dict[str, Any] = asdict(config)
         self.binarization = Binarization.of(config.binarize, config.ste)
         self.input_stage = InputStage(
@@ -117,7 +160,7 @@ class GNN(nn.Module):
             standardize=self.binarization.features,
             binarize=self.binarization.features,
         )
-        jumps = config.jump == "cat"
+        jumps = config.jk is not None
         width = hidden_channels * config.heads
         num_hidden = num_layers if jumps else num_layers - 1
         self.convs = nn.ModuleList(
@@ -131,48 +174,49 @@ class GNN(nn.Module):
         self.norms = nn.ModuleList(
             BatchNorm(width) if config.norm == "batch" else nn.Identity() for _ in range(num_hidden)
         )
-        self.head = _head(config, width) if jumps else None
+        # Named as in PyG, whose state_dict it loads.
+        self.lin = _jumping_head(config, width) if jumps else None
 
     @property
     def num_hops(self) -> int | None:
-        """How far a node's output looks; None if it depends on every node of the batch."""
+        """Hops that a node's output depends on; None if it depends on every node of the batch."""
         if self.config["norm"] == "batch":
             return None
-        return sum(conv.hops if isinstance(conv, SGConv) else 1 for conv in self.layers)
+        return sum(conv.K if isinstance(conv, SGConv) else 1 for conv in self.layers)
 
     @property
     def layers(self) -> Sequence[Conv]:
-        """The convolutions, as what they are."""
+        """The convolution layers, in order."""
         return [conv for conv in self.convs if isinstance(conv, Conv)]
 
     def adjacency(
         self, edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int
     ) -> SparseMatrix:
-        """The matrix of weights by which this model's layers sum over neighbours."""
-        return normalized_adjacency(edge_index, edge_weight, num_nodes, norm=self.layers[0].norm)
+        """Build the matrix of weights by which this model's layers sum over neighbours."""
+        return normalized_adjacency(edge_index, edge_weight, num_nodes, aggr=self.layers[0].aggr)
 
     def reset_parameters(self) -> None:
-        """Draws new weights; the input statistics stay."""
+        """Draw new weights; the input statistics stay."""
         for conv in self.layers:
             conv.reset_parameters()
-        if self.head is not None:
-            self.head.reset_parameters()
+        if self.lin is not None:
+            self.lin.reset_parameters()
         for norm in self.norms:
             if isinstance(norm, BatchNorm):
                 norm.reset_parameters()
 
     def fit_input(self, x: Tensor) -> None:
-        """Takes the input statistics from x; done by the first training batch otherwise."""
+        """Take the input statistics from x; otherwise the first training batch does it."""
         self.input_stage.fit(x)
 
     def forward(
         self,
-        x: Features,
+        x: FeaturesLike,
         edge_index: Graphs,
         edge_weight: Tensor | None = None,
     ) -> Tensor:
-        """See the class. An x that is not a tensor is one that :attr:`input_stage` has made."""
-        h: Features = self.input_stage(x) if isinstance(x, Tensor) else x
+        """Compute the logits; an x that is not a tensor is an output of :attr:`input_stage`."""
+        h: FeaturesLike = self.input_stage(x) if isinstance(x, Tensor) else x
         hidden: list[Tensor] = []
         for layer, conv in enumerate(self.convs):
             if hidden:
@@ -181,12 +225,12 @@ class GNN(nn.Module):
             h = conv(h, edges, edge_weight)
             if layer < len(self.norms):
                 hidden.append(self._between(self.norms[layer](h)))
-        if self.head is None:
+        if self.lin is None:
             assert isinstance(h, Tensor)
             return h
         # Layers that make fewer rows than they read make the first ones.
         rows = len(hidden[-1])
-        logits: Tensor = self.head([some[:rows] for some in hidden])
+        logits: Tensor = self.lin([some[:rows] for some in hidden])
         return logits
 
     def _between(self, h: Tensor) -> Tensor:
@@ -197,18 +241,18 @@ class GNN(nn.Module):
     @torch.no_grad()
     def predict(
         self,
-        x: Features,
+        x: FeaturesLike,
         edge_index: Graphs,
         edge_weight: Tensor | None = None,
     ) -> Tensor:
-        """The class of every node [N], in evaluation mode whatever the model's mode is."""
+        """Predict the class of every node [N], in evaluation mode whatever the model's mode is."""
         with evaluating(self):
             out: Tensor = self(x, edge_index, edge_weight).argmax(dim=-1)
         return out
 
 
 def _conv_options(config: ModelConfig, *, is_first: bool, is_hidden: bool) -> dict[str, Any]:
-    """What a layer's convolution is told."""
+    """Choose the arguments of one layer's convolution."""
     options: dict[str, Any] = {
         # Batch normalisation takes a bias out again. Its gradient would be rounding noise, which
         # Adam makes steps of full size from.
@@ -227,13 +271,13 @@ def _conv_options(config: ModelConfig, *, is_first: bool, is_hidden: bool) -> di
             "attention_dropout": config.attention_dropout,
         }
     if config.conv == "sgc":
-        return options | {"hops": config.hops}
+        return options | {"K": config.K}
     if config.conv == "sage":
         return options
-    return options | {"norm": "mean_self" if config.conv == "mean-gcn" else "gcn"}
+    return options | {"aggr": "mean_self" if config.conv == "mean-gcn" else "gcn"}
 
 
-def _head(config: ModelConfig, width: int) -> JumpingHead:
+def _jumping_head(config: ModelConfig, width: int) -> JumpingHead:
     return JumpingHead(
         width,
         config.num_layers,
@@ -245,48 +289,28 @@ def _head(config: ModelConfig, width: int) -> JumpingHead:
     )
 
 
-def _show_options() -> None:
-    """Lets ``help`` and notebooks list the options with their defaults, as if spelled out."""
-    shown = inspect.signature(GNN.__init__)
-    named = [p for p in shown.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    options = [
-        inspect.Parameter(
-            option.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=option.default,
-            annotation=option.type,
-        )
-        for option in fields(ModelOptions)
-        if option.name != "conv"
-    ]
-    vars(GNN)["__init__"].__signature__ = shown.replace(parameters=[*named, *options])
-
-
-_show_options()
-
-
 class GCN(GNN):
-    """:class:`GNN` with ``conv="gcn"``; called as ``torch_geometric.nn.GCN``."""
+    """A :class:`GNN` with ``conv="gcn"``, called like ``torch_geometric.nn.GCN``."""
 
     own_conv = "gcn"
 
     @property
     def layers(self) -> Sequence[GCNConv]:
-        """The convolutions, as what they are."""
+        """The convolution layers, in order."""
         return [conv for conv in self.convs if isinstance(conv, GCNConv)]
 
 
 class GraphSAGE(GNN):
-    """:class:`GNN` with ``conv="sage"``; called as ``torch_geometric.nn.GraphSAGE``."""
+    """A :class:`GNN` with ``conv="sage"``, called like ``torch_geometric.nn.GraphSAGE``."""
 
     own_conv = "sage"
 
 
 class GAT(GNN):
-    """:class:`GNN` with ``conv="gat"``; ``hidden_channels`` are per head."""
+    """A :class:`GNN` with ``conv="gat"``; ``hidden_channels`` are per head, unlike in PyG."""
 
     own_conv = "gat"
 
 
-#: Classes by convolution; those of no class of their own are plain :class:`GNN`.
+#: Model classes by convolution; other convolutions are built by :class:`GNN` itself.
 MODELS: dict[str, type[GNN]] = {kind.own_conv: kind for kind in (GCN, GraphSAGE, GAT)}

@@ -1,4 +1,8 @@
-"""What happens to raw features before the first layer. The statistics belong to the model."""
+"""The input stage of models in torch: raw features become the first layer's input.
+
+The arithmetic is :mod:`bignn.runtime.input_stage`'s, so that training and deployment see the same
+numbers, bit for bit. The statistics belong to the model.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bignn.binarize import binarize_features
+from bignn.binarize import sign
 from bignn.errors import InputError, input_error
 from bignn.nn.features import BinaryRows, SparseFeatures
-from bignn.nn.memory import Memory
+from bignn.nn.tensor_cache import TensorCache
+from bignn.runtime.input_stage import normalized, row_scales
 
 
 class InputStage(nn.Module):
@@ -21,17 +26,18 @@ class InputStage(nn.Module):
        paper's batch normalisation of the input, with zero mean, unit variance and no affine part,
        which keeps +1 and -1 in balance. The statistics are taken once, from the training input,
        and kept with the weights, since unseen nodes need them.
-    3. the sign and β of every row, as :class:`BinaryRows` (float features that are mostly 0 become
-       :class:`SparseFeatures` instead).
+    3. The sign and β of every row, as :class:`bignn.nn.features.BinaryRows`. Float features that
+       are mostly 0 become :class:`bignn.nn.features.SparseFeatures` instead.
 
-    The result is remembered for as long as x lives (see :class:`bignn.nn.memory.Memory`).
+    The result is cached for as long as x lives (:class:`bignn.nn.tensor_cache.TensorCache`). An x
+    that requires a gradient leaves the stage as a tensor; the first layer binarizes it.
 
     Args:
         num_features: d.
-        normalize_rows: step 1.
-        standardize: step 2.
-        binarize: step 3.
-        dense: the result is always a tensor, whoever reads it; no step 3.
+        normalize_rows: whether there is step 1.
+        standardize: whether there is step 2.
+        binarize: whether there is step 3.
+        dense: return a tensor always, without step 3.
 
     """
 
@@ -54,17 +60,17 @@ class InputStage(nn.Module):
         self.standardize = standardize
         self.binarize = binarize
         self.dense = dense
-        # The buffer travels in the state; its copy is a fact that compiled code can branch on.
-        self._knows_statistics = not standardize
+        # The buffer travels in the state; its copy is a bool that compiled code can branch on.
+        self._has_statistics = not standardize
         if standardize:
             self.register_buffer("mean", torch.zeros(num_features))
             self.register_buffer("scale", torch.ones(num_features))
             self.register_buffer("is_fitted", torch.tensor(False))
-        self._memory = Memory()
+        self._made = TensorCache()
 
     @torch.no_grad()
     def fit(self, x: Tensor) -> None:
-        """Takes the column statistics from x [N, d]."""
+        """Take the column statistics from x [N, d]."""
         self._check(x)
         if not self.standardize:
             return
@@ -72,19 +78,19 @@ class InputStage(nn.Module):
             raise input_error(
                 "x", "finite", "NaN or infinite features", "clean or impute them first"
             )
-        rows = self._rows(x).double()
+        rows = self._normalized(x, with_statistics=False).double()
         deviation = rows.std(dim=0, correction=0)
         # A constant column has no spread to scale by; rounding must not make one up.
         constant = deviation <= 1e-7 * rows.abs().amax(dim=0)
         self.mean.copy_(torch.where(constant, rows[0], rows.mean(dim=0)))
         self.scale.copy_(torch.where(constant, 1.0, 1.0 / deviation))
         self.is_fitted.fill_(True)
-        self._knows_statistics = True
+        self._has_statistics = True
 
     def forward(self, x: Tensor) -> Tensor | BinaryRows | SparseFeatures:
-        """The first layer's input."""
+        """Compute the first layer's input."""
         self._check(x)
-        if not self._knows_statistics:
+        if not self._has_statistics:
             if not self.training or torch.compiler.is_compiling():
                 raise InputError(
                     "the model has no input statistics yet; call model.fit_input(x), "
@@ -95,7 +101,7 @@ class InputStage(nn.Module):
             # The first layer binarizes it, and passes gradients on to x.
             return self._normalized(x)
         statistics = [self.mean, self.scale] if self.standardize else []
-        return self._memory.get(x, statistics, None, lambda: self._as_constant(x))
+        return self._made.get(x, statistics, None, lambda: self._as_constant(x))
 
     def _check(self, x: Tensor) -> None:
         if x.ndim != 2 or x.shape[1] != self.num_features:
@@ -104,26 +110,34 @@ class InputStage(nn.Module):
                 f"[nodes, {self.num_features}] (features per node as in 'in_channels')",
                 f"shape {list(x.shape)}",
             )
+        if x.is_meta:
+            raise input_error("x", "a tensor with values", "one on the meta device")
 
-    def _rows(self, x: Tensor) -> Tensor:
-        if not self.normalize_rows:
-            return x
-        total = x.abs().sum(dim=1, keepdim=True)
-        return x / torch.where(total > 0, total, 1)
-
-    def _normalized(self, x: Tensor) -> Tensor:
-        x = self._rows(x)
-        return (x - self.mean) * self.scale if self.standardize else x
+    def _normalized(self, x: Tensor, *, with_statistics: bool = True) -> Tensor:
+        standardize = self.standardize and with_statistics
+        made: Tensor = normalized(
+            x,
+            normalize_rows=self.normalize_rows,
+            mean=self.mean if standardize else None,
+            scale=self.scale if standardize else None,
+            absolute_sums=_absolute_sums,
+        )
+        return made
 
     def _as_constant(self, x: Tensor) -> Tensor | BinaryRows | SparseFeatures:
         x = self._normalized(x)
         if self.dense:
             return x
         if self.binarize:
-            return BinaryRows(*binarize_features(x))
+            return BinaryRows(sign(x), row_scales(x, _absolute_sums))
         return SparseFeatures(x) if SparseFeatures.pays_for(x) else x
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *rest)
         if self.standardize and (prefix + "is_fitted") in state_dict:
-            self._knows_statistics = bool(state_dict[prefix + "is_fitted"])
+            self._has_statistics = bool(state_dict[prefix + "is_fitted"])
+
+
+def _absolute_sums(x: Tensor) -> Tensor:
+    """Sum the absolute values of each row in float64, rounded to x's dtype: [N, d] -> [N, 1]."""
+    return x.abs().sum(dim=1, keepdim=True, dtype=torch.float64).to(x.dtype)

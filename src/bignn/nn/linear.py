@@ -1,8 +1,6 @@
-"""The linear map every layer is built on, in float or binary."""
+"""The linear map that every layer is built on, float or binary."""
 
 from __future__ import annotations
-
-from typing import TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -16,19 +14,8 @@ from bignn.nn.binary_product import binary_product
 from bignn.nn.dropout import dropout
 from bignn.nn.features import BinaryRows, SparseFeatures
 
-#: What a layer takes: hidden layers tensors, first layers a constant matrix in a faster form.
-Features = Tensor | BinaryRows | SparseFeatures
-
-
-class LinearOptions(TypedDict, total=False):
-    """What a layer's linear map may be told, see :class:`Linear`; convolutions pass it on."""
-
-    binarize: BinarizeMode
-    ste: SteRule
-    dropout: float
-    drop: DropMode
-    balance: bool
-    scale_gradient: bool
+#: Forms of features that a layer accepts: a tensor, or a constant matrix in a faster form.
+FeaturesLike = Tensor | BinaryRows | SparseFeatures
 
 
 class Linear(nn.Module):
@@ -93,7 +80,7 @@ class Linear(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws new weights and zeroes the bias."""
+        """Draw new weights and set the bias to 0."""
         nn.init.xavier_uniform_(self.weight)
         if self.binarization.weights and self.in_channels > 2:
             with torch.no_grad():
@@ -101,15 +88,14 @@ class Linear(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def forward(self, x: Features) -> Tensor:
-        """See the class."""
+    def forward(self, x: FeaturesLike) -> Tensor:
+        """Compute ``H̃ W̃ᵀ + b``."""
         out = self.product(x)
         return out if self.bias is None else out + self.bias
 
-    def product(self, x: Features) -> Tensor:
-        """``H̃ W̃ᵀ``, without the bias."""
-        if x.shape[-1] != self.in_channels:
-            raise input_error("x", f"{self.in_channels} features per node", x.shape[-1])
+    def product(self, x: FeaturesLike) -> Tensor:
+        """Compute ``H̃ W̃ᵀ``, without the bias."""
+        self.check_input(x)
         weight: Tensor = self.weight
         alpha = None
         if self.binarization.weights:
@@ -126,8 +112,27 @@ class Linear(nn.Module):
             out = functional.linear(dropout(x, self.dropout, training=self.training), weight)
         return out if alpha is None else out * alpha.t()
 
+    def check_input(self, x: FeaturesLike) -> None:
+        """Refuse an input that the layer cannot read."""
+        if not isinstance(x, FeaturesLike):
+            fix = "pairs (x_s, x_t) are not supported" if isinstance(x, tuple | list) else ""
+            raise input_error("x", "a tensor [nodes, features]", f"a {type(x).__name__}", fix)
+        if len(x.shape) == 0 or x.shape[-1] != self.in_channels:
+            got = x.shape[-1] if len(x.shape) else "a single number"
+            raise input_error("x", f"{self.in_channels} features per node", got)
+        if not isinstance(x, Tensor):
+            return
+        if not x.is_floating_point():
+            raise input_error("x", "of a floating-point dtype", x.dtype, "pass x.float()")
+        if x.is_meta != self.weight.is_meta:
+            where = "meta" if self.weight.is_meta else self.weight.device
+            got = "one on the meta device" if x.is_meta else f"one on {x.device}"
+            raise input_error("x", f"a tensor on the weights' device, {where}", got)
+        if self.binarization.features and x.ndim != 2:
+            raise input_error("x", "[nodes, features] for binary features", list(x.shape))
+
     def binary_weight(self) -> tuple[Tensor, Tensor]:
-        """The signs B [d_out, d_in] and scales α [d_out, 1] that the layer multiplies with."""
+        """Compute the signs B [d_out, d_in] and scales α [d_out, 1] of the weights."""
         weight: Tensor = self.weight
         if self.balance:
             weight = weight - median(weight.detach())
@@ -135,13 +140,13 @@ class Linear(nn.Module):
         return signs, alpha if self.scale_gradient else alpha.detach()
 
     def extra_repr(self) -> str:
-        """What ``print(model)`` shows."""
+        """Describe the layer for ``print(model)``."""
         kinds = [name for name in ("features", "weights") if getattr(self.binarization, name)]
         return f"{self.in_channels}, {self.out_channels}, binary={'+'.join(kinds) or 'none'}"
 
 
 def median(rows: Tensor) -> Tensor:
-    """The median of each row [N, 1]; halfway between the middle two where there are two."""
+    """Compute the median of each row [N, 1]: of an even number the mean of the middle two."""
     size = rows.shape[1]
     if rows.device.type != "cpu":  # elsewhere torch's median is not deterministic
         ordered = rows.sort(dim=1).values

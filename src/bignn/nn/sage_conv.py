@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Unpack
-
 from torch import Tensor, nn
 
 from bignn.binarize import binarize_features
-from bignn.nn.adjacency import Edges, Norm, aggregate
+from bignn.config import BinarizeMode, DropMode, SteRule
+from bignn.nn.adjacency import Aggregation, EdgesLike, aggregate
 from bignn.nn.features import BinaryRows
-from bignn.nn.linear import Features, Linear, LinearOptions
+from bignn.nn.linear import FeaturesLike, Linear
 from bignn.nn.sparse import SparseMatrix
 
 
 class SAGEConv(nn.Module):
     r"""``h'_i = W̃_θ h̃_i + (1 / |N(i)|) Σ_{j ∈ N(i)} W̃_n h̃_j + b`` (Eq. bisage-conv).
 
-    Neighbours are averaged after their product, which for a mean is the same and keeps the product
-    one of bits. A node without neighbours keeps its own term alone. Edge weights are not looked at.
+    Neighbours are averaged after the product, which gives the same mean and keeps the product one
+    of bits. A node without neighbours has its own term alone. Edge weights are ignored.
 
     With ``binarize="none"`` it computes what ``torch_geometric.nn.SAGEConv`` does and loads its
     ``state_dict``: ``lin_l`` is W_n (and has the bias), ``lin_r`` is W_θ.
@@ -26,15 +25,14 @@ class SAGEConv(nn.Module):
         in_channels: d_in.
         out_channels: d_out.
         bias: adds b.
-        options: ``binarize``, ``ste``, ``dropout``, ``drop``, ``balance``, ``scale_gradient``
-            of :class:`bignn.nn.Linear`.
+        binarize, ste, dropout, drop, balance, scale_gradient: see :class:`bignn.nn.Linear`.
 
     Shapes: x [N, d_in], edge_index [2, E] (or another form of
-    :data:`bignn.nn.adjacency.Edges`) -> [N, d_out].
+    :data:`bignn.nn.adjacency.EdgesLike`) -> [N, d_out].
 
     """
 
-    norm: Norm = "mean"
+    aggr: Aggregation = "mean"
 
     def __init__(
         self,
@@ -42,7 +40,12 @@ class SAGEConv(nn.Module):
         out_channels: int,
         *,
         bias: bool = True,
-        **options: Unpack[LinearOptions],
+        binarize: BinarizeMode = "none",
+        ste: SteRule = "input",
+        dropout: float = 0.0,
+        drop: DropMode = "all",
+        balance: bool = False,
+        scale_gradient: bool = True,
     ) -> None:
         super().__init__()
         self.lin_l, self.lin_r = (
@@ -50,22 +53,30 @@ class SAGEConv(nn.Module):
                 in_channels,
                 out_channels,
                 bias=bias and of_neighbours,
-                **options,
+                binarize=binarize,
+                ste=ste,
+                dropout=dropout,
+                drop=drop,
+                balance=balance,
+                scale_gradient=scale_gradient,
             )
             for of_neighbours in (True, False)
         )
 
     def reset_parameters(self) -> None:
-        """Draws new weights and zeroes the bias."""
+        """Draw new weights and set the bias to 0."""
         self.lin_l.reset_parameters()
         self.lin_r.reset_parameters()
 
-    def forward(self, x: Features, edge_index: Edges, edge_weight: Tensor | None = None) -> Tensor:
-        """See the class."""
+    def forward(
+        self, x: FeaturesLike, edge_index: EdgesLike, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        """Compute the layer's output, see the class."""
+        self.lin_l.check_input(x)
         binarization = self.lin_l.binarization
         if binarization.features and isinstance(x, Tensor):  # once for both products
             x = BinaryRows(*binarize_features(x, binarization.ste))
-        neighbours = aggregate(edge_index, None, self.lin_l.product(x), self.norm)
+        neighbours = aggregate(edge_index, None, self.lin_l.product(x), self.aggr)
         own: Tensor = self.lin_r(x)
         if isinstance(edge_index, SparseMatrix):
             own = own[: edge_index.shape[0]]

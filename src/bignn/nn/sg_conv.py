@@ -2,64 +2,74 @@
 
 from __future__ import annotations
 
-from typing import Unpack
-
 from torch import Tensor, nn
 
+from bignn.config import BinarizeMode, DropMode, SteRule
 from bignn.errors import input_error
-from bignn.nn.adjacency import Edges, Norm, aggregate
-from bignn.nn.linear import Features, Linear, LinearOptions
+from bignn.nn.adjacency import Aggregation, EdgesLike, aggregate
+from bignn.nn.linear import FeaturesLike, Linear
 
 
 class SGConv(nn.Module):
     r"""``H' = Â^K (H̃ W̃) + b``.
 
-    The product comes first: it is the same, and the K sums are then as narrow as the output. With
-    ``binarize="none"`` it computes what ``torch_geometric.nn.SGConv`` does and loads its
-    ``state_dict``.
+    The product comes first, which gives the same result and K sums that are as narrow as the
+    output. With ``binarize="none"`` it computes what ``torch_geometric.nn.SGConv`` does and loads
+    its ``state_dict``.
 
     Args:
         in_channels: d_in.
         out_channels: d_out.
-        hops: K.
+        K: number of neighbourhood sums.
         bias: adds b.
-        options: ``binarize``, ``ste``, ``dropout``, ``drop``, ``balance``, ``scale_gradient``
-            of :class:`bignn.nn.Linear`.
+        binarize, ste, dropout, drop, balance, scale_gradient: see :class:`bignn.nn.Linear`.
 
     Shapes: x [N, d_in], edge_index [2, E] (or another form of
-    :data:`bignn.nn.adjacency.Edges`), edge_weight [E] -> [N, d_out].
+    :data:`bignn.nn.adjacency.EdgesLike`), edge_weight [E] -> [N, d_out].
 
     """
 
-    norm: Norm = "gcn"
+    aggr: Aggregation = "gcn"
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
         *,
-        hops: int = 2,
+        K: int = 2,
         bias: bool = True,
-        **options: Unpack[LinearOptions],
+        binarize: BinarizeMode = "none",
+        ste: SteRule = "input",
+        dropout: float = 0.0,
+        drop: DropMode = "all",
+        balance: bool = False,
+        scale_gradient: bool = True,
     ) -> None:
         super().__init__()
-        if hops < 1:
-            raise input_error("hops", "at least 1", hops)
-        self.hops = hops
+        if K < 1:
+            raise input_error("K", "at least 1", K)
+        self.K = K
         self.lin = Linear(
             in_channels,
             out_channels,
             bias=bias,
-            **options,
+            binarize=binarize,
+            ste=ste,
+            dropout=dropout,
+            drop=drop,
+            balance=balance,
+            scale_gradient=scale_gradient,
         )
 
     def reset_parameters(self) -> None:
-        """Draws new weights and zeroes the bias."""
+        """Draw new weights and set the bias to 0."""
         self.lin.reset_parameters()
 
-    def forward(self, x: Features, edge_index: Edges, edge_weight: Tensor | None = None) -> Tensor:
-        """See the class."""
+    def forward(
+        self, x: FeaturesLike, edge_index: EdgesLike, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        """Compute the layer's output, see the class."""
         h: Tensor = self.lin.product(x)
-        for _ in range(self.hops):
-            h = aggregate(edge_index, edge_weight, h, self.norm)
+        for _ in range(self.K):
+            h = aggregate(edge_index, edge_weight, h, self.aggr)
         return h if self.lin.bias is None else h + self.lin.bias

@@ -17,8 +17,7 @@ from bignn.kernels.compressed_rows import order_of_entries
 class SparseMatrix:
     """A constant sparse matrix A in compressed rows, ready for ``A @ x`` and its gradient.
 
-    ``transposed`` is what the backward pass multiplies with; for a symmetric matrix it is the same
-    object.
+    The backward pass multiplies with ``transposed``; for a symmetric matrix it is the same object.
     """
 
     matrix: Tensor
@@ -28,7 +27,7 @@ class SparseMatrix:
     def from_entries(
         cls, row: Tensor, column: Tensor, values: Tensor, shape: tuple[int, int]
     ) -> SparseMatrix:
-        """The matrix with ``values[e]`` at ``(row[e], column[e])``; repeated entries add up."""
+        """Build a matrix of ``values[e]`` at ``(row[e], column[e])``; repeated entries add up."""
         matrix = _compressed_rows(row, column, values, shape)
         transposed = _compressed_rows(column, row, values, (shape[1], shape[0]))
         is_symmetric = shape[0] == shape[1] and all(
@@ -43,7 +42,7 @@ class SparseMatrix:
         return self.matrix.shape
 
     def entries(self) -> tuple[Tensor, Tensor, Tensor]:
-        """``(row, column, values)`` in row order."""
+        """Return ``(row, column, values)`` of all entries, in row order."""
         return self.rows, self.matrix.col_indices(), self.matrix.values()
 
     @cached_property
@@ -53,21 +52,21 @@ class SparseMatrix:
 
     @cached_property
     def order(self) -> Tensor:
-        """For every entry of the transpose the number that it has in the matrix."""
+        """The position in the matrix of every entry of the transpose."""
         number = torch.arange(len(self.rows), dtype=torch.float64, device=self.rows.device)
         column = self.matrix.col_indices()
         size = (self.shape[1], self.shape[0])
         return _compressed_rows(column, self.rows, number, size).values().long()
 
     def with_values(self, values: Tensor) -> SparseMatrix:
-        """Other values [entries], in row order, at the same places."""
+        """Replace the values [entries], given in row order, at the same places."""
         return SparseMatrix(
             csr_with_values(self.matrix, values),
             csr_with_values(self.transposed, values[self.order]),
         )
 
     def take_rows(self, nodes: Tensor) -> SparseMatrix:
-        """Some of the rows, in their order."""
+        """Take some of the rows, in the given order."""
         pointers, column, values = _parts(self.matrix)
         counts = (pointers[1:] - pointers[:-1])[nodes]
         row = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), counts)
@@ -77,7 +76,7 @@ class SparseMatrix:
         return self.from_entries(row, column[entry], values[entry], size)
 
     def corner(self, num_rows: int, num_columns: int) -> SparseMatrix:
-        """The first rows, whose entries all are in the first columns."""
+        """Take the first rows, whose entries must all be in the first columns."""
         pointers, column, values = _parts(self.matrix)
         last = int(pointers[num_rows])
         first = csr_tensor(
@@ -94,7 +93,7 @@ class SparseMatrix:
         return SparseMatrix(first, transposed)
 
     def among(self, nodes: Tensor) -> SparseMatrix:
-        """The square part whose rows and columns are ``nodes`` (unique ids), in their order."""
+        """Take the square part whose rows and columns are ``nodes`` (unique ids), in order."""
         position = torch.full((self.shape[0],), -1, dtype=torch.int64, device=nodes.device)
         position[nodes] = torch.arange(len(nodes), device=nodes.device)
         row, column, values = self.entries()
@@ -103,7 +102,7 @@ class SparseMatrix:
         return self.from_entries(position[row[kept]], position[column[kept]], values[kept], size)
 
     def __matmul__(self, x: Tensor) -> Tensor:
-        # Half precision (autocast) is summed in the matrix's own.
+        # Half precision (autocast) is summed in the matrix's precision.
         wide = x.to(self.matrix.dtype)
         out: Tensor = _Product.apply(self.matrix, self.transposed, wide)  # type: ignore[no-untyped-call]
         return out.to(x.dtype)
@@ -121,20 +120,20 @@ class _Product(torch.autograd.Function):
 
 
 def multiply(matrix: Tensor, x: Tensor) -> Tensor:
-    """A CSR tensor times a matrix."""
+    """Multiply a CSR tensor by a matrix."""
     # Autocast would ask for a half-precision sparse product, which torch does not have.
     with torch.autocast(x.device.type, enabled=False):
         return matrix @ x
 
 
 def row_of_each_entry(matrix: Tensor) -> Tensor:
-    """The row numbers of a CSR tensor's entries."""
+    """Compute the row number of every entry of a CSR tensor."""
     rows = torch.arange(matrix.shape[0], device=matrix.device)
     return torch.repeat_interleave(rows, matrix.crow_indices().diff())
 
 
 def csr_with_values(matrix: Tensor, values: Tensor) -> Tensor:
-    """A CSR tensor with other values at the same places."""
+    """Build a CSR tensor with other values at the same places."""
     return csr_tensor(matrix.crow_indices(), matrix.col_indices(), values, matrix.shape)
 
 
@@ -159,7 +158,7 @@ def _pointers(row: Tensor, num_rows: int) -> Tensor:
 
 
 def csr_tensor(pointers: Tensor, column: Tensor, values: Tensor, shape: Any) -> Tensor:
-    """A torch CSR tensor of parts known to fit together."""
-    with warnings.catch_warnings():  # said once per process: CSR is in beta, checks are off
+    """Build a torch CSR tensor of parts known to fit together."""
+    with warnings.catch_warnings():  # torch warns once per process that CSR is in beta
         warnings.filterwarnings("ignore", message="Sparse (CSR|invariant)", category=UserWarning)
         return torch.sparse_csr_tensor(pointers, column, values, shape, check_invariants=False)

@@ -13,7 +13,7 @@ from bignn.graph import Graph
 from bignn.nn import GNN
 from bignn.nn.adjacency import receptive_field
 from bignn.nn.gnn import Graphs
-from bignn.nn.linear import Features
+from bignn.nn.linear import FeaturesLike
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Batch:
 
     """
 
-    x: Features
+    x: FeaturesLike
     edge_index: Graphs
     edge_weight: Tensor | None
     y: Tensor

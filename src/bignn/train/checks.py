@@ -4,8 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from bignn.errors import InputError, input_error
-from bignn.nn import evaluating
-from bignn.nn.evaluation import telling_widths
+from bignn.nn.evaluation import evaluating, naming_width_errors
 from bignn.train.batches import Batch
 
 
@@ -13,7 +12,7 @@ from bignn.train.batches import Batch
 def check_model(model: nn.Module, batch: Batch, num_classes: int, argument: str = "model") -> None:
     """Evaluates a model once; refuses one that does not fit the graph in one line."""
     try:
-        with evaluating(model), telling_widths(argument, int(batch.x.shape[-1])):
+        with evaluating(model), naming_width_errors(argument, int(batch.x.shape[-1])):
             out = batch.logits(model)
     except TypeError as error:
         arguments = "x, edge_index" + ("" if batch.edge_weight is None else ", edge_weight")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bignn.errors import input_error
-from bignn.nn import evaluating
+from bignn.nn.evaluation import evaluating
 from bignn.train.batches import Batch
 
 #: One model, or several whose probabilities are averaged.

@@ -20,7 +20,8 @@ from tqdm import tqdm
 
 from bignn.errors import FileError, InputError, input_error, printable
 from bignn.graph import Graph
-from bignn.nn import GNN, exact_statistics
+from bignn.nn import GNN
+from bignn.nn.batch_norm import exact_statistics
 from bignn.train import checkpoint
 from bignn.train.batches import Batch, as_batch, reachable, take_loss_share, training_subgraph
 from bignn.train.checks import check_model, check_teacher
@@ -372,7 +373,7 @@ def adam(model: nn.Module, settings: Settings) -> torch.optim.Adam:
     others = [p for p in model.parameters() if p.ndim < 2]
     last = matrices[-1:]
     if isinstance(model, GNN):
-        end = model.convs[-1] if model.head is None else model.head
+        end = model.convs[-1] if model.lin is None else model.lin
         last = [p for p in end.parameters() if p.ndim == 2]
     slow = {id(p) for p in last}
     decay, last_lr = settings.weight_decay, settings.lr * settings.last_layer_lr

@@ -12,9 +12,11 @@ from torch_geometric.data import Data
 from bignn import loaders
 from bignn.config import Sampling
 from bignn.errors import input_error
-from bignn.nn import GNN, BinaryRows, SparseFeatures, SparseMatrix
+from bignn.nn import GNN
 from bignn.nn.adjacency import edge_weights
-from bignn.nn.linear import Features
+from bignn.nn.features import BinaryRows, SparseFeatures
+from bignn.nn.linear import FeaturesLike
+from bignn.nn.sparse import SparseMatrix
 from bignn.train.batches import Batch
 
 __all__ = ["SampledBatches", "Sampling"]
@@ -39,17 +41,17 @@ class SampledBatches:
                 "model", "a bignn.nn.GNN to be trained on samples", type(model).__name__
             )
         convs = model.config["conv"]
-        sampling.check_model(convs, len(model.convs), jumps=model.head is not None)
+        sampling.check_model(convs, len(model.convs), jumps=model.lin is not None)
         self.sampling, self.model, self.whole, self.share = sampling, model, whole, share
         assert isinstance(whole.x, Tensor)
         assert isinstance(whole.edge_index, Tensor)
         self.adjacency = model.adjacency(whole.edge_index, whole.edge_weight, len(whole.x))
-        self.x: Features = model.input_stage(whole.x)
-        norm = model.layers[0].norm
+        self.x: FeaturesLike = model.input_stage(whole.x)
+        aggr = model.layers[0].aggr
         self._edge_weights, self._self_weights = edge_weights(
-            norm, whole.edge_index, whole.edge_weight, len(whole.x), torch.float32
+            aggr, whole.edge_index, whole.edge_weight, len(whole.x), torch.float32
         )
-        self._has_self_entries = norm != "mean"
+        self._has_self_entries = aggr != "mean"
         self._degree = torch.bincount(whole.edge_index[1], minlength=len(whole.x))
         self._loader = self._make_loader()
 
@@ -162,7 +164,7 @@ class SampledBatches:
         source, target = data.edge_index.to(nodes.device)
         drawn = torch.bincount(target, minlength=len(nodes))
         values = self._edge_weights[data.e_id.to(nodes.device)]
-        if self.model.layers[0].norm != "ones_self":  # attention shares out 1 by itself
+        if self.model.layers[0].aggr != "ones_self":  # attention shares out 1 by itself
             values = values * (self._degree[nodes] / drawn.clamp(min=1))[target]
         if self._has_self_entries:
             loops = torch.arange(len(nodes), device=nodes.device)
@@ -178,5 +180,5 @@ class SampledBatches:
         )
 
 
-def _rows(x: Features, nodes: Tensor) -> Features:
+def _rows(x: FeaturesLike, nodes: Tensor) -> FeaturesLike:
     return x.rows(nodes) if isinstance(x, BinaryRows | SparseFeatures) else x[nodes]

@@ -158,7 +158,7 @@ def test_features_are_kept_sparse_by_all_their_rows(apart: ProcessPoolExecutor) 
     [
         ("torch_sparse", {}),
         ("pyg", {}),
-        ("torch", {"jump": "cat"}),
+        ("torch", {"jk": "cat"}),
         ("torch_sparse", {"conv": "sage"}),
         ("torch_sparse", {"conv": "gat"}),
     ],

@@ -118,8 +118,8 @@ def test_every_row_of_every_experiment_trains(toy: str, tmp_path: Path) -> None:
     tried = {}
     for row in rows:
         changes = {**dict(row.changes), "epochs": 1}
-        if changes.get("hidden", 0) > 8:
-            changes["hidden"] = 8
+        if changes.get("hidden_channels", 0) > 8:
+            changes["hidden_channels"] = 8
         key = (row.model, row.distill, tuple(changes.items()))
         teachers = min(row.teachers, 2)
         tried[key] = replace(row, dataset=toy, teachers=teachers, changes=tuple(changes.items()))

@@ -292,7 +292,7 @@ def test_who_declines_less_with_depth_is_told(tmp_path: Path) -> None:
     for variant, seeds in variants.items():
         for row in depth_rows(variant):
             steep = (row.model == "gcn") == (variant == ())
-            accuracy = 80.0 - dict(row.changes)["layers"] * (2 if steep else 1)
+            accuracy = 80.0 - dict(row.changes)["num_layers"] * (2 if steep else 1)
             for seed in range(seeds):
                 record = {"row": row.row, "dataset": "cora", "seed": seed}
                 record["test_acc"] = accuracy + 2 * seed

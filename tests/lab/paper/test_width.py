@@ -57,7 +57,7 @@ def test_a_sweep(toy: str, tmp_path: Path) -> None:
         for hidden in (2, 6):
             found = []
             for seed in (0, 1):
-                chosen = recipe(model, graph=graph, epochs=12, lr=0.02, hidden=hidden)
+                chosen = recipe(model, graph=graph, epochs=12, lr=0.02, hidden_channels=hidden)
                 torch.manual_seed(seed)
                 built = chosen.build(graph)
                 fitted = bignn.fit(built, graph, chosen.settings, seed=seed, progress=False)
@@ -99,11 +99,11 @@ def test_what_was_done_is_not_done_again(
 def test_studies_differ_in_how_they_train() -> None:
     ours, paper = Study("cora"), Study("cora", as_paper=True, changes=(("lr", 0.5),))
     assert [row.changes for row in ours.rows(binary=True)][:2] == [
-        (("hidden", 4),),
-        (("hidden", 8),),
+        (("hidden_channels", 4),),
+        (("hidden_channels", 8),),
     ]
     graph = bignn.load("cora")
-    assert ours.recipe(graph, 16, binary=False) == recipe("gcn", hidden=16)
+    assert ours.recipe(graph, 16, binary=False) == recipe("gcn", hidden_channels=16)
     changed = paper.recipe(graph, 16, binary=False)
     assert (changed.settings.lr, changed.dropout, changed.settings.weight_decay) == (0.5, 0.4, 5e-4)
     assert paper.recipe(graph, 16, binary=True).settings.beta1 == 0.9
@@ -144,8 +144,8 @@ def test_what_is_refused(arguments: dict[str, object], line: str) -> None:
 
 
 def test_what_the_graph_or_the_depth_rules_out(toy: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="'layers' must be at least 2"):
-        width.run(Study(toy, changes=(("layers", 1),)), tmp_path)
+    with pytest.raises(InputError, match="'num_layers' must be at least 2"):
+        width.run(Study(toy, changes=(("num_layers", 1),)), tmp_path)
     arrays = {name: some for name, some in make_arrays().items() if name != "test_idx"}
     np.savez(tmp_path / "untested.npz", **arrays)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"untested\.npz: widths are compared by test accuracy"):

@@ -76,12 +76,12 @@ def test_nothing_is_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_same_run_under_another_name_is_written_down_not_run(tmp_path: Path) -> None:
-    wide = replace(RUN, changes=(*SHORT, ("hidden", 64)))  # what the recipe has anyway
+    wide = replace(RUN, changes=(*SHORT, ("hidden_channels", 64)))  # what the recipe has anyway
     (first,) = do_runs([RUN], tmp_path, progress=False)
     (second,) = do_runs([wide], tmp_path, progress=False)
     assert second["seconds"] == first["seconds"]
     rows = [record["row"] for record in Ledger(tmp_path / "runs.jsonl").read()]
-    assert rows == ["cora/bi-gcn/epochs=3", "cora/bi-gcn/epochs=3/hidden=64"]
+    assert rows == ["cora/bi-gcn/epochs=3", "cora/bi-gcn/epochs=3/hidden_channels=64"]
 
 
 def test_another_recipe_is_another_run(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_another_recipe_is_another_run(tmp_path: Path) -> None:
         replace(RUN, distill=True),
         replace(RUN, model="gcn"),
         replace(RUN, changes=(("epochs", 4),)),
-        replace(RUN, changes=(*SHORT, ("hidden", 65))),
+        replace(RUN, changes=(*SHORT, ("hidden_channels", 65))),
     ]
     assert len({run.key(graph) for run in changed}) == len(changed)
     assert RUN.key(bignn.load("citeseer")) != RUN.key(graph)
@@ -149,8 +149,8 @@ def test_defaults_that_keys_leave_out_are_what_they_were() -> None:
             **{"temperature": 1.0, "inductive": False, "sampling": None},
         },
         "Recipe": {
-            **{"hidden": 64, "layers": 2, "conv": "gcn", "heads": 1, "out_heads": 1, "hops": 2},
-            **{"jump": "none", "binarize_head": False, "dropout": 0.4, "input_dropout": None},
+            **{"hidden_channels": 64, "num_layers": 2, "conv": "gcn", "heads": 1, "out_heads": 1},
+            **{"K": 2, "jk": None, "binarize_head": False, "dropout": 0.0, "input_dropout": None},
             **{"attention_dropout": 0.0, "drop": "all", "balance": False, "scale_gradient": True},
             **{"norm": "none", "activation": "relu", "normalize_rows": True, "ste": "input"},
         },

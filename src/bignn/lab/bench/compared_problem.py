@@ -78,7 +78,7 @@ class ComparedProblem(Problem):
         self.conv = "sage" if given == "sage" else "gat" if given == "gat" else "gcn"
         self.activation = config["activation"]
         width = config["hidden_channels"] * config["heads"]
-        num_hidden = config["num_layers"] - (config["jump"] == "none")
+        num_hidden = config["num_layers"] - (config["jk"] is None)
         self.sizes = (graph.num_features, *[width] * num_hidden, config["out_channels"])
         self.neighbours = Neighbours.of(graph) if neighbours is None else neighbours
         self.offsets, self.ids = self.neighbours.offsets, self.neighbours.ids
@@ -194,7 +194,7 @@ def float_contenders(model: GNN) -> Mapping[str, Any]:
     config = model.config
     if config["binarize"] != "none":
         raise input_error("model", "a float one", f"binarize='{config['binarize']}'")
-    plain = (config["jump"], config["norm"], config["out_heads"]) == ("none", "none", 1)
+    plain = (config["jk"], config["norm"], config["out_heads"]) == (None, "none", 1)
     if config["conv"] not in MODELS or not plain:
         return {"torch": OwnTorch}
     kinds = contenders_of(config["conv"])

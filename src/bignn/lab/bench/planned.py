@@ -132,7 +132,7 @@ def _check_memory(architecture: Architecture, sizes: Sizes) -> None:
     entries = 2 * sizes.edges + sizes.nodes
     layers = architecture.layers
     widest = max(layer.outputs for layer in layers)
-    in_floats = architecture.binarize != "both" or architecture.jump == "cat"
+    in_floats = architecture.binarize != "both" or architecture.jk == "cat"
     activations = sizes.nodes * widest * (8 if in_floats else 3)
     data = estimate(architecture, sizes).data_bytes
     needed = _PER_ENTRY * entries + 2 * data + activations

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bignn.config import Activation
 from bignn.graph import Graph, SparseRows, load
 from bignn.graph.published_sizes import PUBLISHED_SIZES
-from bignn.nn import GNN, Activation, GATConv
+from bignn.nn import GNN, GATConv
 from bignn.packing import pack
 from bignn.runtime import PackedGraph, PackedModel, pack_graph
 from bignn.runtime.features import read_features

@@ -77,7 +77,7 @@ class Comparison:
         hidden = self.hidden
         if model in TWINS and self.bi_hidden is not None:
             hidden = self.bi_hidden
-        return {"epochs": self.epochs, "patience": self.patience, "hidden": hidden}
+        return {"epochs": self.epochs, "patience": self.patience, "hidden_channels": hidden}
 
     @property
     def folder(self) -> Path:
@@ -177,7 +177,7 @@ def _trained(
         )
 
     def kind_of(name: str, suffix: str = "") -> str:
-        hidden = what.changes(name)["hidden"]
+        hidden = what.changes(name)["hidden_channels"]
         return name + ("" if hidden is None else f"-{hidden}") + suffix
 
     for name in what.models:
@@ -251,7 +251,7 @@ def _row(model: TrainedModel, graph: Graph, measured_on: str) -> Row:
         "data_bytes": dense if kept is None else _bytes(kept),
         "sparse_data_bytes": sparse,
         "is_all_bits": model.packed.network.is_binary,
-        "uses_edge_weights": model.model.layers[0].norm == "gcn",
+        "uses_edge_weights": model.model.layers[0].aggr == "gcn",
         "machine_was_busy": False,
         "predicted_by": None,
         "predict_ms": None,

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from bignn.capacity import ESTIMATES, EstimateName, LayerEntropy, layer_entropies
+from bignn.capacity import layer_entropies
+from bignn.capacity.width import ESTIMATES, EstimateName, LayerEntropy
 from bignn.cost import estimate as cost_of
 from bignn.errors import InputError, input_error
 from bignn.files import atomic_path
@@ -182,8 +183,8 @@ def run(study: Study, out: Path, *, device: str = "cpu", jobs: int = 1) -> dict[
             f"{graph.name}: widths are compared by test accuracy, and there is no test_idx; "
             "'bignn convert NEW.npz --graph FILE.npz --split 60,20,20' makes one"
         )
-    if float_recipe.layers == 1 and float_recipe.jump == "none":
-        raise input_error("layers", "at least 2, so that there is a hidden layer", 1)
+    if float_recipe.num_layers == 1 and float_recipe.jk is None:
+        raise input_error("num_layers", "at least 2, so that there is a hidden layer", 1)
     floats, binary = _curves(study, out, device, jobs)
     bins = study.bins_on(graph)
 

@@ -31,7 +31,8 @@ class Run:
         seed: of weights, dropout and samples.
         distill: from float teachers, trained first; they are the same for all students of a seed.
         teachers: how many of them, whose opinions are averaged.
-        changes: to the recipe, as ``(("hidden", 128), ...)``.
+        paper: train by the paper's settings on this dataset, not by what the graph is like.
+        changes: to the recipe, as ``(("hidden_channels", 128), ...)``.
         curve: whether the validation loss of every epoch is wanted too.
 
     """
@@ -42,27 +43,32 @@ class Run:
     distill: bool = False
     teachers: int = 1
     changes: tuple[tuple[str, Any], ...] = ()
+    paper: bool = False
     curve: bool = False
 
     @property
     def row(self) -> str:
-        """Its name without the seed, as ``cora/bi-gcn/distilled/hidden=128``."""
+        """Its name without the seed, as ``cora/bi-gcn/distilled/hidden_channels=128``."""
         changes = [f"{name}={value}" for name, value in self.changes]
         if self.distill:
             changes.insert(0, "distilled" if self.teachers == 1 else f"distilled-{self.teachers}")
+        if self.paper:
+            changes.insert(0, "as-paper")
         return "/".join([Path(self.dataset).stem, self.model, *changes])
 
     def recipe(self, graph: Graph) -> Recipe:
         """How it is trained."""
+        paper = self.dataset if self.paper else None
         changes = dict(self.changes)
-        return recipe(self.model, graph=graph, distill=self.distill, **changes)
+        return recipe(self.model, graph=graph, distill=self.distill, paper=paper, **changes)
 
     def teacher_recipe(self, graph: Graph) -> Recipe | None:
         """How its teacher is trained: as by default, at most as long as the student."""
         if not self.distill:
             return None
         of_both = {k: v for k, v in self.changes if k in ("epochs", "patience")}
-        return teacher_recipe(self.model, graph, **of_both)
+        paper = self.dataset if self.paper else None
+        return teacher_recipe(self.model, graph, paper=paper, **of_both)
 
     def key(self, graph: Graph) -> Key:
         """A digest of all that decides its result but the seed, and the seed."""

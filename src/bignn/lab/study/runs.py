@@ -176,6 +176,7 @@ def _names(run: Run) -> Record:
         "model": run.model,
         "distill": run.distill,
         "teachers": run.teachers,
+        "paper": run.paper,
         "changes": dict(run.changes),
         "seed": run.seed,
     }

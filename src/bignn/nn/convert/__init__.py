@@ -1,5 +1,6 @@
-"""PyG models become binary: conversion, and tracing what a converted model computes."""
+"""Conversion of PyG models into binary ones, and tracing of converted models for packing."""
 
 from bignn.nn.convert.binarize_model import binarize_
+from bignn.nn.convert.report import Report, ReportEntry
 
-__all__ = ["binarize_"]
+__all__ = ["Report", "ReportEntry", "binarize_"]

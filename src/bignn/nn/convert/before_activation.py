@@ -1,9 +1,9 @@
-"""Values before their activation and dropout, for binary layers in a model of any code.
+"""Values before their activation and dropout, for binary layers in a model with its own forward.
 
-A binary layer wants the sign of what comes *before* a ReLU, since after it every sign is +1, and
-wants to drop entries itself, after the sign. A model's own ``forward`` cannot be edited from
-outside. So while it runs, results of activations and dropout remember what they were made from;
-binary layers ask for that, and everyone else sees the true values.
+A binary layer needs the sign of the value *before* a ReLU, since after it every sign is +1, and
+drops entries itself, after the sign. A model's own ``forward`` cannot be edited from outside. So
+while it runs, the value before is recorded with every result of an activation or dropout; binary
+layers read it, and all other code reads the results themselves.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ACTIVATION_NAMES = [
     *["logsigmoid", "tanhshrink"],
 ]
 
-#: Modules that are activations.
+#: Activations as modules.
 ACTIVATION_MODULES = (
     *(nn.ReLU, nn.ELU, nn.LeakyReLU, nn.PReLU, nn.RReLU, nn.GELU, nn.SiLU, nn.SELU, nn.CELU),
     *(nn.ReLU6, nn.Softplus, nn.Mish, nn.Hardswish, nn.Tanh, nn.Sigmoid, nn.Hardtanh),
@@ -36,7 +36,7 @@ ACTIVATION_MODULES = (
 
 
 def _functions(names: list[str]) -> set[Callable[..., Any]]:
-    """Each function wherever torch has it, and the form that works in place."""
+    """Collect functions by name wherever torch has them, with their in-place forms."""
     homes: tuple[Any, ...] = (torch, functional, Tensor)
     found = {
         getattr(home, name + ending, None)
@@ -49,7 +49,7 @@ def _functions(names: list[str]) -> set[Callable[..., Any]]:
 
 ACTIVATIONS = _functions(_ACTIVATION_NAMES)
 DROPOUTS = _functions(["dropout"])
-# What moves entries without changing them.
+# Functions that move entries without changing them.
 _MOVES = _functions(["cat", "concat", "contiguous", "clone", "view", "reshape", "flatten"]) | {
     Tensor.__getitem__,
     Tensor.index_select,
@@ -69,15 +69,15 @@ _NEVER = -1
 
 
 def _version(x: Tensor) -> int:
-    """How often x was changed in place; what inference mode made cannot be, outside of it."""
+    """Count the changes of x in place; a tensor of inference mode cannot be changed outside."""
     return 0 if x.is_inference() else x._version
 
 
 class Origin(NamedTuple):
-    """What a value was before activation and dropout, and the share that was dropped.
+    """A value before activation and dropout, and the share that was dropped.
 
-    The value is not copied, so the user's code can change it in place later; its version (torch
-    counts the changes) tells.
+    The value is not copied, so the user's code can change it in place later. Its version, torch's
+    count of changes, shows that.
     """
 
     value: Tensor
@@ -86,12 +86,12 @@ class Origin(NamedTuple):
 
     @property
     def is_intact(self) -> bool:
-        """Whether the value is still what it was."""
+        """Whether the value has not been changed since."""
         return _version(self.value) == self.version
 
 
-def origin(x: Tensor) -> Origin:
-    """Where x comes from; x itself if from no activation or dropout, or if changed since."""
+def origin_of(x: Tensor) -> Origin:
+    """Look up the origin of x; x itself if it has none, or was changed since."""
     known = getattr(x, _NAME, None)
     if known is None or known[1] != _version(x):
         return Origin(x, 0.0, _version(x))
@@ -99,20 +99,20 @@ def origin(x: Tensor) -> Origin:
     return found
 
 
-def _remember(out: Tensor, found: Origin) -> None:
+def _record(out: Tensor, found: Origin) -> None:
     setattr(out, _NAME, (found, _version(out)))
 
 
 _active = threading.local()
 
 
-def is_remembering() -> bool:
-    """Whether a model is running in :class:`Remembering`."""
+def is_recording_origins() -> bool:
+    """Whether a model is running in :class:`RecordOrigins`."""
     return getattr(_active, "depth", 0) > 0
 
 
-class Remembering(TorchFunctionMode):
-    """While inside, :func:`origin` knows what activations and dropout did."""
+class RecordOrigins(TorchFunctionMode):
+    """A mode in which the origins of activated and dropped values are recorded."""
 
     def __enter__(self) -> Any:
         _active.depth = getattr(_active, "depth", 0) + 1
@@ -125,7 +125,7 @@ class Remembering(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Calls the function; if it is one of ours, its result remembers."""
+        """Call a function, and record the origin of its result."""
         kwargs = kwargs or {}
         if func in ACTIVATIONS:
             return _after_activation(func, args, kwargs)
@@ -133,69 +133,71 @@ class Remembering(TorchFunctionMode):
             return _after_dropout(func, args, kwargs)
         out = func(*args, **kwargs)
         if func in _MOVES and isinstance(out, Tensor):
-            _follow(func, args, kwargs, out)
+            _record_move(func, args, kwargs, out)
         return out
 
 
-def _given(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str, usual: Any) -> Any:
+def _argument(
+    args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str, usual: Any
+) -> Any:
     return args[place] if len(args) > place else kwargs.get(name, usual)
 
 
 def _after_activation(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x = _given(args, kwargs, 0, "input", None)
-    before = origin(x)
+    x = _argument(args, kwargs, 0, "input", None)
+    before = origin_of(x)
     if before.value is x:  # it may be overwritten in place
         kept = x.clone() if works_in_place(func, kwargs) else x
         before = Origin(kept, 0.0, _version(kept))
     out = func(*args, **kwargs)
     if isinstance(out, Tensor):
-        _remember(out, before)
+        _record(out, before)
     return out
 
 
 def _after_dropout(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x = _given(args, kwargs, 0, "input", None)
-    p = float(_given(args, kwargs, 1, "p", 0.5))
-    training = bool(_given(args, kwargs, 2, "training", kwargs.get("train", True)))
-    before = origin(x)
+    x = _argument(args, kwargs, 0, "input", None)
+    p = float(_argument(args, kwargs, 1, "p", 0.5))
+    training = bool(_argument(args, kwargs, 2, "training", kwargs.get("train", True)))
+    before = origin_of(x)
     if not training or p == 0:
         out = func(*args, **kwargs)
         if out is not x and before.value is not x:
-            _remember(out, before)
+            _record(out, before)
         return out
     if before.value is x and works_in_place(func, kwargs):
         kept = x.clone()
         before = Origin(kept, 0.0, _version(kept))
     out = func(*args, **kwargs)
     # Two dropouts in a row keep (1 - p)(1 - q).
-    _remember(out, before._replace(dropped=1 - (1 - before.dropped) * (1 - p)))
+    _record(out, before._replace(dropped=1 - (1 - before.dropped) * (1 - p)))
     return out
 
 
-def _follow(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Tensor) -> None:
-    """The same move of the origins, if any part has one.
+def _record_move(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Tensor) -> None:
+    """Move the origins as the values were moved, if any part has one.
 
-    A layer has one share to drop: of parts that dropped different ones, the largest. So what is
-    seen while training is what is seen after it.
+    A layer has one share to drop: where parts had different ones, the largest. So a layer reads the
+    same in training and in evaluation.
     """
     given = args[0] if args else kwargs.get("tensors", kwargs.get("input"))
     several = isinstance(given, list | tuple)
     parts: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
     if not parts or not all(isinstance(part, Tensor) for part in parts):
         return
-    origins = [origin(part) for part in parts]
+    origins = [origin_of(part) for part in parts]
     if all(o.value is part for o, part in zip(origins, parts, strict=True)):
         return
     values = [o.value for o in origins]
     others = {name: some for name, some in kwargs.items() if name not in ("tensors", "input")}
     moved = func(values if several else values[0], *args[1:], **others)
-    # Code that goes on with the activated values may have changed the others: no error here.
+    # Code that uses the activated values only may have changed the others: no error here.
     version = _version(moved) if all(o.is_intact for o in origins) else _NEVER
-    _remember(out, Origin(moved, max(o.dropped for o in origins), version))
+    _record(out, Origin(moved, max(o.dropped for o in origins), version))
 
 
-def remember_in(model: nn.Module) -> None:
-    """Runs every call of the model in :class:`Remembering`."""
+def record_origins_in(model: nn.Module) -> None:
+    """Run every call of the model in :class:`RecordOrigins`."""
     model.register_forward_pre_hook(_enter, prepend=True)
     # Whatever is raised, the mode must not outlive the call.
     model.register_forward_hook(_leave, always_call=True)
@@ -204,14 +206,14 @@ def remember_in(model: nn.Module) -> None:
 def _enter(model: nn.Module, args: Any) -> None:
     if torch.compiler.is_compiling():
         raise InputError(
-            "torch.compile cannot follow what binarize_ remembers of a model's own forward; "
+            "torch.compile cannot follow what binarize_ records in a model's own forward; "
             "convert with center=True, or compile a torch_geometric.nn.GCN, GraphSAGE, GAT or GIN"
         )
     modes = ExitStack()
     if torch.is_inference_mode_enabled():  # where torch does not count changes in place
         modes.enter_context(torch.inference_mode(False))
         modes.enter_context(torch.no_grad())
-    modes.enter_context(Remembering())
+    modes.enter_context(RecordOrigins())
     _stack().append((id(model), modes))
 
 

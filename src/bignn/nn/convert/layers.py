@@ -1,4 +1,4 @@
-"""PyG's layers as bignn's, one by one: which can be, and the layer that takes the place."""
+"""Conversion of single PyG layers: which can be converted, and the layer that replaces each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor, nn
 
 from bignn.errors import InputError
-from bignn.nn.convert.wrapped_layer import Layer
+from bignn.nn.convert.wrapped_layer import WrappedLayer
 from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
 from bignn.nn.gin_conv import GINConv
@@ -21,15 +21,15 @@ from bignn.nn.sg_conv import SGConv
 LINEARS = (nn.Linear, pyg.Linear)
 
 
-def refuse(name: str, module: nn.Module, why: str) -> InputError:
-    """The line that says why a layer stays as it is, or nothing is done."""
+def cannot_binarize(name: str, module: nn.Module, why: str) -> InputError:
+    """Build the error for a layer that cannot be converted."""
     return InputError(
         f"'{name}' is a {type(module).__name__}{why}, which bignn cannot binarize; pass "
         f"skip=['{name}'] to keep it float, or use GCNConv, SAGEConv, GATConv, GINConv or SGConv"
     )
 
 
-def _keep(mine: Linear, theirs: nn.Module) -> Linear:
+def _share_parameters(mine: Linear, theirs: nn.Module) -> Linear:
     mine.weight = theirs.weight  # type: ignore[assignment]
     if mine.bias is not None:
         mine.bias = theirs.bias  # type: ignore[assignment]
@@ -37,31 +37,33 @@ def _keep(mine: Linear, theirs: nn.Module) -> Linear:
 
 
 def convert_linear(module: Any, options: dict[str, Any]) -> Linear:
-    """A linear map of torch or PyG as ours, with the same parameters."""
+    """Convert a linear map of torch or PyG, keeping its parameters."""
     outputs, inputs = module.weight.shape
-    return _keep(Linear(inputs, outputs, bias=module.bias is not None, **options), module)
+    return _share_parameters(
+        Linear(inputs, outputs, bias=module.bias is not None, **options), module
+    )
 
 
 def _gcn(conv: Any, options: dict[str, Any]) -> GCNConv:
     has_bias = conv.bias is not None
     layer = GCNConv(conv.in_channels, conv.out_channels, bias=has_bias, **options)
-    _keep(layer.lin, conv.lin)
+    _share_parameters(layer.lin, conv.lin)
     layer.bias = conv.bias
     return layer
 
 
 def _sgc(conv: Any, options: dict[str, Any]) -> SGConv:
     has_bias = conv.lin.bias is not None
-    layer = SGConv(conv.in_channels, conv.out_channels, hops=conv.K, bias=has_bias, **options)
-    _keep(layer.lin, conv.lin)
+    layer = SGConv(conv.in_channels, conv.out_channels, K=conv.K, bias=has_bias, **options)
+    _share_parameters(layer.lin, conv.lin)
     return layer
 
 
 def _sage(conv: Any, options: dict[str, Any]) -> SAGEConv:
     has_bias = conv.lin_l.bias is not None
     layer = SAGEConv(conv.lin_l.in_channels, conv.out_channels, bias=has_bias, **options)
-    _keep(layer.lin_l, conv.lin_l)
-    _keep(layer.lin_r, conv.lin_r)
+    _share_parameters(layer.lin_l, conv.lin_l)
+    _share_parameters(layer.lin_r, conv.lin_r)
     return layer
 
 
@@ -76,7 +78,7 @@ def _gat(conv: Any, options: dict[str, Any]) -> GATConv:
         bias=conv.bias is not None,
         **options,
     )
-    _keep(layer.lin, conv.lin)
+    _share_parameters(layer.lin, conv.lin)
     layer.att_src, layer.att_dst, layer.bias = conv.att_src, conv.att_dst, conv.bias
     return layer
 
@@ -87,7 +89,7 @@ def _gin(conv: Any, options: dict[str, Any]) -> GINConv:
 
 
 def _first_and_rest(network: Any) -> tuple[nn.Module, nn.Module]:
-    """GIN's network as its first linear map and what follows."""
+    """Split GIN's network into its first linear map and the rest."""
     if type(network) in LINEARS:
         return network, nn.Identity()
     # ``named_children`` would leave out a module's second place.
@@ -98,12 +100,12 @@ def _first_and_rest(network: Any) -> tuple[nn.Module, nn.Module]:
 
 
 def _unrolled(mlp: Any) -> OrderedDict[str, nn.Module]:
-    """PyG's MLP as the chain of modules that it is."""
+    """Write PyG's MLP as a chain of modules."""
     chain: OrderedDict[str, nn.Module] = OrderedDict()
     for number, linear in enumerate(mlp.lins):
         chain[f"lin{number}"] = linear
         if number < len(mlp.norms):
-            act = mlp.act if isinstance(mlp.act, nn.Module) else Applied(mlp.act)
+            act = mlp.act if isinstance(mlp.act, nn.Module) else FunctionModule(mlp.act)
             parts = {f"norm{number}": mlp.norms[number], f"act{number}": act}
             for name in sorted(parts, reverse=not mlp.act_first):
                 chain[name] = parts[name]
@@ -111,15 +113,15 @@ def _unrolled(mlp: Any) -> OrderedDict[str, nn.Module]:
     return chain
 
 
-class Applied(nn.Module):
-    """A function as a module."""
+class FunctionModule(nn.Module):
+    """A module that applies a function."""
 
     def __init__(self, function: Callable[[Tensor], Tensor] | None) -> None:
         super().__init__()
         self.function = function
 
     def forward(self, x: Tensor) -> Tensor:
-        """``f(x)``, or x without a function."""
+        """Compute ``f(x)``, or return x without a function."""
         return x if self.function is None else self.function(x)
 
 
@@ -129,9 +131,9 @@ def _only(**options: Any) -> Callable[[str, Any], None]:
         for option, expected in options_of_all.items():
             given = getattr(conv, option)
             if given is not expected and given != expected:
-                raise refuse(name, conv, f" with {option}={given!r}")
+                raise cannot_binarize(name, conv, f" with {option}={given!r}")
         if not isinstance(getattr(conv, "in_channels", 1), int):
-            raise refuse(name, conv, f" with in_channels={conv.in_channels!r}")
+            raise cannot_binarize(name, conv, f" with in_channels={conv.in_channels!r}")
 
     return check
 
@@ -143,18 +145,20 @@ def _check_gin(name: str, conv: Any) -> None:
         type(network) is nn.Sequential and len(network) and type(network[0]) in LINEARS
     )
     if not begins:
-        raise refuse(name, conv, f" whose network ({type(network).__name__}) begins with no Linear")
+        raise cannot_binarize(
+            name, conv, f" whose network ({type(network).__name__}) begins with no Linear"
+        )
 
 
-#: The layer that takes a layer's place, with the same parameters, and options of ours.
-CONVERSIONS: dict[type[nn.Module], Callable[[Any, dict[str, Any]], Layer]] = {
+#: The function that converts each kind of layer, given the layer and options of ours.
+CONVERSIONS: dict[type[nn.Module], Callable[[Any, dict[str, Any]], WrappedLayer]] = {
     pyg.GCNConv: _gcn,
     pyg.SAGEConv: _sage,
     pyg.GATConv: _gat,
     pyg.GINConv: _gin,
     pyg.SGConv: _sgc,
 }
-#: Refuses, by name, a layer with options that ours has not.
+#: The check that refuses a layer, by its name, whose options ours does not have.
 CHECKS: dict[type[nn.Module], Callable[[str, Any], None]] = {
     pyg.GCNConv: _only(improved=False, add_self_loops=True, normalize=True, aggr="add"),
     pyg.SAGEConv: _only(aggr="mean", normalize=False, project=False, root_weight=True),

@@ -1,4 +1,4 @@
-"""How a converted layer is called: as the layer whose place it took."""
+"""Wrapping of converted layers: they are called like the PyG layers that they replaced."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from bignn.errors import InputError, input_error
-from bignn.nn.convert.before_activation import is_remembering, origin
+from bignn.nn.convert.before_activation import is_recording_origins, origin_of
 from bignn.nn.features import BinaryRows, SparseFeatures
 from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
@@ -22,9 +22,10 @@ from bignn.nn.sage_conv import SAGEConv
 from bignn.nn.sg_conv import SGConv
 from bignn.nn.sparse import SparseMatrix
 
-Layer = GCNConv | SAGEConv | GATConv | GINConv | SGConv | Linear
+#: Layers of bignn that replace layers of PyG.
+WrappedLayer = GCNConv | SAGEConv | GATConv | GINConv | SGConv | Linear
 
-#: PyG's arguments, in order.
+#: Arguments of PyG's layers, in order.
 _ARGUMENTS: dict[type[nn.Module], tuple[str, ...]] = {
     GCNConv: ("x", "edge_index", "edge_weight"),
     SGConv: ("x", "edge_index", "edge_weight"),
@@ -36,53 +37,68 @@ _ARGUMENTS: dict[type[nn.Module], tuple[str, ...]] = {
 
 
 @dataclass
-class Port:
-    """What a converted layer does with its input before it is one of bits.
+class Wrapping:
+    """The handling of a converted layer's input before it is binarized.
 
     Attributes:
-        name: of the layer in its model.
-        sees_before: it reads what was there before activation and dropout, and drops by itself.
-        own_dropout: the layer's share to drop is its own, whatever the model's dropout says.
-        looked: whether an input was looked at for signs that are all +1.
+        name: name of the layer in its model.
+        reads_before_activation: whether the layer reads the value before activation and dropout,
+            and drops by itself.
+        own_dropout: whether the layer's dropout is its own, whatever the model's dropout is.
+        checked_signs: whether an input was checked for signs that are all +1.
 
     """
 
     name: str
-    sees_before: bool
+    reads_before_activation: bool
     own_dropout: bool
-    looked: bool = False
+    checked_signs: bool = False
 
 
-def open_port(layer: Layer, port: Port) -> None:
-    """Makes a layer callable as PyG's."""
-    layer.port = port  # type: ignore[assignment]
-    layer.register_forward_pre_hook(_receive, with_kwargs=True)
+def wrap_layer(layer: WrappedLayer, wrapping: Wrapping) -> None:
+    """Make a layer callable like PyG's."""
+    layer.wrapping = wrapping  # type: ignore[assignment]
+    layer.register_forward_pre_hook(_prepare_arguments, with_kwargs=True)
 
 
-def entrances(layer: Layer) -> list[Linear]:
-    """The linear maps that read a layer's input."""
+def is_wrapped(module: nn.Module) -> bool:
+    """Whether a module is a converted layer."""
+    return isinstance(getattr(module, "wrapping", None), Wrapping)
+
+
+def input_maps(layer: WrappedLayer) -> list[Linear]:
+    """List the linear maps that read a layer's input."""
     if isinstance(layer, Linear):
         return [layer]
     return [layer.lin_l, layer.lin_r] if isinstance(layer, SAGEConv) else [layer.lin]
 
 
-def _receive(
-    layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]
+def set_dropout(layer: WrappedLayer, p: float) -> None:
+    """Set the share of a layer's input that it drops."""
+    for linear in input_maps(layer):
+        linear.dropout = p
+
+
+def _prepare_arguments(
+    layer: WrappedLayer, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    port: Port = layer.port  # type: ignore[assignment]
-    given = _named(layer, port, args, kwargs)
+    wrapping: Wrapping = layer.wrapping  # type: ignore[assignment]
+    given = _by_name(layer, wrapping.name, args, kwargs)
     x = given.pop("x", None)
     if not isinstance(x, Tensor | BinaryRows | SparseFeatures):
-        raise input_error("x", f"a tensor [nodes, features] for '{port.name}'", type(x).__name__)
-    if entrances(layer)[0].binarization.features and isinstance(x, Tensor):
+        expected = f"a tensor [nodes, features] for '{wrapping.name}'"
+        fix = "pairs (x_s, x_t) are not supported" if isinstance(x, tuple | list) else ""
+        raise input_error("x", expected, type(x).__name__, fix)
+    if input_maps(layer)[0].binarization.features and isinstance(x, Tensor):
         if x.ndim != 2:
-            raise input_error("x", f"two-dimensional for '{port.name}'", f"shape {list(x.shape)}")
-        x = _input_of(layer, port, x)
+            expected = f"two-dimensional for '{wrapping.name}'"
+            raise input_error("x", expected, f"shape {list(x.shape)}")
+        x = _prepare_input(layer, wrapping, x)
     return (x,), given
 
 
-def _named(
-    layer: Layer, port: Port, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+def _by_name(
+    layer: WrappedLayer, layer_name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
     names = _ARGUMENTS[type(layer)]
     given = dict(zip(names, args, strict=False)) | dict(kwargs)
@@ -92,45 +108,43 @@ def _named(
         if name in ("x", "edge_index") or (name == "edge_weight" and name in names):
             continue
         if given.pop(name) is not None or name not in names:
-            raise InputError(f"'{port.name}' is a bignn {type(layer).__name__}: no '{name}'")
+            raise InputError(f"'{layer_name}' is a bignn {type(layer).__name__}: no '{name}'")
     edges = given.get("edge_index")
     if not isinstance(layer, Linear) and not isinstance(edges, Tensor | SparseMatrix):
         raise input_error(
             "edge_index",
-            f"a tensor [2, E] or a sparse CSR adjacency for '{port.name}'",
+            f"a tensor [2, E] or a sparse CSR adjacency for '{layer_name}'",
             type(edges).__name__,
         )
     return given
 
 
-def _input_of(layer: Layer, port: Port, x: Tensor) -> Any:
-    if port.sees_before:
-        if not is_remembering():
+def _prepare_input(layer: WrappedLayer, wrapping: Wrapping, x: Tensor) -> Any:
+    if wrapping.reads_before_activation:
+        if not is_recording_origins():
             raise InputError(
-                f"'{port.name}' was called from outside the model's forward, where bignn does not "
-                "see activations; call the model itself, or convert with center=True"
+                f"'{wrapping.name}' was called from outside the model's forward, where activations "
+                "are not recorded; call the model itself, or convert with center=True"
             )
-        before = origin(x)
+        before = origin_of(x)
         if not before.is_intact:
             raise InputError(
-                f"what '{port.name}' reads was, before its activation, a value that has been "
-                "changed in place since; write 'h = h + y' instead of 'h += y', or convert with "
-                "center=True"
+                f"the value before the activation that '{wrapping.name}' reads has been changed in "
+                "place since; write 'h = h + y' instead of 'h += y', or convert with center=True"
             )
-        if layer.training and not port.own_dropout:
-            for linear in entrances(layer):
-                linear.dropout = before.dropped
+        if layer.training and not wrapping.own_dropout:
+            set_dropout(layer, before.dropped)
         x = before.value
-    if isinstance(norm := getattr(layer, "input_stage", None), nn.Module):
-        return norm(x)
+    if isinstance(stage := getattr(layer, "input_stage", None), nn.Module):
+        return stage(x)
     if isinstance(center := getattr(layer, "center", None), nn.Module):
         return center(x)
-    if layer.training and not port.looked and not torch.compiler.is_compiling():
-        port.looked = True
+    if layer.training and not wrapping.checked_signs and not torch.compiler.is_compiling():
+        wrapping.checked_signs = True
         if x.numel() > 1 and float(x.detach().min()) >= 0:
             warnings.warn(
-                f"the first input of '{port.name}' has no number below 0, so its signs are all +1; "
-                "take an activation away before it, or convert with center=True",
+                f"the first input of '{wrapping.name}' has no number below 0, so its signs are all "
+                "+1; take an activation away before it, or convert with center=True",
                 stacklevel=2,
             )
     return x
@@ -139,16 +153,16 @@ def _input_of(layer: Layer, port: Port, x: Tensor) -> Any:
 def standardize_input(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A hook that standardises what a model is given: x, or the x of a PyG ``Data``."""
-    norm: nn.Module = model.input_stage  # type: ignore[assignment]
+    """Standardise the input of a model, x or a PyG ``Data``; a forward pre-hook."""
+    stage: nn.Module = model.input_stage  # type: ignore[assignment]
     if "x" in kwargs:
-        return args, {**kwargs, "x": norm(kwargs["x"])}
+        return args, {**kwargs, "x": stage(kwargs["x"])}
     first = args[0] if args else None
     if isinstance(first, Tensor):
-        return (norm(first), *args[1:]), kwargs
+        return (stage(first), *args[1:]), kwargs
     if isinstance(getattr(first, "x", None), Tensor):
         data = copy.copy(first)
-        data.x = norm(first.x)  # type: ignore[union-attr]
+        data.x = stage(first.x)  # type: ignore[union-attr]
         return (data, *args[1:]), kwargs
     raise input_error(
         "model",

@@ -1,6 +1,7 @@
-"""How to train which model: recipes by name, by what is known of the graph, changed as asked.
+"""Recipes: how to train which model, by the model's name and what the graph is like.
 
-Plain data without torch, but for building a model.
+A graph's name plays no part. The paper's own settings are used where they are asked for by name:
+``recipe("bi-sage", paper="reddit")``. Plain data without torch, except for building a model.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = [
     "SAMPLING",
     "STUDENTS",
     "TWINS",
-    "Known",
+    "Labelled",
     "Recipe",
     "Settings",
     "recipe",
@@ -35,21 +36,17 @@ __all__ = [
     "teacher_recipe",
 ]
 
-#: From this share of labelled nodes on a graph has many.
+#: Share of labelled nodes from which on a graph has many.
 _MANY = 0.1
 
 
 @runtime_checkable
-class Known(Protocol):
-    """What recipes go by: of a :class:`bignn.Graph`, or of one that is not at hand."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
+class Labelled(Protocol):
+    """Properties of a graph that recipes depend on; the graph itself need not be at hand."""
 
     @property
     def num_nodes(self) -> int:
-        """N."""
+        """Number of nodes."""
 
     @property
     def train_idx(self) -> Sized | None:
@@ -57,23 +54,33 @@ class Known(Protocol):
 
 
 def recipe(
-    model: str, *, graph: Known | GraphLike | None = None, distill: bool = False, **changes: Any
+    model: str,
+    *,
+    graph: Labelled | GraphLike | None = None,
+    distill: bool = False,
+    paper: str | None = None,
+    **changes: Any,
 ) -> Recipe:
-    """The recipe of a model name, with some of its values changed.
+    """Choose the recipe of a model, with some of its values changed.
 
     Args:
         model: a key of :data:`RECIPES`.
-        graph: what it is for, a PyG ``Data`` too: graphs with many labels ask for another recipe
+        graph: the graph to train on, a PyG ``Data`` too; graphs with many labels have other recipes
             than those with few.
-        distill: for training with a teacher.
+        distill: whether the model learns from a teacher.
+        paper: a dataset of the paper, a key of :data:`PAPER`, whose settings there to use instead;
+            None for recipes by what the graph is like.
         changes: any field of :class:`Recipe`, :class:`Settings` or :class:`Sampling`
-            (its kind as ``sampler``, ``"none"`` for the whole graph); None keeps the recipe's own.
+            (its kind as ``sampler``, ``"none"`` for the whole graph; ``jk="none"`` for no jumping
+            knowledge); None keeps the recipe's own.
 
     """
     if model not in RECIPES:
         raise input_error("model", f"one of {list(RECIPES)}", repr(model))
-    base = _base(model, _known(graph), distill)
+    base = _table(graph, distill)[model] if paper is None else _of_paper(model, paper)
     given = {name: value for name, value in changes.items() if value is not None}
+    if given.get("jk") == "none":
+        given["jk"] = None
     of_sampling = {name: given.pop(name) for name in list(given) if name in SAMPLING}
     of_settings = {field.name for field in fields(Settings)}
     settings = {name: given.pop(name) for name in list(given) if name in of_settings}
@@ -81,24 +88,73 @@ def recipe(
         settings["sampling"] = _sampled(base.settings.sampling, of_sampling)
     changed = replace(base, settings=replace(base.settings, **settings), **given)
     if "fan_outs" not in of_sampling:
-        changed = replace(changed, settings=_as_deep(changed.settings, changed.layers))
+        changed = replace(changed, settings=_as_deep(changed.settings, changed.num_layers))
     if (sampling := changed.settings.sampling) is not None:
-        sampling.check_model(changed.conv, changed.layers, jumps=changed.jump != "none")
+        sampling.check_model(changed.conv, changed.num_layers, jumps=changed.jk is not None)
     return changed
 
 
-def _as_deep(settings: Settings, layers: int) -> Settings:
-    """The same with a fan-out for each layer: the last one given serves those beyond it."""
+def teacher_recipe(
+    model: str = "bi-gcn",
+    graph: Labelled | GraphLike | None = None,
+    *,
+    paper: str | None = None,
+    **changes: Any,
+) -> Recipe:
+    """Choose the recipe of a model's float teacher: its float twin, trained so that students gain.
+
+    The best teacher is not the float model of the highest accuracy (docs/trials.md).
+    """
+    # A teacher does not depend on how much its students learn from it.
+    plain = {"distill_mix": Settings.distill_mix, **changes}
+    return recipe(TWINS.get(model, model), graph=graph, distill=True, paper=paper, **plain)
+
+
+def settings_for(
+    model: nn.Module, graph: Labelled | GraphLike | None = None, *, distill: bool = False
+) -> Settings:
+    """Choose the settings of the recipe that builds such a model, or else the plain defaults."""
+    from bignn.nn import GNN
+
+    if isinstance(model, GNN):
+        options = ("binarize", "conv", "jk")
+        table = _table(graph, distill)
+        for known in (table[name] for name in RECIPES):
+            if all(getattr(known, name) == model.config[name] for name in options):
+                return _as_deep(known.settings, len(model.convs))
+    return Settings()
+
+
+def _table(graph: Labelled | GraphLike | None, distill: bool) -> dict[str, Recipe]:
+    if graph is not None and not isinstance(graph, Labelled):
+        graph = as_graph(graph)
+    labelled = 0 if graph is None or graph.train_idx is None else len(graph.train_idx)
+    if graph is not None and labelled and labelled >= _MANY * graph.num_nodes:
+        return MANY_LABELS_STUDENTS if distill else MANY_LABELS
+    return STUDENTS if distill else RECIPES
+
+
+def _of_paper(model: str, paper: str) -> Recipe:
+    if paper not in PAPER:
+        raise input_error("paper", f"a dataset of the paper, one of {list(PAPER)}", repr(paper))
+    if model not in PAPER[paper]:
+        expected = f"one that the paper trains on {paper}, one of {list(PAPER[paper])}"
+        raise input_error("model", expected, repr(model))
+    return PAPER[paper][model]
+
+
+def _as_deep(settings: Settings, num_layers: int) -> Settings:
+    """Give every layer a fan-out; the last one given serves the layers beyond it."""
     sampling = settings.sampling
     if sampling is None or not sampling.fan_outs:
         return settings
-    fan_outs = (sampling.fan_outs + sampling.fan_outs[-1:] * layers)[:layers]
+    fan_outs = (sampling.fan_outs + sampling.fan_outs[-1:] * num_layers)[:num_layers]
     return replace(settings, sampling=replace(sampling, fan_outs=fan_outs))
 
 
 #: Changes that are about samples.
 SAMPLING = ("sampler", *(field.name for field in fields(Sampling) if field.name != "kind"))
-_FIRST_TRY: dict[str, Sampling] = {
+_DEFAULT_SAMPLING: dict[str, Sampling] = {
     "neighbor": Sampling("neighbor", 1024, fan_outs=(10, 10)),
     "walk": Sampling("walk", 1500),
     "node": Sampling("node", 4000),
@@ -109,61 +165,21 @@ _FIRST_TRY: dict[str, Sampling] = {
 
 def _sampled(own: Sampling | None, changes: dict[str, Any]) -> Sampling | None:
     kind: SampleKind | Literal["none"] | None = changes.pop("sampler", None)
-    if kind is None and own is None:  # what is only said of one sampler means it
-        meant: dict[str, SampleKind] = {"fan_outs": "neighbor", "walk_length": "walk"}
-        kind = next((meant[name] for name in changes if name in meant), "none")
+    if kind is None and own is None:  # an option of one sampler alone implies that sampler
+        implied: dict[str, SampleKind] = {"fan_outs": "neighbor", "walk_length": "walk"}
+        kind = next((implied[name] for name in changes if name in implied), "none")
     if kind == "none":
         if changes:
-            fix = f"name a sampler, one of {list(_FIRST_TRY)}"
+            fix = f"name a sampler, one of {list(_DEFAULT_SAMPLING)}"
             name, value = next(iter(changes.items()))
             raise input_error(name, "left out without a sampler", value, fix)
         return None
     if kind is not None and (own is None or kind != own.kind):
-        if kind not in _FIRST_TRY:
-            raise input_error("sampler", f"'none' or one of {list(_FIRST_TRY)}", repr(kind))
-        own = _FIRST_TRY[kind]
+        if kind not in _DEFAULT_SAMPLING:
+            raise input_error("sampler", f"'none' or one of {list(_DEFAULT_SAMPLING)}", repr(kind))
+        own = _DEFAULT_SAMPLING[kind]
     assert own is not None
     for name, kinds in (("fan_outs", ("neighbor", "layer")), ("walk_length", ("walk",))):
         if name in changes and own.kind not in kinds:
             raise input_error(name, f"left out with sampler '{own.kind}'", changes[name])
     return replace(own, **changes)
-
-
-def teacher_recipe(model: str = "bi-gcn", graph: GraphLike | None = None, **changes: Any) -> Recipe:
-    """The float twin of a model, to learn from: not the one that is best itself, but the one whose
-    students are (docs/trials.md).
-    """
-    # Teachers of students who listen to them more or less are the same.
-    plain = {"distill_mix": Settings.distill_mix, **changes}
-    return recipe(TWINS.get(model, model), graph=graph, distill=True, **plain)
-
-
-def _known(graph: Known | GraphLike | None) -> Known | None:
-    return graph if graph is None or isinstance(graph, Known) else as_graph(graph)
-
-
-def _base(model: str, graph: Known | None, distill: bool) -> Recipe:
-    of_paper = {} if graph is None else PAPER.get(graph.name, {})
-    return of_paper[model] if model in of_paper else _table(graph, distill)[model]
-
-
-def _table(graph: Known | None, distill: bool) -> dict[str, Recipe]:
-    labelled = 0 if graph is None or graph.train_idx is None else len(graph.train_idx)
-    if graph is not None and labelled and labelled >= _MANY * graph.num_nodes:
-        return MANY_LABELS_STUDENTS if distill else MANY_LABELS
-    return STUDENTS if distill else RECIPES
-
-
-def settings_for(
-    model: nn.Module, graph: Known | GraphLike | None = None, *, distill: bool = False
-) -> Settings:
-    """The settings of the recipe whose model is of this kind, or the plain defaults."""
-    from bignn.nn import GNN
-
-    if isinstance(model, GNN):
-        about = _known(graph)
-        for known in (_base(name, about, distill) for name in RECIPES):
-            kind = (known.binarize, known.conv, known.jump)
-            if kind == tuple(model.config[key] for key in ("binarize", "conv", "jump")):
-                return _as_deep(known.settings, len(model.convs))
-    return Settings()

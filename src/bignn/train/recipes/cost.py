@@ -1,4 +1,4 @@
-"""``bignn cost``: what a model by name costs on a graph by name, float beside binary."""
+"""``bignn cost``: the cost of a model on a graph, both by name, float beside binary."""
 
 from __future__ import annotations
 
@@ -9,50 +9,51 @@ from typing import Any
 from bignn.cost import Cost, LayerCost, Sizes, estimate
 from bignn.graph import Graph
 from bignn.graph.published_sizes import PUBLISHED_SIZES
-from bignn.train.recipes import RECIPES, TWINS, Known, Recipe, recipe
+from bignn.train.recipes import PAPER, RECIPES, TWINS, recipe
 
-# GAT has eight output heads on PubMed; the size that the paper prints has one.
+# GAT has eight output heads on PubMed; the paper prints the size with one.
 _AS_COUNTED: dict[tuple[str, str], dict[str, Any]] = {("pubmed", "gat"): {"out_heads": 1}}
 
 
 @dataclass(frozen=True)
-class Published:
-    """A graph known by name, whether it is at hand or not."""
+class PublishedGraph:
+    """A graph known by its published sizes, whether it is at hand or not."""
 
-    name: str
     num_nodes: int
     train_idx: Sized
 
-    @classmethod
-    def of(cls, name: str) -> Published:
-        """The one of :data:`bignn.graph.published_sizes.PUBLISHED_SIZES`."""
-        return cls(name, PUBLISHED_SIZES[name].nodes, range(PUBLISHED_SIZES[name].train))
-
 
 def cost_of(model: str, dataset: str, **changes: Any) -> Cost:
-    """What a model by name costs on a dataset by name, at the paper's sizes and widths, or ours
-    where the paper has none; ``changes`` as in :func:`bignn.train.recipes.recipe`.
+    """Estimate the cost of a model on a published dataset, at the paper's sizes and widths.
+
+    Where the paper does not train the model on the dataset, the widths are our recipe's.
+    ``changes`` are those of :func:`bignn.train.recipes.recipe`.
     """
-    return estimate(_recipe(model, Published.of(dataset), changes), Sizes.published(dataset))
+    given = {name: value for name, value in changes.items() if value is not None}
+    given = {**_AS_COUNTED.get((dataset, model), {}), **given}
+    facts = PUBLISHED_SIZES[dataset]
+    graph = PublishedGraph(facts.nodes, range(facts.train))
+    paper = dataset if model in PAPER.get(dataset, {}) else None
+    chosen = recipe(model, graph=graph, paper=paper, **given)
+    return estimate(chosen, Sizes.published(dataset))
 
 
 def report(
     model: str, graph: Graph | Sizes | str, changes: dict[str, Any]
 ) -> tuple[Cost, dict[str, Any]]:
-    """The cost of a model, and the document that ``bignn cost`` prints.
+    """Estimate the cost of a model, and build the document that ``bignn cost`` prints.
 
     Args:
         model: a name, as ``bignn train`` takes it.
-        graph: a graph, a name of a published one, or the sizes of one that is planned.
-        changes: of the model's recipe, None to keep it.
+        graph: a graph, the name of a published one, or the sizes of one that is planned.
+        changes: changes to the model's recipe; None keeps a value.
 
     """
     if isinstance(graph, str):
         counted = cost_of(model, graph, **changes)
-    elif isinstance(graph, Graph):
-        counted = estimate(_recipe(model, graph, changes), graph)
     else:
-        counted = estimate(_recipe(model, None, changes), graph)
+        known = graph if isinstance(graph, Graph) else None
+        counted = estimate(recipe(model, graph=known, **changes), graph)
     twin = estimate(counted.architecture.twin, counted.sizes)
     is_binary = counted.architecture.binarize != "none"
     floats, binary = (twin, counted) if is_binary else (counted, twin)
@@ -67,12 +68,6 @@ def report(
         "ratios": asdict(binary.compared(floats)),
     }
     return counted, document
-
-
-def _recipe(model: str, graph: Known | None, changes: dict[str, Any]) -> Recipe:
-    given = {name: value for name, value in changes.items() if value is not None}
-    counted = {} if graph is None else _AS_COUNTED.get((graph.name, model), {})
-    return recipe(model, graph=graph, **{**counted, **given})
 
 
 def _twin_name(model: str) -> str:
@@ -105,12 +100,12 @@ def _layer_figures(counted: LayerCost) -> dict[str, Any]:
 
 
 def _whole(number: float) -> float:
-    """The same, as an integer where it is one."""
+    """Turn a float that is a whole number into an int."""
     return int(number) if float(number).is_integer() else number
 
 
 def _other_count(dataset: str | None, edges: int) -> list[str]:
-    """A line where the paper counts other edges than the publisher."""
+    """Explain, where the paper counts other edges than the publisher."""
     facts = PUBLISHED_SIZES.get(dataset or "")
     if facts is None or facts.edges == edges:
         return []
@@ -118,7 +113,7 @@ def _other_count(dataset: str | None, edges: int) -> list[str]:
 
 
 def describe(document: dict[str, Any]) -> str:
-    """The document as a table, float beside binary."""
+    """Format the document as a table, float beside binary."""
     is_binary = document["architecture"]["binarize"] != "none"
     named, twin = document, document["twin"]
     floats, binary = (twin, named) if is_binary else (named, twin)

@@ -1,4 +1,4 @@
-"""What a recipe is: a model's options, how wide and deep it is, and how to train it. No torch."""
+"""The class of recipes: a model's options, its width and depth, and its training. No torch."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recipe(ModelOptions):
-    """A model and how to train it."""
+    """A model and its training."""
 
     binarize: BinarizeMode = field(metadata=about("what is 1-bit"))
     settings: Settings
-    hidden: int = option(64, "hidden neurons per layer, per head with attention", COUNT)
-    layers: int = option(2, "number of convolutions", COUNT)
+    hidden_channels: int = option(64, "hidden neurons per layer, per head with attention", COUNT)
+    num_layers: int = option(2, "number of convolutions", COUNT)
 
     def build(self, graph: GraphLike) -> GNN:
-        """A freshly initialised model for this graph (draws from torch's generator)."""
+        """Build a freshly initialised model for a graph; draws from torch's generator."""
         from bignn.nn import GNN, MODELS
 
         graph = as_graph(graph)
@@ -35,4 +35,5 @@ class Recipe(ModelOptions):
             )
         options = {option.name: getattr(self, option.name) for option in fields(ModelOptions)}
         kind = MODELS.get(self.conv, GNN)
-        return kind(graph.num_features, self.hidden, self.layers, graph.num_classes, **options)
+        sizes = (graph.num_features, self.hidden_channels, self.num_layers, graph.num_classes)
+        return kind(*sizes, **options)

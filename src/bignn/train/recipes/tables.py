@@ -1,6 +1,6 @@
-"""The models by name, with what served them on validation.
+"""Recipes of the models by name, as chosen on validation nodes.
 
-How it was chosen, and what else was tried: docs/trials.md.
+How they were chosen, and what else was tried, is in docs/trials.md.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 from bignn.config import Sampling, Settings
 from bignn.train.recipes.definition import Recipe
 
-#: The float model that a binary one is compared with, and learns from.
+#: The float model that a binary one is compared with and learns from.
 TWINS = {
     **{"bi-gcn": "gcn", "bi-gcn-f": "gcn", "bi-gcn-w": "gcn"},
     **{"bi-gat": "gat", "bi-sage": "sage", "bi-saint": "saint"},
@@ -23,24 +23,26 @@ _FLOAT_GAT: dict[str, Any] = {
     "attention_dropout": 0.6,
     "activation": "elu",
 }
-_SAINT: dict[str, Any] = {"conv": "sage", "jump": "cat"}
+_SAINT: dict[str, Any] = {"conv": "sage", "jk": "cat"}
 
-#: Recipes where few nodes have labels, as in the citation graphs. All see the whole graph: what is
-#: left of one when only its labelled nodes may be seen (140 of Cora's 2,708) is next to nothing.
+#: Recipes for graphs where few nodes have labels, like the citation graphs. Training sees the whole
+#: graph: its labelled nodes alone (140 of Cora's 2,708) have next to no edges among them.
 RECIPES = {
     "gcn": Recipe("none", Settings(lr=0.01, weight_decay=1e-3), dropout=0.8),
-    "bi-gcn-f": Recipe("features", Settings(lr=0.001, weight_decay=0.0)),
-    "bi-gcn-w": Recipe("weights", Settings(lr=0.001, weight_decay=0.0), dropout=0.6),
-    "bi-gcn": Recipe("both", Settings(lr=0.001, weight_decay=0.0, beta1=0.5, last_layer_lr=0.3)),
-    "gat": Recipe("none", Settings(lr=0.01, weight_decay=2e-3), hidden=8, **_FLOAT_GAT),
+    "bi-gcn-f": Recipe("features", Settings(), dropout=0.4),
+    "bi-gcn-w": Recipe("weights", Settings(), dropout=0.6),
+    "bi-gcn": Recipe("both", Settings(beta1=0.5, last_layer_lr=0.3), dropout=0.4),
+    "gat": Recipe("none", Settings(lr=0.01, weight_decay=2e-3), hidden_channels=8, **_FLOAT_GAT),
     "bi-gat": Recipe(
-        "both", Settings(beta1=0.5, last_layer_lr=0.3), hidden=32, dropout=0.6, **_GAT
+        "both", Settings(beta1=0.5, last_layer_lr=0.3), hidden_channels=32, dropout=0.6, **_GAT
     ),
     "sage": Recipe("none", Settings(lr=0.01, weight_decay=1e-3), dropout=0.8, conv="sage"),
-    "bi-sage": Recipe("both", Settings(beta1=0.5, last_layer_lr=0.3), conv="sage"),
+    "bi-sage": Recipe("both", Settings(beta1=0.5, last_layer_lr=0.3), dropout=0.4, conv="sage"),
     "saint": Recipe("none", Settings(lr=0.01, weight_decay=1e-3), dropout=0.8, **_SAINT),
-    "bi-saint": Recipe("both", Settings(beta1=0.5, last_layer_lr=0.3), **_SAINT),
-    "sgc": Recipe("none", Settings(lr=0.2, weight_decay=1e-4), layers=1, dropout=0.0, conv="sgc"),
+    "bi-saint": Recipe("both", Settings(beta1=0.5, last_layer_lr=0.3), dropout=0.4, **_SAINT),
+    "sgc": Recipe(
+        "none", Settings(lr=0.2, weight_decay=1e-4), num_layers=1, dropout=0.0, conv="sgc"
+    ),
     "fastgcn": Recipe(
         "none",
         Settings(lr=0.01, weight_decay=1e-3, sampling=Sampling("layer", 256, fan_outs=(400, 400))),
@@ -48,17 +50,23 @@ RECIPES = {
     ),
 }
 
-#: Those with a teacher, whose opinion of every node makes up for the labels. Trials were made of
-#: "gcn" and "bi-gcn"; the others take after them.
+#: Recipes with a teacher, whose predictions of all nodes make up for missing labels. Trials were
+#: made of "gcn" and "bi-gcn"; the others follow them.
 STUDENTS = {
     **RECIPES,
     "gcn": Recipe("none", Settings(lr=0.01, weight_decay=5e-4), dropout=0.5),
     "bi-gcn-f": Recipe("features", Settings(), dropout=0.2, input_dropout=0.8, drop="present"),
     "bi-gcn-w": Recipe("weights", Settings(), dropout=0.4, balance=True),
     "bi-gcn": Recipe("both", Settings(), dropout=0.2, input_dropout=0.8, drop="present"),
-    "gat": Recipe("none", Settings(lr=0.005, weight_decay=5e-4), hidden=8, **_FLOAT_GAT),
+    "gat": Recipe("none", Settings(lr=0.005, weight_decay=5e-4), hidden_channels=8, **_FLOAT_GAT),
     "bi-gat": Recipe(
-        "both", Settings(), hidden=32, dropout=0.2, input_dropout=0.8, drop="present", **_GAT
+        "both",
+        Settings(),
+        hidden_channels=32,
+        dropout=0.2,
+        input_dropout=0.8,
+        drop="present",
+        **_GAT,
     ),
     "bi-sage": Recipe(
         "both", Settings(), dropout=0.2, input_dropout=0.8, drop="present", conv="sage"
@@ -68,8 +76,8 @@ STUDENTS = {
     ),
 }
 
-#: Float and binary models have the same time. Binary weights flip one by one, so their validation
-#: loss falls less smoothly; float models gain by it too.
+#: Float and binary models have the same time. The validation loss of binary models falls less
+#: smoothly, since their weights flip one by one; float models gain by longer training too.
 _PATIENT: dict[str, Any] = {"epochs": 300, "patience": 80}
 _NEIGHBOURS: dict[str, Any] = {
     "inductive": True,
@@ -83,17 +91,19 @@ _WALKS: dict[str, Any] = {
 }
 _BINARY: dict[str, Any] = {"drop": "present", "balance": True, "norm": "batch"}
 
-#: Recipes where a tenth of the nodes or more have labels.
+#: Recipes for graphs where a tenth of the nodes or more have labels.
 MANY_LABELS = {
     **RECIPES,
-    "gcn": Recipe("none", Settings(lr=0.01), hidden=128, dropout=0.2, normalize_rows=False),
+    "gcn": Recipe(
+        "none", Settings(lr=0.01), hidden_channels=128, dropout=0.2, normalize_rows=False
+    ),
     "bi-gcn-f": Recipe("features", Settings(), 128, dropout=0.2, drop="present", norm="batch"),
     "bi-gcn-w": Recipe("weights", Settings(), 128, dropout=0.2, balance=True, norm="batch"),
     "bi-gcn": Recipe("both", Settings(), 128, dropout=0.2, **_BINARY),
     "gat": Recipe(
         "none",
         Settings(lr=0.005),
-        hidden=16,
+        hidden_channels=16,
         heads=8,
         dropout=0.2,
         conv="gat",
@@ -104,7 +114,7 @@ MANY_LABELS = {
     "sage": Recipe(
         "none",
         Settings(lr=0.003, **_NEIGHBOURS),
-        hidden=128,
+        hidden_channels=128,
         dropout=0.2,
         conv="sage",
         normalize_rows=False,
@@ -113,7 +123,7 @@ MANY_LABELS = {
     "saint": Recipe(
         "none",
         Settings(lr=0.003, **_WALKS),
-        hidden=128,
+        hidden_channels=128,
         dropout=0.2,
         normalize_rows=False,
         **_SAINT,
@@ -121,8 +131,8 @@ MANY_LABELS = {
     "bi-saint": Recipe("both", Settings(**_WALKS), 128, dropout=0.2, **_BINARY, **_SAINT),
 }
 
-#: Those with a teacher, who keeps a wide binary model from learning the labels by heart. With so
-#: many labels they have more to say than where there are few.
+#: Recipes with a teacher, which keeps a wide binary model from overfitting the labels. Labels have
+#: a larger share of the loss than where they are few.
 MANY_LABELS_STUDENTS = {
     **MANY_LABELS,
     "gcn": Recipe(

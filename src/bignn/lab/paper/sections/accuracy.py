@@ -159,7 +159,7 @@ def _beside_twin(results: Results, rows: Sequence[Run]) -> list[tuple[str, ...]]
         found = results.of(row)
         both = found is not None and twin is not None and row is not rows[0]
         taught = f"distilled, {row.teachers} teachers" if row.teachers > 1 else "distilled"
-        width = dict(row.changes).get("hidden")
+        width = dict(row.changes).get("hidden_channels")
         how = [taught if row.distill else "", f"{width} wide" if width else ""]
         cells.append(
             (

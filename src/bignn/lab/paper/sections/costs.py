@@ -80,9 +80,9 @@ def depth_cost(results: Results) -> Section:
     depths = tuple(range(1, 9))
     sgc = cost_of("sgc", "cora")
     models = {
-        "GCN": [cost_of("gcn", "cora", layers=n) for n in depths],
-        "Bi-GCN": [cost_of("bi-gcn", "cora", layers=n) for n in depths],
-        "SGC": [cost.estimate(replace(sgc.architecture, hops=n), "cora") for n in depths],
+        "GCN": [cost_of("gcn", "cora", num_layers=n) for n in depths],
+        "Bi-GCN": [cost_of("bi-gcn", "cora", num_layers=n) for n in depths],
+        "SGC": [cost.estimate(replace(sgc.architecture, K=n), "cora") for n in depths],
     }
 
     def figure(name: str, caption: str, y_label: str, of: Callable[[cost.Cost], float]) -> Figure:
@@ -90,7 +90,7 @@ def depth_cost(results: Results) -> Section:
             Series(label, depths, tuple(of(found) for found in costs))
             for label, costs in models.items()
         ]
-        return Figure(name, caption, "lines", "layers (SGC: hops)", y_label, tuple(series),
+        return Figure(name, caption, "lines", "layers (SGC: K)", y_label, tuple(series),
                       log_y=True)  # fmt: skip
 
     return Section(

@@ -96,7 +96,7 @@ def _curves(results: Results, rows: Sequence[Run]) -> Figure | None:
     """Validation losses by epoch of some depths, seed 0."""
     series = []
     for row in rows:
-        layers = dict(row.changes)["layers"]
+        layers = dict(row.changes)["num_layers"]
         curve = next((r["curve"] for r in results.seeds(row) if "curve" in r), None)
         if layers in (2, 4, 8) and curve:
             epochs = tuple(range(1, len(curve) + 1, 4))

@@ -1,4 +1,4 @@
-"""Remembering what was computed from a tensor, for as long as that stays true."""
+"""A cache of values computed from tensors, valid while the tensors are unchanged."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from torch.utils.weak import WeakIdKeyDictionary
 T = TypeVar("T")
 
 
-class Memory:
-    """Keeps one value per tensor: the one computed last from it.
+class TensorCache:
+    """A cache with one value per tensor: the one computed last from it.
 
     A value is served again while the tensor and everything else it was made from are the very same
     objects and have not been changed in place; it goes when the tensor goes. Full-batch epochs thus
-    build their matrices once, without a flag that could serve a stale one. The one thing torch
-    cannot tell is a change behind its back (through ``.data`` or a shared NumPy array).
+    build their matrices once, without a flag that could serve a stale one. Torch does not count
+    changes through ``.data`` or a shared NumPy array, so these are not noticed.
     """
 
     def __init__(self) -> None:
@@ -32,9 +32,9 @@ class Memory:
         options: Hashable,
         build: Callable[[], T],
     ) -> T:
-        """The value for ``key``; ``build()`` is called, without gradients, if it is not known."""
+        """Return the value for ``key``, calling ``build()`` without gradients if there is none."""
         tensors = [tensor for tensor in (key, *made_from) if tensor is not None]
-        if any(tensor.is_inference() for tensor in tensors):  # these do not count their changes
+        if any(tensor.is_inference() for tensor in tensors):  # torch counts no changes of these
             return build()
         state = (options, tuple(tensor is not None for tensor in made_from), _versions(tensors))
         found = self._entries.get(key)
@@ -50,11 +50,11 @@ class Memory:
             self._entries[key] = (state, [weakref.ref(tensor) for tensor in tensors[1:]], value)
         return value
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Memory:
-        return Memory()
+    def __deepcopy__(self, memo: dict[int, Any]) -> TensorCache:
+        return TensorCache()
 
-    def __reduce__(self) -> tuple[type[Memory], tuple[()]]:
-        return Memory, ()
+    def __reduce__(self) -> tuple[type[TensorCache], tuple[()]]:
+        return TensorCache, ()
 
 
 def _versions(tensors: list[Tensor]) -> tuple[int, ...]:

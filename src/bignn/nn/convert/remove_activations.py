@@ -1,0 +1,49 @@
+"""Taking activations and dropout out before binary layers, where a model's structure is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch_geometric.nn as pyg
+from torch import nn
+from torch_geometric.nn.models.basic_gnn import BasicGNN
+
+from bignn.nn.convert.before_activation import ACTIVATION_MODULES
+from bignn.nn.convert.layers import FunctionModule
+from bignn.nn.convert.wrapped_layer import WrappedLayer, set_dropout
+
+# Modules that may stand between an activation and a linear map.
+_NORMS = (nn.BatchNorm1d, nn.LayerNorm, nn.Identity, pyg.BatchNorm, pyg.LayerNorm)
+
+
+def remove_in_basic_gnn(model: BasicGNN) -> None:
+    """Take activations and dropout out of one of PyG's own models; its layers drop instead."""
+    gnn: Any = model
+    gnn.act = nn.Identity()
+    p = gnn.dropout.p
+    gnn.dropout.p = 0.0
+    for conv in list(gnn.convs)[1:]:
+        set_dropout(conv, p)
+    if hasattr(gnn, "lin"):
+        set_dropout(gnn.lin, p)
+
+
+def remove_in_sequential(sequence: nn.Sequential) -> None:
+    """Take activations and dropout out before every binary linear map in a chain of modules."""
+    waiting: list[str] = []
+    kept = 1.0
+    # ``named_children`` leaves out a module's second place; PyG's MLP has one ``act`` for all.
+    for name, module in list(sequence._modules.items()):
+        if isinstance(module, WrappedLayer):
+            for some in waiting:
+                setattr(sequence, some, nn.Identity())
+            if waiting:
+                set_dropout(module, 1 - kept)
+            waiting, kept = [], 1.0
+        elif isinstance(module, (*ACTIVATION_MODULES, FunctionModule)):
+            waiting.append(name)
+        elif isinstance(module, nn.Dropout):
+            waiting.append(name)
+            kept *= 1 - module.p
+        elif not isinstance(module, _NORMS):
+            waiting, kept = [], 1.0
