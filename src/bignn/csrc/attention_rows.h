@@ -1,9 +1,14 @@
-// Layers whose weights come from attention, row by row. Text of rows.h.
+// Layers whose weights come from attention, row by row.
+#pragma once
+
+#include "gather.h"
+
+namespace bignn {
 
 // One head of row i: as gather_row, with weights from scores.
-template <typename Id, class Add>
-inline float attend_row(const Layer& layer, std::size_t head, std::size_t i, Batch<Id>& entries,
-                        Scratch& scratch, Add add) {
+template <class Isa, typename Id, class Add>
+inline float attend_row(const Layer& layer, std::size_t head, std::size_t i,
+                        Batch<Isa, Id>& entries, Scratch<Isa>& scratch, Add add) {
     const Edges& from = layer.edges;
     const Attention& attention = layer.attention;
     const float target = attention.target[head * attention.num_sources + own_id(layer, i)];
@@ -13,15 +18,15 @@ inline float attend_row(const Layer& layer, std::size_t head, std::size_t i, Bat
     float largest_source = -largest_score;
     for (std::size_t at = begin; at < end; at += chunk) {
         entries.cover(at, at + count(at));
-        const float some = largest_score_of(entries.scores(head, at), count(at));
+        const float some = Isa::largest_score_of(entries.scores(head, at), count(at));
         largest_source = some > largest_source ? some : largest_source;
     }
     // leaky rises, also as it is rounded: the largest source has the largest score.
     const float top = leaky(target + largest_source, attention.slope);
     const auto attend_chunk = [&](std::size_t at) {
         entries.cover(at, at + count(at));
-        return attend(entries.scores(head, at), entries.factors(at), count(at), target, top,
-                      attention.slope, scratch.x);
+        return Isa::attend(entries.scores(head, at), entries.factors(at), count(at), target, top,
+                           attention.slope, scratch.x);
     };
     float most = 0;
     std::uint64_t shares = 0;
@@ -30,7 +35,7 @@ inline float attend_row(const Layer& layer, std::size_t head, std::size_t i, Bat
         most = some.most > most ? some.most : most;
         shares += some.shares;
     }
-    const RowWeights weights(most, end - begin, share_of(shares), layer.edge_bits);
+    const RowWeights weights = row_weights(most, end - begin, share_of(shares), layer.edge_bits);
     const bool in_one = end - begin <= chunk;
     std::size_t at = begin;
     do {  // at least once: a row without neighbours is 0
@@ -38,7 +43,7 @@ inline float attend_row(const Layer& layer, std::size_t head, std::size_t i, Bat
         std::uint32_t total = 0;
         if (some) {
             if (!in_one) attend_chunk(at);
-            total = quantize(scratch.x, some, weights.two_to_e, weights.limit, scratch.q);
+            total = Isa::quantize(scratch.x, some, weights.two_to_e, weights.limit, scratch.q);
         }
         add(entries.rows(at), some, total, at == begin);
         at += chunk;
@@ -47,18 +52,19 @@ inline float attend_row(const Layer& layer, std::size_t head, std::size_t i, Bat
 }
 
 // One head of a row: its sums, or u by bits.
-template <typename Id>
+template <class Isa, typename Id>
 inline float attend_one(const Layer& layer, const Records& part, std::size_t head, std::size_t i,
-                        Batch<Id>& entries, Scratch& scratch, float* sums, std::int32_t* u) {
+                        Batch<Isa, Id>& entries, Scratch<Isa>& scratch, float* sums,
+                        std::int32_t* u) {
     const auto gather = [&](auto add) { return attend_row(layer, head, i, entries, scratch, add); };
     if (layer.way == Way::bits) return sum_bits(layer.num_inputs, scratch, u, gather);
     return sum_row(part, layer.attention.channels, num_neighbours(layer, i), scratch, sums, gather);
 }
 
 // All heads of a tile's rows, put together in scratch.sums.
-template <typename Id>
+template <class Isa, typename Id>
 inline void attend_tile(const Layer& layer, std::size_t first, std::size_t num_rows, bool is_few,
-                        Batch<Id>& entries, Scratch& scratch) {
+                        Batch<Isa, Id>& entries, Scratch<Isa>& scratch) {
     const Attention& attention = layer.attention;
     const std::size_t channels = attention.channels;
     const std::int64_t* offsets = layer.edges.offsets + first;
@@ -76,31 +82,33 @@ inline void attend_tile(const Layer& layer, std::size_t first, std::size_t num_r
                 targets[r] = target[own_id(layer, first + r)];
             }
             std::uint32_t totals[tile_rows];
-            attend_few(entries.scores(head, begin), entries.factors(begin), offsets, targets,
-                       attention.slope, layer.edge_bits, scratch.q, totals, row_scale);
+            Isa::attend_few(entries.scores(head, begin), entries.factors(begin), offsets, targets,
+                            attention.slope, layer.edge_bits, scratch.q, totals, row_scale);
             sum_few(layer, part, channels, offsets, totals, entries, scratch, scratch.head,
                     scratch.head_stride);
         } else {
             for (std::size_t r = 0; r < num_rows; ++r) {
                 row_scale[r] = attend_one(layer, part, head, first + r, entries, scratch,
                                           scratch.head + r * scratch.head_stride,
-                                          scratch.u + r * u_stride(layer.num_inputs));
+                                          scratch.u + r * Isa::u_stride(layer.num_inputs));
             }
         }
         if (layer.way == Way::bits) {
-            multiply(scratch.u, num_rows, layer.num_inputs, channels,
-                     layer.product + head * attention.product_stride, scratch.multiply,
-                     scratch.head, scratch.head_stride);
+            Isa::multiply(scratch.u, num_rows, layer.num_inputs, channels,
+                          layer.product + head * attention.product_stride, scratch.multiply,
+                          scratch.head, scratch.head_stride);
         }
         for (std::size_t r = 0; r < num_rows; ++r) {
             const float* from = scratch.head + r * scratch.head_stride;
             float* sums = scratch.sums + r * scratch.sums_stride;
             if (attention.averages) {
-                add_head(from, row_scale[r], layer.scale + head * channels, head == 0, channels,
-                         sums);
+                Isa::add_head(from, row_scale[r], layer.scale + head * channels, head == 0,
+                              channels, sums);
             } else {
-                put_head(from, row_scale[r], channels, sums + head * channels);
+                Isa::put_head(from, row_scale[r], channels, sums + head * channels);
             }
         }
     }
 }
+
+}  // namespace bignn

@@ -1,9 +1,14 @@
-// Way G, first half: sums of bits, in AVX-512. (avx512_product.h says how far apart rows of u are.)
-// Text of avx512.cpp, in whose namespace it stands.
+// Way G, first half: sums of bits, in AVX-512. avx512_product.h defines how far apart rows of u
+// are.
+#pragma once
+
+#include "avx512_vectors.h"
+
+namespace bignn::avx512 {
 
 // --- Gather of bits ----------------------------------------------------------------------------
 
-inline __m512i add_where(__m512i sum, const std::byte* bits, std::size_t piece, __m512i q) {
+static inline __m512i add_where(__m512i sum, const std::byte* bits, std::size_t piece, __m512i q) {
     __mmask16 mask;
     __builtin_memcpy(&mask, bits + 2 * piece, sizeof mask);
     return _mm512_mask_add_epi32(sum, mask, sum, q);
@@ -11,8 +16,9 @@ inline __m512i add_where(__m512i sum, const std::byte* bits, std::size_t piece, 
 
 // Up to four words of every neighbour: the bits are the masks of the additions.
 template <int words>
-inline void add_words(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
-                      std::size_t offset, __m512i minus_total, bool first, std::int32_t* u) {
+static inline void add_words(const std::byte* const* rows, const std::uint32_t* q,
+                             std::size_t count, std::size_t offset, __m512i minus_total, bool first,
+                             std::int32_t* u) {
     const auto start = [&](int piece) {
         if (piece >= 4 * words || first) return minus_total;
         return _mm512_add_epi32(_mm512_loadu_si512(u + 16 * piece), minus_total);
@@ -70,7 +76,7 @@ constexpr std::size_t block_units = 8;  // whose places are made at once: 16 KB 
 constexpr std::size_t slab_words = 8;   // of columns
 
 // Entry i of group g: the sum of the weights 4 g + m where bit m of i is set, at byte 4 i + g.
-inline void make_subset_sums(const std::uint32_t* q, std::byte* tables) {
+static inline void make_subset_sums(const std::uint32_t* q, std::byte* tables) {
     const auto subsets = [&](std::size_t g) {
         const auto weight = [&](std::size_t m) {
             return _mm512_set1_epi32(static_cast<int>(q[4 * g + m]));
@@ -96,7 +102,7 @@ inline void make_subset_sums(const std::uint32_t* q, std::byte* tables) {
 
 // The bits of four neighbours, 16 bytes of each.
 template <bool whole>
-inline __m512i four_rows(const std::byte* const* rows, std::size_t offset) {
+static inline __m512i four_rows(const std::byte* const* rows, std::size_t offset) {
     const auto load = [&](std::size_t n) {
         const auto* from = reinterpret_cast<const __m128i*>(rows[n] + offset);
         return whole ? _mm_loadu_si128(from) : _mm_loadl_epi64(from);
@@ -109,7 +115,7 @@ inline __m512i four_rows(const std::byte* const* rows, std::size_t offset) {
 
 // The places of 64 columns, from a byte per column and group: a dword per column, in an order that
 // natural_order below turns back.
-inline void store_places(__m512i g0, __m512i g1, __m512i g2, __m512i g3, std::byte* places) {
+static inline void store_places(__m512i g0, __m512i g1, __m512i g2, __m512i g3, std::byte* places) {
     const __m512i low01 = _mm512_unpacklo_epi8(g0, g1), high01 = _mm512_unpackhi_epi8(g0, g1);
     const __m512i low23 = _mm512_unpacklo_epi8(g2, g3), high23 = _mm512_unpackhi_epi8(g2, g3);
     _mm512_store_si512(places, _mm512_unpacklo_epi16(low01, low23));
@@ -122,7 +128,8 @@ inline void store_places(__m512i g0, __m512i g1, __m512i g2, __m512i g3, std::by
 // with the unit vectors is its transpose: neighbour m of a group becomes bit m + 2 of each of 8
 // columns, and the number of the group, the constant that is added, the lowest two.
 template <bool whole>
-inline void make_places(const std::byte* const* rows, std::size_t offset, std::byte* places) {
+static inline void make_places(const std::byte* const* rows, std::size_t offset,
+                               std::byte* places) {
     constexpr __mmask64 used = 0x3c3c3c3c3c3c3c3c;
     // Byte r of quadword b: of neighbour 5 - r the byte b (the other half: b + 8).
     alignas(64) static constexpr std::uint8_t bytes[64] = {
@@ -149,7 +156,7 @@ inline void make_places(const std::byte* const* rows, std::size_t offset, std::b
 }
 
 // Quarters of vectors a, b, c, d side by side: from store_places' order to columns' own.
-inline void natural_order(__m512i& a, __m512i& b, __m512i& c, __m512i& d) {
+static inline void natural_order(__m512i& a, __m512i& b, __m512i& c, __m512i& d) {
     const __m512i ab_low = _mm512_shuffle_i32x4(a, b, 0x44);
     const __m512i ab_high = _mm512_shuffle_i32x4(a, b, 0xee);
     const __m512i cd_low = _mm512_shuffle_i32x4(c, d, 0x44);
@@ -161,9 +168,9 @@ inline void natural_order(__m512i& a, __m512i& b, __m512i& c, __m512i& d) {
 }
 
 // u = start + 2 * (sums of weights where the bit is set), 64 columns; with no start, onto u.
-inline void look_up_sums(const std::byte* tables, const std::byte* places, std::size_t num_units,
-                         std::size_t places_stride, const __m512i* start, bool first,
-                         std::int32_t* u) {
+static inline void look_up_sums(const std::byte* tables, const std::byte* places,
+                                std::size_t num_units, std::size_t places_stride,
+                                const __m512i* start, bool first, std::int32_t* u) {
     const __m512i ones = _mm512_set1_epi8(1), zero = _mm512_setzero_si512();
     __m512i a0 = zero, b0 = zero, c0 = zero, d0 = zero;
     __m512i a1 = zero, b1 = zero, c1 = zero, d1 = zero;
@@ -204,8 +211,9 @@ inline void look_up_sums(const std::byte* tables, const std::byte* places, std::
 }
 
 // Pointers to rows and weights up to the next unit must be readable, these weights 0.
-inline void add_many(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
-                     std::size_t num_words, __m512i minus_total, bool first, std::int32_t* u) {
+static inline void add_many(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
+                            std::size_t num_words, __m512i minus_total, bool first,
+                            std::int32_t* u) {
     alignas(64) std::byte tables[block_units * 3 * 64];
     alignas(64) std::byte places[block_units * slab_words * 256];
     const std::size_t num_units = (count + unit - 1) / unit;
@@ -220,12 +228,12 @@ inline void add_many(const std::byte* const* rows, const std::uint32_t* q, std::
             for (std::size_t e = 0; e < some * unit; ++e) prefetch(from, e, 8 * w);
             const auto make = [&](auto whole, std::size_t v) {
                 for (std::size_t m = 0; m < some; ++m) {
-                    make_places<decltype(whole)::value>(from + m * unit, 8 * (w + v),
-                                                        places + (m * slab_words + v) * 256);
+                    make_places<decltype(whole)::value == 1>(from + m * unit, 8 * (w + v),
+                                                             places + (m * slab_words + v) * 256);
                 }
             };
-            for (std::size_t v = 0; v + 2 <= words; v += 2) make(std::true_type{}, v);
-            if (words % 2) make(std::false_type{}, words - 1);
+            for (std::size_t v = 0; v + 2 <= words; v += 2) make(Number<1>{}, v);
+            if (words % 2) make(Number<0>{}, words - 1);
             for (std::size_t v = 0; v < words; ++v) {
                 look_up_sums(tables, places + 256 * v, some, slab_words * 256,
                              n == 0 ? &minus_total : nullptr, first && n == 0, u + 64 * (w + v));
@@ -234,22 +242,30 @@ inline void add_many(const std::byte* const* rows, const std::uint32_t* q, std::
     }
 }
 
-inline void add_bits(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
-                     std::uint32_t total, bool first, std::size_t num_inputs, std::int32_t* u) {
-    const std::size_t num_words = words_per_row(num_inputs);
-    const __m512i minus_total = _mm512_set1_epi32(-static_cast<int>(total));
-    const auto add = [&](auto words, std::size_t w) {
-        add_words<decltype(words)::value>(rows, q, count, 8 * w, minus_total, first, u + 64 * w);
-    };
-    if (count >= many) {
-        add_many(rows, q, count, num_words, minus_total, first, u);
-    } else {
-        std::size_t w = 0;
-        for (; w + 4 <= num_words; w += 4) add(Number<4>{}, w);
-        if (num_words - w == 3) add(Number<3>{}, w);
-        if (num_words - w == 2) add(Number<2>{}, w);
-        if (num_words - w == 1) add(Number<1>{}, w);
+template <class Base>
+struct BitPieces : Base {
+    using typename Base::Isa;
+
+    static void add_bits(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
+                         std::uint32_t total, bool first, std::size_t num_inputs, std::int32_t* u) {
+        const std::size_t num_words = words_per_row(num_inputs);
+        const __m512i minus_total = _mm512_set1_epi32(-static_cast<int>(total));
+        const auto add = [&](auto words, std::size_t w) {
+            add_words<decltype(words)::value>(rows, q, count, 8 * w, minus_total, first,
+                                              u + 64 * w);
+        };
+        if (count >= many) {
+            add_many(rows, q, count, num_words, minus_total, first, u);
+        } else {
+            std::size_t w = 0;
+            for (; w + 4 <= num_words; w += 4) add(Number<4>{}, w);
+            if (num_words - w == 3) add(Number<3>{}, w);
+            if (num_words - w == 2) add(Number<2>{}, w);
+            if (num_words - w == 1) add(Number<1>{}, w);
+        }
+        // Inputs that do not exist, up to where the groups of five end, must be 0.
+        for (std::size_t k = num_inputs; k < Isa::u_stride(num_inputs); ++k) u[k] = 0;
     }
-    // Inputs that do not exist, up to where the groups of five end, must be 0.
-    for (std::size_t k = num_inputs; k < u_stride(num_inputs); ++k) u[k] = 0;
-}
+};
+
+}  // namespace bignn::avx512

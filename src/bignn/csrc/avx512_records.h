@@ -1,40 +1,29 @@
-// Way T's gather: sums of records, in AVX-512.
-// Text of avx512.cpp, in whose namespace it stands.
-
+// Way T's gather, the sums of records, in AVX-512.
+//
 // Weights are split into digits (three of 8 bits against byte records, two of 10 against 16-bit
 // ones), whose sums are kept apart and put together at the end of the row:
 //     sum_e q_e v_e = s0 + 2^b s1 + 2^2b s2.
 // |s| <= chunk * 4 * 255 * 128 < 2^31 for bytes; 16-bit records are flushed every 64 neighbours,
 // 64 * 1023 * 32768 < 2^31.
+#pragma once
+
+#include "avx512_vectors.h"
+
+namespace bignn::avx512 {
+
 static_assert(most_edge_bits <= 20);
 
 constexpr std::size_t flush16 = 64;
 
 template <int bits>
-inline __m512i combine_digits(__m256i s0, __m256i s1, __m256i s2) {
+static inline __m512i combine_digits(__m256i s0, __m256i s1, __m256i s2) {
     const __m512i high = _mm512_add_epi64(_mm512_slli_epi64(_mm512_cvtepi32_epi64(s2), bits),
                                           _mm512_cvtepi32_epi64(s1));
     return _mm512_add_epi64(_mm512_slli_epi64(high, bits), _mm512_cvtepi32_epi64(s0));
 }
 
-// Where sums of 16 columns go. To floats, when all fits in 32 bits:
-struct NarrowSums {
-    const std::int32_t* center;
-    float* sums;
-    std::int32_t total;
-
-    template <int bits>
-    void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
-        const __m512i high = _mm512_add_epi32(_mm512_slli_epi32(s2, bits), s1);
-        const __m512i sum = _mm512_add_epi32(_mm512_slli_epi32(high, bits), s0);
-        const __m512i centered =
-            _mm512_mullo_epi32(_mm512_loadu_si512(center + c), _mm512_set1_epi32(total));
-        const __m512i twice = _mm512_add_epi32(centered, _mm512_slli_epi32(sum, 1));
-        _mm512_storeu_ps(sums + c, _mm512_cvtepi32_ps(twice));
-    }
-};
-
-inline void store_wide(const std::int32_t* center, std::int64_t total, __m512i sum, float* sums) {
+static inline void store_wide(const std::int32_t* center, std::int64_t total, __m512i sum,
+                              float* sums) {
     const __m512i centers =
         _mm512_cvtepi32_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(center)));
     const __m512i centered = _mm512_mullo_epi64(centers, _mm512_set1_epi64(total));
@@ -42,61 +31,20 @@ inline void store_wide(const std::int32_t* center, std::int64_t total, __m512i s
                      _mm512_cvtepi64_ps(_mm512_add_epi64(centered, _mm512_slli_epi64(sum, 1))));
 }
 
-// To floats in general:
-struct WideSums {
-    const std::int32_t* center;
-    float* sums;
-    std::int64_t total;
-
-    template <int bits>
-    void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
-        store_wide(center + c, total,
-                   combine_digits<bits>(_mm512_castsi512_si256(s0), _mm512_castsi512_si256(s1),
-                                        _mm512_castsi512_si256(s2)),
-                   sums + c);
-        store_wide(
-            center + c + 8, total,
-            combine_digits<bits>(_mm512_extracti64x4_epi64(s0, 1), _mm512_extracti64x4_epi64(s1, 1),
-                                 _mm512_extracti64x4_epi64(s2, 1)),
-            sums + c + 8);
-    }
-};
-
-// Onto what earlier chunks of a long row summed up:
-struct MoreSums {
-    std::int64_t* acc;
-
-    template <int bits>
-    void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
-        const __m512i low = combine_digits<bits>(
-            _mm512_castsi512_si256(s0), _mm512_castsi512_si256(s1), _mm512_castsi512_si256(s2));
-        const __m512i high =
-            combine_digits<bits>(_mm512_extracti64x4_epi64(s0, 1), _mm512_extracti64x4_epi64(s1, 1),
-                                 _mm512_extracti64x4_epi64(s2, 1));
-        _mm512_storeu_si512(acc + c, _mm512_add_epi64(_mm512_loadu_si512(acc + c), low));
-        _mm512_storeu_si512(acc + c + 8, _mm512_add_epi64(_mm512_loadu_si512(acc + c + 8), high));
-    }
-};
-
-// A line of the neighbour that comes `ahead` places later.
-inline void prefetch(const std::byte* const* rows, std::size_t e, std::size_t at) {
-    _mm_prefetch(reinterpret_cast<const char*>(rows[e + ahead] + at), _MM_HINT_T0);
-}
-
-inline void prefetch4(const std::byte* const* rows, std::size_t e, std::size_t at) {
+static inline void prefetch4(const std::byte* const* rows, std::size_t e, std::size_t at) {
     prefetch(rows, e, at), prefetch(rows, e + 1, at);
     prefetch(rows, e + 2, at), prefetch(rows, e + 3, at);
 }
 
-inline __m512i digit(const std::uint32_t* digits) {
+static inline __m512i digit(const std::uint32_t* digits) {
     return _mm512_set1_epi32(static_cast<int>(*digits));
 }
 
 // Four neighbours' bytes of a column stand next to each other, a dword that vpdpbusd multiplies by
 // the four weights' digits. digits[4 g + d]: digit d of the weights of neighbours 4 g ... 4 g + 3.
 template <bool far, class Sums>
-inline void gather8(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
-                    std::size_t offset, std::size_t stride, const Sums& sums) {
+static inline void gather8(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
+                           std::size_t offset, std::size_t stride, const Sums& sums) {
     alignas(64) std::uint32_t digits[chunk];
     const __m512i by_digit =
         _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
@@ -171,8 +119,8 @@ inline void gather8(const std::byte* const* rows, const std::uint32_t* q, std::s
 }
 
 template <class Sums>
-inline void gather8(const Records& records, const std::byte* const* rows, const std::uint32_t* q,
-                    std::size_t count, const Sums& sums) {
+static inline void gather8(const Records& records, const std::byte* const* rows,
+                           const std::uint32_t* q, std::size_t count, const Sums& sums) {
     if (records.far) {
         gather8<true>(rows, q, count, records.offset, records.stride, sums);
     } else {
@@ -182,8 +130,8 @@ inline void gather8(const Records& records, const std::byte* const* rows, const 
 
 // Two neighbours' 16-bit values of a column in a dword, for vpdpwssd.
 template <class Sums>
-inline void gather16(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
-                     std::size_t offset, std::size_t stride, const Sums& sums) {
+static inline void gather16(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
+                            std::size_t offset, std::size_t stride, const Sums& sums) {
     alignas(64) std::uint16_t low[flush16], high[flush16];
     for (std::size_t e = 0; e < count; e += 16) {
         const __m512i weights = _mm512_loadu_si512(q + e);
@@ -220,45 +168,105 @@ inline void gather16(const std::byte* const* rows, const std::uint32_t* q, std::
     }
 }
 
-inline void add_records(const Records& records, const std::byte* const* rows,
-                        const std::uint32_t* q, std::size_t count, std::int64_t* acc) {
-    const MoreSums more{acc};
-    if (records.bytes_per_column == 1) {
-        gather8(records, rows, q, count, more);
-    } else if (records.bytes_per_column == 2) {
-        for (std::size_t e = 0; e < count; e += flush16) {
-            gather16(rows + e, q + e, count - e < flush16 ? count - e : flush16, records.offset,
-                     records.stride, more);
-        }
-    } else {
-        plain::add_records(records, rows, q, count, acc);
-    }
-}
+template <class Base>
+struct RecordPieces : Base {
+    using typename Base::Isa;
 
-inline void finish_records(const Records& records, std::size_t num_outputs, std::uint32_t total,
-                           const std::int64_t* acc, float* sums) {
-    for (std::size_t c = 0; c < num_outputs; c += 8) {
-        store_wide(records.center + c, total, _mm512_loadu_si512(acc + c), sums + c);
-    }
-}
-
-inline void sum_records(const Records& records, std::size_t num_outputs,
-                        const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
-                        std::uint32_t total, std::int64_t* acc, float* sums) {
-    if (records.bytes_per_column == 1) {
-        const auto bound = (static_cast<std::uint64_t>(records.max_center) + 256) * total;
-        if (bound < std::uint64_t{1} << 31) {
-            gather8(records, rows, q, count,
-                    NarrowSums{records.center, sums, static_cast<std::int32_t>(total)});
+    static void add_records(const Records& records, const std::byte* const* rows,
+                            const std::uint32_t* q, std::size_t count, std::int64_t* acc) {
+        const MoreSums more{acc};
+        if (records.bytes_per_column == 1) {
+            gather8(records, rows, q, count, more);
+        } else if (records.bytes_per_column == 2) {
+            for (std::size_t e = 0; e < count; e += flush16) {
+                gather16(rows + e, q + e, count - e < flush16 ? count - e : flush16, records.offset,
+                         records.stride, more);
+            }
         } else {
-            gather8(records, rows, q, count, WideSums{records.center, sums, total});
+            Base::add_records(records, rows, q, count, acc);
         }
-    } else if (records.bytes_per_column == 2 && count <= flush16) {
-        gather16(rows, q, count, records.offset, records.stride,
-                 WideSums{records.center, sums, total});
-    } else {
-        for (std::size_t p = 0; p < records.stride / records.bytes_per_column; ++p) acc[p] = 0;
-        add_records(records, rows, q, count, acc);
-        finish_records(records, num_outputs, total, acc, sums);
     }
-}
+
+    static void finish_records(const Records& records, std::size_t num_outputs, std::uint32_t total,
+                               const std::int64_t* acc, float* sums) {
+        for (std::size_t c = 0; c < num_outputs; c += 8) {
+            store_wide(records.center + c, total, _mm512_loadu_si512(acc + c), sums + c);
+        }
+    }
+
+    static void sum_records(const Records& records, std::size_t num_outputs,
+                            const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
+                            std::uint32_t total, std::int64_t* acc, float* sums) {
+        if (records.bytes_per_column == 1) {
+            const auto bound = (static_cast<std::uint64_t>(records.max_center) + 256) * total;
+            if (bound < std::uint64_t{1} << 31) {
+                gather8(records, rows, q, count,
+                        NarrowSums{records.center, sums, static_cast<std::int32_t>(total)});
+            } else {
+                gather8(records, rows, q, count, WideSums{records.center, sums, total});
+            }
+        } else if (records.bytes_per_column == 2 && count <= flush16) {
+            gather16(rows, q, count, records.offset, records.stride,
+                     WideSums{records.center, sums, total});
+        } else {
+            Base::sum_records(records, num_outputs, rows, q, count, total, acc, sums);
+        }
+    }
+
+   private:
+    // Where sums of 16 columns go. To floats, when all fits in 32 bits:
+    struct NarrowSums {
+        const std::int32_t* center;
+        float* sums;
+        std::int32_t total;
+
+        template <int bits>
+        void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
+            const __m512i high = _mm512_add_epi32(_mm512_slli_epi32(s2, bits), s1);
+            const __m512i sum = _mm512_add_epi32(_mm512_slli_epi32(high, bits), s0);
+            const __m512i centered =
+                _mm512_mullo_epi32(_mm512_loadu_si512(center + c), _mm512_set1_epi32(total));
+            const __m512i twice = _mm512_add_epi32(centered, _mm512_slli_epi32(sum, 1));
+            _mm512_storeu_ps(sums + c, _mm512_cvtepi32_ps(twice));
+        }
+    };
+
+    // To floats in general:
+    struct WideSums {
+        const std::int32_t* center;
+        float* sums;
+        std::int64_t total;
+
+        template <int bits>
+        void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
+            store_wide(center + c, total,
+                       combine_digits<bits>(_mm512_castsi512_si256(s0), _mm512_castsi512_si256(s1),
+                                            _mm512_castsi512_si256(s2)),
+                       sums + c);
+            store_wide(center + c + 8, total,
+                       combine_digits<bits>(_mm512_extracti64x4_epi64(s0, 1),
+                                            _mm512_extracti64x4_epi64(s1, 1),
+                                            _mm512_extracti64x4_epi64(s2, 1)),
+                       sums + c + 8);
+        }
+    };
+
+    // Onto what earlier chunks of a long row summed up:
+    struct MoreSums {
+        std::int64_t* acc;
+
+        template <int bits>
+        void take(std::size_t c, __m512i s0, __m512i s1, __m512i s2) const {
+            const __m512i low = combine_digits<bits>(
+                _mm512_castsi512_si256(s0), _mm512_castsi512_si256(s1), _mm512_castsi512_si256(s2));
+            const __m512i high = combine_digits<bits>(_mm512_extracti64x4_epi64(s0, 1),
+                                                      _mm512_extracti64x4_epi64(s1, 1),
+                                                      _mm512_extracti64x4_epi64(s2, 1));
+            _mm512_storeu_si512(acc + c, _mm512_add_epi64(_mm512_loadu_si512(acc + c), low));
+            _mm512_storeu_si512(acc + c + 8,
+                                _mm512_add_epi64(_mm512_loadu_si512(acc + c + 8), high));
+        }
+    };
+};
+
+}  // namespace bignn::avx512

@@ -1,12 +1,11 @@
 // XNOR products into integers and records, and records of sparse bits, in AVX-512.
-// Text of avx512.cpp, in whose namespace it stands.
+#pragma once
 
-// --- XNOR products -----------------------------------------------------------------------------
+#include "avx512_vectors.h"
 
-// Words are read by halves, which only a type that may alias them is allowed to.
-using half_of_word __attribute__((may_alias)) = half;
+namespace bignn::avx512 {
 
-inline __m512i count_differing(__m512i sum, const half_of_word* bits, __m512i columns) {
+static inline __m512i count_differing(__m512i sum, const half_of_word* bits, __m512i columns) {
     const __m512i broadcast = _mm512_set1_epi32(static_cast<int>(*bits));
     return _mm512_add_epi32(sum, _mm512_popcnt_epi32(_mm512_xor_si512(broadcast, columns)));
 }
@@ -16,9 +15,9 @@ inline __m512i count_differing(__m512i sum, const half_of_word* bits, __m512i co
 // rows addressed by steps from one pointer: otherwise pointers do not fit the registers, and moving
 // them costs the loop a seventh of its speed.
 template <class Store>
-__attribute__((noinline)) void count_rows(const word* a, std::size_t num_rows, const half* panels,
-                                          std::size_t num_panels, std::size_t num_words,
-                                          Store& store) {
+__attribute__((noinline)) static void count_rows(const word* a, std::size_t num_rows,
+                                                 const half* panels, std::size_t num_panels,
+                                                 std::size_t num_words, Store& store) {
     const std::size_t num_halves = 2 * num_words;
     const auto* row = reinterpret_cast<const half_of_word*>(a);
     std::size_t i = 0;
@@ -57,187 +56,197 @@ __attribute__((noinline)) void count_rows(const word* a, std::size_t num_rows, c
     }
 }
 
-class StoreDots {
-   public:
-    StoreDots(std::int32_t* out, std::size_t num_columns, std::size_t num_bits)
-        : out_(out), num_columns_(num_columns), num_bits_(static_cast<int>(num_bits)) {}
+template <class Base>
+struct XnorPieces : Base {
+    using typename Base::Isa;
 
-    void begin(std::size_t panel) {
-        column_ = panel * panel_width;
-        valid_ = first_lanes(num_columns_ - column_);
+    static void xnor_rows(const word* a, const half* panels, std::size_t begin, std::size_t end,
+                          std::size_t num_columns, std::size_t num_bits, std::int32_t* out) {
+        const std::size_t num_words = words_per_row(num_bits);
+        StoreDots store(out + begin * num_columns, num_columns, num_bits);
+        count_rows(a + begin * num_words, end - begin, panels,
+                   (num_columns + panel_width - 1) / panel_width, num_words, store);
     }
 
-    void take(std::size_t row, __m512i differing) {
-        const __m512i dots =
-            _mm512_sub_epi32(_mm512_set1_epi32(num_bits_), _mm512_slli_epi32(differing, 1));
-        _mm512_mask_storeu_epi32(out_ + row * num_columns_ + column_, valid_, dots);
+    static void add_own_rows(const word* rows, std::size_t num_rows, std::size_t num_inputs,
+                             const Own& own, const float* factors, const float* row_scale,
+                             const float* scale, std::size_t num_outputs, float* sums,
+                             std::size_t sums_stride) {
+        StoreOwn store(own, factors, row_scale, scale, num_outputs, num_inputs, sums, sums_stride);
+        count_rows(rows, num_rows, own.panels, (num_outputs + panel_width - 1) / panel_width,
+                   words_per_row(num_inputs), store);
     }
 
-   private:
-    std::int32_t* out_;
-    std::size_t num_columns_;
-    int num_bits_;
-    std::size_t column_ = 0;
-    __mmask16 valid_ = 0;
-};
-
-void xnor_rows(const word* a, const half* panels, std::size_t begin, std::size_t end,
-               std::size_t num_columns, std::size_t num_bits, std::int32_t* out) {
-    const std::size_t num_words = words_per_row(num_bits);
-    StoreDots store(out + begin * num_columns, num_columns, num_bits);
-    count_rows(a + begin * num_words, end - begin, panels,
-               (num_columns + panel_width - 1) / panel_width, num_words, store);
-}
-
-// The dots of a panel onto rows' sums, while they are in registers.
-class StoreOwn {
-   public:
-    StoreOwn(const Own& own, const float* factors, const float* row_scale, const float* scale,
-             std::size_t num_columns, std::size_t num_bits, float* sums, std::size_t stride)
-        : own_(own),
-          factors_(factors),
-          row_scale_(row_scale),
-          scale_(scale),
-          sums_(sums),
-          num_columns_(num_columns),
-          stride_(stride),
-          bits_(_mm512_set1_epi32(static_cast<int>(num_bits))) {}
-
-    void begin(std::size_t panel) {
-        column_ = panel * panel_width;
-        valid_ = first_lanes(num_columns_ - column_);
-        own_scales_ = _mm512_maskz_loadu_ps(valid_, own_.scale + column_);
-        scales_ = _mm512_maskz_loadu_ps(valid_, scale_ + column_);
+    static bool make_records(const word* rows, std::size_t num_rows, const Panels& panels,
+                             std::byte* records) {
+        if (panels.bytes_per_column == 1)
+            return make_records_of<1>(rows, num_rows, panels, records);
+        if (panels.bytes_per_column == 2)
+            return make_records_of<2>(rows, num_rows, panels, records);
+        return Base::make_records(rows, num_rows, panels, records);
     }
 
-    void take(std::size_t row, __m512i differing) {
-        const __m512 dots =
-            _mm512_cvtepi32_ps(_mm512_sub_epi32(bits_, _mm512_slli_epi32(differing, 1)));
-        const __m512 own =
-            _mm512_mul_ps(_mm512_mul_ps(dots, _mm512_set1_ps(factors_[row])), own_scales_);
-        // Rows of sums are padded: whole registers may be read and written.
-        float* sums = sums_ + row * stride_ + column_;
-        const __m512 others = _mm512_mul_ps(
-            _mm512_mul_ps(_mm512_loadu_ps(sums), _mm512_set1_ps(row_scale_[row])), scales_);
-        _mm512_storeu_ps(sums, _mm512_add_ps(others, own));
-    }
-
-   private:
-    const Own& own_;
-    const float *factors_, *row_scale_, *scale_;
-    float* sums_;
-    std::size_t num_columns_, stride_, column_ = 0;
-    __mmask16 valid_ = 0;
-    __m512i bits_;
-    __m512 own_scales_ = _mm512_setzero_ps(), scales_ = _mm512_setzero_ps();
-};
-
-inline void add_own_rows(const word* rows, std::size_t num_rows, std::size_t num_inputs,
-                         const Own& own, const float* factors, const float* row_scale,
-                         const float* scale, std::size_t num_outputs, float* sums,
-                         std::size_t sums_stride) {
-    StoreOwn store(own, factors, row_scale, scale, num_outputs, num_inputs, sums, sums_stride);
-    count_rows(rows, num_rows, own.panels, (num_outputs + panel_width - 1) / panel_width,
-               words_per_row(num_inputs), store);
-}
-
-// Records of one or two bytes per column. `high_` collects the bits of v - lowest that a record
-// has no room for.
-template <std::size_t bytes_per_column>
-class StoreRecords {
-   public:
-    StoreRecords(const Panels& panels, std::byte* records) : panels_(panels), records_(records) {}
-
-    void begin(std::size_t panel) {
-        position_ = panel * panel_width;
-        base_ = _mm512_loadu_si512(panels_.base + position_);
-        valid_ = panels_.valid[panel];
-    }
-
-    void take(std::size_t row, __m512i differing) {
-        const __m512i v = _mm512_sub_epi32(base_, differing);
-        const __m512i lowest = _mm512_set1_epi32(bytes_per_column == 1 ? 128 : 32768);
-        high_ = _mm512_mask_or_epi32(high_, valid_, high_, _mm512_add_epi32(v, lowest));
-        std::byte* to = records_ + row * panels_.stride + position_ * bytes_per_column;
-        if (bytes_per_column == 1) {
-            _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(v));
-        } else {
-            _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(v));
+    // 64 columns at a time in bytes; 127 inputs cannot overflow one, so longer rows pass through
+    // 16 bits every 127 inputs.
+    static bool sparse_record(const std::int32_t* inputs, std::size_t count, const SignTable& table,
+                              std::byte* record) {
+        if (table.bytes_per_column != 1 || table.stride % 64 != 0 || count >= 32767) {
+            return Base::sparse_record(inputs, count, table, record);
         }
-    }
-
-    bool fits() const {
-        const __m512i room = _mm512_set1_epi32(bytes_per_column == 1 ? ~0xff : ~0xffff);
-        return _mm512_test_epi32_mask(high_, room) == 0;
-    }
-
-   private:
-    const Panels& panels_;
-    std::byte* records_;
-    std::size_t position_ = 0;
-    __m512i base_ = _mm512_setzero_si512();
-    __mmask16 valid_ = 0;
-    __m512i high_ = _mm512_setzero_si512();
-};
-
-template <std::size_t bytes_per_column>
-inline bool make_records_of(const word* rows, std::size_t num_rows, const Panels& panels,
-                            std::byte* records) {
-    StoreRecords<bytes_per_column> store(panels, records);
-    count_rows(rows, num_rows, panels.halves, panels.stride / bytes_per_column / panel_width,
-               words_per_row(panels.num_bits), store);
-    return store.fits();
-}
-
-inline bool make_records(const word* rows, std::size_t num_rows, const Panels& panels,
-                         std::byte* records) {
-    if (panels.bytes_per_column == 1) return make_records_of<1>(rows, num_rows, panels, records);
-    if (panels.bytes_per_column == 2) return make_records_of<2>(rows, num_rows, panels, records);
-    return plain::make_records(rows, num_rows, panels, records);
-}
-
-// --- Sparse bits -------------------------------------------------------------------------------
-
-// 64 columns at a time in bytes; 127 inputs cannot overflow one, so longer rows pass through
-// 16 bits every 127 inputs.
-inline bool sparse_record(const std::int32_t* inputs, std::size_t count, const SignTable& table,
-                          std::byte* record) {
-    if (table.bytes_per_column != 1 || table.stride % 64 != 0 || count >= 32767) {
-        return plain::sparse_record(inputs, count, table, record);
-    }
-    bool fits = true;
-    for (std::size_t at = 0; at < table.stride; at += 64) {
-        const std::int8_t* signs = table.signs + at;
-        const auto row = [&](std::size_t e) {
-            return signs + static_cast<std::size_t>(inputs[e]) * table.stride;
-        };
-        __m512i low = _mm512_setzero_si512();  // columns 0..31 of the 64, in 16 bits
-        __m512i high = low;
-        __m512i even = low;
-        __m512i odd = low;
-        for (std::size_t e = 0; e < count;) {
-            const std::size_t stop = e + 126 < count ? e + 126 : count;
-            even = _mm512_setzero_si512();
-            odd = even;
-            for (; e + 2 <= stop; e += 2) {
-                even = _mm512_add_epi8(even, _mm512_loadu_si512(row(e)));
-                odd = _mm512_add_epi8(odd, _mm512_loadu_si512(row(e + 1)));
+        bool fits = true;
+        for (std::size_t at = 0; at < table.stride; at += 64) {
+            const std::int8_t* signs = table.signs + at;
+            const auto row = [&](std::size_t e) {
+                return signs + static_cast<std::size_t>(inputs[e]) * table.stride;
+            };
+            __m512i low = _mm512_setzero_si512();  // columns 0..31 of the 64, in 16 bits
+            __m512i high = low;
+            __m512i even = low;
+            __m512i odd = low;
+            for (std::size_t e = 0; e < count;) {
+                const std::size_t stop = e + 126 < count ? e + 126 : count;
+                even = _mm512_setzero_si512();
+                odd = even;
+                for (; e + 2 <= stop; e += 2) {
+                    even = _mm512_add_epi8(even, _mm512_loadu_si512(row(e)));
+                    odd = _mm512_add_epi8(odd, _mm512_loadu_si512(row(e + 1)));
+                }
+                if (e < stop) even = _mm512_add_epi8(even, _mm512_loadu_si512(row(e++)));
+                even = _mm512_add_epi8(even, odd);
+                if (count <= 126) break;
+                low = _mm512_add_epi16(low, _mm512_cvtepi8_epi16(_mm512_castsi512_si256(even)));
+                high = _mm512_add_epi16(high,
+                                        _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64(even, 1)));
             }
-            if (e < stop) even = _mm512_add_epi8(even, _mm512_loadu_si512(row(e++)));
-            even = _mm512_add_epi8(even, odd);
-            if (count <= 126) break;
-            low = _mm512_add_epi16(low, _mm512_cvtepi8_epi16(_mm512_castsi512_si256(even)));
-            high = _mm512_add_epi16(high, _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64(even, 1)));
+            if (count > 126) {
+                even = _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(low)),
+                                          _mm512_cvtepi16_epi8(high), 1);
+                const __m512i low_again = _mm512_cvtepi8_epi16(_mm512_castsi512_si256(even));
+                const __m512i high_again = _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64(even, 1));
+                fits = fits && _mm512_cmpneq_epi16_mask(low, low_again) == 0 &&
+                       _mm512_cmpneq_epi16_mask(high, high_again) == 0;
+            }
+            _mm512_storeu_si512(record + at, even);
         }
-        if (count > 126) {
-            even = _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(low)),
-                                      _mm512_cvtepi16_epi8(high), 1);
-            const __m512i low_again = _mm512_cvtepi8_epi16(_mm512_castsi512_si256(even));
-            const __m512i high_again = _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64(even, 1));
-            fits = fits && _mm512_cmpneq_epi16_mask(low, low_again) == 0 &&
-                   _mm512_cmpneq_epi16_mask(high, high_again) == 0;
-        }
-        _mm512_storeu_si512(record + at, even);
+        return fits;
     }
-    return fits;
-}
+
+   private:
+    class StoreDots {
+       public:
+        StoreDots(std::int32_t* out, std::size_t num_columns, std::size_t num_bits)
+            : out_(out), num_columns_(num_columns), num_bits_(static_cast<int>(num_bits)) {}
+
+        void begin(std::size_t panel) {
+            column_ = panel * panel_width;
+            valid_ = first_lanes(num_columns_ - column_);
+        }
+
+        void take(std::size_t row, __m512i differing) {
+            const __m512i dots =
+                _mm512_sub_epi32(_mm512_set1_epi32(num_bits_), _mm512_slli_epi32(differing, 1));
+            _mm512_mask_storeu_epi32(out_ + row * num_columns_ + column_, valid_, dots);
+        }
+
+       private:
+        std::int32_t* out_;
+        std::size_t num_columns_;
+        int num_bits_;
+        std::size_t column_ = 0;
+        __mmask16 valid_ = 0;
+    };
+
+    // The dots of a panel onto rows' sums, while they are in registers.
+    class StoreOwn {
+       public:
+        StoreOwn(const Own& own, const float* factors, const float* row_scale, const float* scale,
+                 std::size_t num_columns, std::size_t num_bits, float* sums, std::size_t stride)
+            : own_(own),
+              factors_(factors),
+              row_scale_(row_scale),
+              scale_(scale),
+              sums_(sums),
+              num_columns_(num_columns),
+              stride_(stride),
+              bits_(_mm512_set1_epi32(static_cast<int>(num_bits))) {}
+
+        void begin(std::size_t panel) {
+            column_ = panel * panel_width;
+            valid_ = first_lanes(num_columns_ - column_);
+            own_scales_ = _mm512_maskz_loadu_ps(valid_, own_.scale + column_);
+            scales_ = _mm512_maskz_loadu_ps(valid_, scale_ + column_);
+        }
+
+        void take(std::size_t row, __m512i differing) {
+            const __m512 dots =
+                _mm512_cvtepi32_ps(_mm512_sub_epi32(bits_, _mm512_slli_epi32(differing, 1)));
+            const __m512 own =
+                _mm512_mul_ps(_mm512_mul_ps(dots, _mm512_set1_ps(factors_[row])), own_scales_);
+            // Rows of sums are padded: whole registers may be read and written.
+            float* sums = sums_ + row * stride_ + column_;
+            const __m512 others = _mm512_mul_ps(
+                _mm512_mul_ps(_mm512_loadu_ps(sums), _mm512_set1_ps(row_scale_[row])), scales_);
+            _mm512_storeu_ps(sums, _mm512_add_ps(others, own));
+        }
+
+       private:
+        const Own& own_;
+        const float *factors_, *row_scale_, *scale_;
+        float* sums_;
+        std::size_t num_columns_, stride_, column_ = 0;
+        __mmask16 valid_ = 0;
+        __m512i bits_;
+        __m512 own_scales_ = _mm512_setzero_ps(), scales_ = _mm512_setzero_ps();
+    };
+
+    // Records of one or two bytes per column. `high_` collects the bits of v - lowest that a record
+    // has no room for.
+    template <std::size_t bytes_per_column>
+    class StoreRecords {
+       public:
+        StoreRecords(const Panels& panels, std::byte* records)
+            : panels_(panels), records_(records) {}
+
+        void begin(std::size_t panel) {
+            position_ = panel * panel_width;
+            base_ = _mm512_loadu_si512(panels_.base + position_);
+            valid_ = panels_.valid[panel];
+        }
+
+        void take(std::size_t row, __m512i differing) {
+            const __m512i v = _mm512_sub_epi32(base_, differing);
+            const __m512i lowest = _mm512_set1_epi32(bytes_per_column == 1 ? 128 : 32768);
+            high_ = _mm512_mask_or_epi32(high_, valid_, high_, _mm512_add_epi32(v, lowest));
+            std::byte* to = records_ + row * panels_.stride + position_ * bytes_per_column;
+            if (bytes_per_column == 1) {
+                _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(v));
+            } else {
+                _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(v));
+            }
+        }
+
+        bool fits() const {
+            const __m512i room = _mm512_set1_epi32(bytes_per_column == 1 ? ~0xff : ~0xffff);
+            return _mm512_test_epi32_mask(high_, room) == 0;
+        }
+
+       private:
+        const Panels& panels_;
+        std::byte* records_;
+        std::size_t position_ = 0;
+        __m512i base_ = _mm512_setzero_si512();
+        __mmask16 valid_ = 0;
+        __m512i high_ = _mm512_setzero_si512();
+    };
+
+    template <std::size_t bytes_per_column>
+    static bool make_records_of(const word* rows, std::size_t num_rows, const Panels& panels,
+                                std::byte* records) {
+        StoreRecords<bytes_per_column> store(panels, records);
+        count_rows(rows, num_rows, panels.halves, panels.stride / bytes_per_column / panel_width,
+                   words_per_row(panels.num_bits), store);
+        return store.fits();
+    }
+};
+
+}  // namespace bignn::avx512

@@ -11,7 +11,7 @@ namespace bignn {
 using word = std::uint64_t;
 constexpr std::size_t word_bits = 64;
 
-constexpr std::size_t words_per_row(std::size_t num_bits) {
+static constexpr std::size_t words_per_row(std::size_t num_bits) {
     return (num_bits + word_bits - 1) / word_bits;
 }
 

@@ -1,48 +1,54 @@
 // The CPU is probed once, the first time anybody asks.
 #include "dispatch.h"
 
+#include <initializer_list>
+#include <map>
 #include <stdexcept>
 
 namespace bignn {
 namespace {
 
+// The features that the instruction sets below ask for, and whether this CPU has them.
+const std::map<std::string, bool>& cpu_features() {
+    static const std::map<std::string, bool> features = {
 #if defined(__x86_64__)
-// __builtin_cpu_supports also checks that the operating system saves the wide registers.
-std::string missing_for_avx2() {
-    std::string missing;
-    if (!__builtin_cpu_supports("avx2")) missing += " avx2";
-    if (!__builtin_cpu_supports("popcnt")) missing += " popcnt";
-    return missing;
-}
-
-std::string missing_for_avx512() {
-    std::string missing;
-    if (!__builtin_cpu_supports("avx512f")) missing += " avx512f";
-    if (!__builtin_cpu_supports("avx512bw")) missing += " avx512bw";
-    if (!__builtin_cpu_supports("avx512vl")) missing += " avx512vl";
-    if (!__builtin_cpu_supports("avx512dq")) missing += " avx512dq";
-    if (!__builtin_cpu_supports("avx512vbmi")) missing += " avx512vbmi";
-    if (!__builtin_cpu_supports("avx512vnni")) missing += " avx512vnni";
-    if (!__builtin_cpu_supports("avx512vpopcntdq")) missing += " avx512vpopcntdq";
-    if (!__builtin_cpu_supports("gfni")) missing += " gfni";
-    return missing;
-}
-#else
-std::string missing_for_avx2() { return " x86-64"; }
-std::string missing_for_avx512() { return " x86-64"; }
+        // __builtin_cpu_supports also checks that the operating system saves the wide registers.
+        {"avx2", __builtin_cpu_supports("avx2")},
+        {"avx512bw", __builtin_cpu_supports("avx512bw")},
+        {"avx512dq", __builtin_cpu_supports("avx512dq")},
+        {"avx512f", __builtin_cpu_supports("avx512f")},
+        {"avx512vbmi", __builtin_cpu_supports("avx512vbmi")},
+        {"avx512vl", __builtin_cpu_supports("avx512vl")},
+        {"avx512vnni", __builtin_cpu_supports("avx512vnni")},
+        {"avx512vpopcntdq", __builtin_cpu_supports("avx512vpopcntdq")},
+        {"gfni", __builtin_cpu_supports("gfni")},
+        {"popcnt", __builtin_cpu_supports("popcnt")},
 #endif
+    };
+    return features;
+}
 
-InstructionSet describe(const Kernels& kernels, const std::string& missing) {
-    return {&kernels, missing.empty(), missing.empty() ? missing : missing.substr(1)};
+InstructionSet needs(const Kernels& kernels, std::initializer_list<const char*> features) {
+    std::string missing;
+    for (const char* feature : features) {
+        if (cpu_features().at(feature)) continue;
+        if (!missing.empty()) missing += ' ';
+        missing += feature;
+    }
+    return {&kernels, missing.empty(), missing};
 }
 
 }  // namespace
 
+// Those of another architecture are not compiled, and not here.
 const std::vector<InstructionSet>& instruction_sets() {
     static const std::vector<InstructionSet> sets = {
-        describe(portable_kernels, ""),
-        describe(avx2_kernels, missing_for_avx2()),
-        describe(avx512_kernels, missing_for_avx512()),
+        needs(portable_kernels, {}),
+#if defined(__x86_64__)
+        needs(avx2_kernels, {"avx2", "popcnt"}),
+        needs(avx512_kernels, {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vbmi",
+                               "avx512vnni", "avx512vpopcntdq", "gfni"}),
+#endif
     };
     return sets;
 }
@@ -64,7 +70,7 @@ const Kernels& kernels_named(const std::string& name) {
         }
         return *set.kernels;
     }
-    throw std::invalid_argument("there are no '" + name + "' kernels");
+    throw std::invalid_argument("this build has no '" + name + "' kernels");
 }
 
 }  // namespace bignn

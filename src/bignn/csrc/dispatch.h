@@ -14,7 +14,7 @@ struct InstructionSet {
     std::string missing;  // the features it lacks, for people to read
 };
 
-// Every instruction set we have kernels for, slowest first.
+// Every instruction set that this build has kernels for, slowest first.
 const std::vector<InstructionSet>& instruction_sets();
 
 // The fastest supported one.

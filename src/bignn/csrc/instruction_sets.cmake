@@ -1,8 +1,17 @@
-# What each instruction set's file is compiled for; dispatch.cpp asks the CPU before it is called. All
-# other files are built for the ABI's floor. CSRC: the folder of the files.
+# INSTRUCTION_SET_FILES: the files of the instruction sets that this architecture may have, each with
+# what it is compiled for; dispatch.cpp asks the CPU before they are called. All other files are
+# built for the ABI's floor. CSRC: the folder of the files.
+set(INSTRUCTION_SET_FILES)
+
+function(add_instruction_set file)  # flags...
+  set_source_files_properties(${CSRC}/${file} PROPERTIES COMPILE_OPTIONS "${ARGN}")
+  set(INSTRUCTION_SET_FILES ${INSTRUCTION_SET_FILES} ${CSRC}/${file} PARENT_SCOPE)
+endfunction()
+
+add_instruction_set(portable.cpp)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  set_source_files_properties(${CSRC}/avx2.cpp PROPERTIES COMPILE_OPTIONS "-mavx2;-mpopcnt")
+  add_instruction_set(avx2.cpp -mavx2 -mpopcnt)
   # GCC 12 takes its own intrinsics' undefined inputs for mistakes.
-  set_source_files_properties(${CSRC}/avx512.cpp PROPERTIES COMPILE_OPTIONS
-    "-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vbmi;-mavx512vnni;-mavx512vpopcntdq;-mgfni;-Wno-uninitialized;-Wno-maybe-uninitialized")
+  add_instruction_set(avx512.cpp -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vbmi -mavx512vnni
+    -mavx512vpopcntdq -mgfni -Wno-uninitialized -Wno-maybe-uninitialized)
 endif()

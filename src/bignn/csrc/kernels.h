@@ -1,8 +1,8 @@
 // What every instruction set provides, and the table through which it is called.
 //
 // A kernel works on a range of rows into buffers its caller owns, so that threads, blocks of a
-// file and machines can share one job. Adding an instruction set means one file that
-// includes table.h, its flags in instruction_sets.cmake, and lines in dispatch.cpp.
+// file and machines can share one job. isa.h explains how an instruction set provides them, and
+// how to add one.
 //
 // The layer. For node i with neighbours j (itself among them), F and B in +-1:
 //
@@ -27,8 +27,6 @@
 // With p_ij = exp(leaky(target_i + source_j) - the row's largest), x_ij = p_ij t_j take the place
 // of w_ij t_j and s_i = 1 / sum_j p_ij, the sum taken in units of 2^-22. See Attention.
 #pragma once
-
-#include <type_traits>
 
 #include "bits.h"
 
@@ -76,14 +74,14 @@ struct Records {
     bool far;                    // too many for the nearer caches: worth prefetching
 };
 
-constexpr std::size_t record_stride(std::size_t num_columns, std::size_t bytes_per_column) {
+static constexpr std::size_t record_stride(std::size_t num_columns, std::size_t bytes_per_column) {
     if (bytes_per_column == 1 && num_columns <= 16) return 16;
     return (num_columns * bytes_per_column + 63) / 64 * 64;
 }
 
 // Which column the record's given position holds (it may be past the last: padding).
-constexpr std::size_t record_column(std::size_t position, std::size_t stride,
-                                    std::size_t bytes_per_column) {
+static constexpr std::size_t record_column(std::size_t position, std::size_t stride,
+                                           std::size_t bytes_per_column) {
     if (bytes_per_column == 4 || stride == 16) return position;
     const std::size_t per_line = 64 / bytes_per_column, per_lane = 16 / bytes_per_column;
     const std::size_t line = position / per_line, in_line = position % per_line;
@@ -253,6 +251,7 @@ struct Kernels {
     KeepMasked keep_masked;
 };
 
+// Those of another architecture are not defined.
 extern const Kernels portable_kernels;
 extern const Kernels avx2_kernels;
 extern const Kernels avx512_kernels;

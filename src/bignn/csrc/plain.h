@@ -1,364 +1,387 @@
-// The pieces of a layer as plain loops, in terms of which rows.h is written. Included by each
-// instruction set's file inside its own namespace: the portable file takes them all, the AVX2 file
-// lets the compiler vectorise them, the AVX-512 file replaces the hot ones.
+// The pieces of a layer as plain loops. gather.h, rows.h and training.h are written in terms of
+// them; an instruction set replaces those that it has vectors for.
 //
-// No include guard, no headers of its own: it is text of the file that includes it. It uses no
-// templates of the standard library, whose instances the linker could share between the files.
-
-inline float bounded(float weight) { return weight < largest_weight ? weight : largest_weight; }
-
-// x[e] = w_e t[ids[e]].
-template <typename Id>
-inline void weigh(const Id* ids, const float* weights, std::size_t count, const float* factor,
-                  float* x) {
-    for (std::size_t e = 0; e < count; ++e) {
-        x[e] = weights ? bounded(weights[e] * factor[ids[e]]) : factor[ids[e]];
-    }
-}
-
-inline float largest(const float* x, std::size_t count) {
-    float most = 0;
-    for (std::size_t e = 0; e < count; ++e) most = x[e] > most ? x[e] : most;
-    return most;
-}
-
-// Where the neighbours' data is.
-template <typename Id>
-inline void set_row_pointers(const Id* ids, std::size_t count, const std::byte* data,
-                             std::size_t stride, const std::byte** rows) {
-    for (std::size_t e = 0; e < count; ++e) {
-        rows[e] = data + static_cast<std::size_t>(ids[e]) * stride;
-    }
-}
-
-inline int floor_log2(float positive) {
-    std::uint32_t bits;
-    __builtin_memcpy(&bits, &positive, sizeof bits);
-    return static_cast<int>(bits >> 23) - 127;
-}
-
-inline float power_of_two(int exponent) {
-    const auto bits = static_cast<std::uint32_t>(exponent + 127) << 23;
-    float value;
-    __builtin_memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-// How a row's weights become integers.
-struct RowWeights {
-    float two_to_e, scale;
-    std::uint32_t limit;
-
-    RowWeights(float most, std::size_t count, float target_factor, int bits) {
-        while (bits > 1 && (count >> (total_bits - bits)) != 0) --bits;
-        limit = (std::uint32_t{1} << bits) - 1;
-        const bool any = most >= smallest_weight;
-        const int e = any ? bits - 1 - floor_log2(most) : 0;
-        two_to_e = any ? power_of_two(e) : 0;
-        scale = target_factor * power_of_two(-e);
-    }
-};
-
-// q[e] = min(rint(x[e] two_to_e), limit), padded with 0 to a multiple of 16; returns the total.
-inline std::uint32_t quantize(const float* x, std::size_t count, float two_to_e,
-                              std::uint32_t limit, std::uint32_t* q) {
-    std::uint32_t total = 0;
-    for (std::size_t e = 0; e < count; ++e) {
-        const auto rounded = static_cast<std::uint32_t>(__builtin_lrintf(x[e] * two_to_e));
-        q[e] = rounded < limit ? rounded : limit;
-        total += q[e];
-    }
-    for (std::size_t e = count; e % 16 != 0; ++e) q[e] = 0;
-    return total;
-}
-
-// The weights of tile_rows rows that follow each other in the list, of at most `few` entries each:
-// q [tile_rows, few], padded with 0, their totals, and what the rows' sums are to be multiplied by.
-inline void weigh_tile(const float* x, const std::int64_t* offsets, const float* target_factor,
-                       int bits, std::uint32_t* q, std::uint32_t* totals, float* row_scale) {
-    for (std::size_t r = 0; r < tile_rows; ++r) {
-        const auto count = static_cast<std::size_t>(offsets[r + 1] - offsets[r]);
-        const RowWeights weights(largest(x, count), count, target_factor[r], bits);
-        for (std::size_t e = 0; e < few; ++e) q[r * few + e] = 0;
-        totals[r] = quantize(x, count, weights.two_to_e, weights.limit, q + r * few);
-        row_scale[r] = weights.scale;
-        x += count;
-    }
-}
+// A piece that calls another calls it through Isa, so that the replaced one is taken. Every form
+// of a piece gives the same result to the last bit, but what one form writes for another may be
+// laid out differently: product_bytes, make_product, u_stride, multiply_scratch_bytes and multiply
+// belong together, and so do add_records and finish_records (the order within acc).
+#pragma once
 
 #include "plain_attention.h"
 
-// --- Records -----------------------------------------------------------------------------------
+namespace bignn {
 
-// acc += sum_e q_e v_e, in the order of the records' positions.
-template <typename Value>
-inline void add_values(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
-                       std::size_t offset, std::size_t num_positions, std::int64_t* acc) {
-    for (std::size_t e = 0; e < count; ++e) {
-        const Value* v = reinterpret_cast<const Value*>(rows[e] + offset);
-        const auto weight = static_cast<std::int64_t>(q[e]);
-        for (std::size_t p = 0; p < num_positions; ++p) acc[p] += weight * v[p];
-    }
-}
+template <class Set>
+struct Plain : PlainAttention<Set> {
+    using Isa = Set;  // the instruction set; see isa.h
 
-inline void add_records(const Records& records, const std::byte* const* rows,
-                        const std::uint32_t* q, std::size_t count, std::int64_t* acc) {
-    const std::size_t num_positions = records.stride / records.bytes_per_column;
-    if (records.bytes_per_column == 1) {
-        add_values<std::int8_t>(rows, q, count, records.offset, num_positions, acc);
-    } else if (records.bytes_per_column == 2) {
-        add_values<std::int16_t>(rows, q, count, records.offset, num_positions, acc);
-    } else {
-        add_values<std::int32_t>(rows, q, count, records.offset, num_positions, acc);
-    }
-}
+    // --- Weights -------------------------------------------------------------------------------
 
-// sums[c] = the integer sum, rounded once.
-inline void finish_records(const Records& records, std::size_t num_outputs, std::uint32_t total,
-                           const std::int64_t* acc, float* sums) {
-    const std::size_t num_positions = records.stride / records.bytes_per_column;
-    for (std::size_t p = 0; p < num_positions; ++p) {
-        const std::size_t c = record_column(p, records.stride, records.bytes_per_column);
-        if (c >= num_outputs) continue;
-        sums[c] =
-            static_cast<float>(static_cast<std::int64_t>(records.center[c]) * total + 2 * acc[p]);
-    }
-}
-
-// A row whose neighbours fit one chunk.
-inline void sum_records(const Records& records, std::size_t num_outputs,
-                        const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
-                        std::uint32_t total, std::int64_t* acc, float* sums) {
-    const std::size_t num_positions = records.stride / records.bytes_per_column;
-    for (std::size_t p = 0; p < num_positions; ++p) acc[p] = 0;
-    add_records(records, rows, q, count, acc);
-    finish_records(records, num_outputs, total, acc, sums);
-}
-
-// u[k] += sum_e q_e F_ek, that is -total and twice the q of the neighbours whose bit k is 1; starts
-// from 0 if `first`. |u| < 2^31 since the sum of all q of a row is.
-inline void add_bits(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
-                     std::uint32_t total, bool first, std::size_t num_inputs, std::int32_t* u) {
-    for (std::size_t k = 0; k < num_inputs; ++k) {
-        u[k] = static_cast<std::int32_t>((first ? 0 : static_cast<std::uint32_t>(u[k])) - total);
-    }
-    for (std::size_t e = 0; e < count; ++e) {
-        const word* bits = reinterpret_cast<const word*>(rows[e]);
-        for (std::size_t k = 0; k < num_inputs; ++k) {
-            const auto bit = static_cast<std::uint32_t>(bits[k / word_bits] >> (k % word_bits) & 1);
-            u[k] = static_cast<std::int32_t>(static_cast<std::uint32_t>(u[k]) +
-                                             (2 * q[e] & (0u - bit)));
-        }
-    }
-}
-
-// B for `multiply`: signs as bytes, a row of num_outputs per input.
-inline std::size_t product_bytes(std::size_t num_inputs, std::size_t num_outputs) {
-    return num_inputs * num_outputs;
-}
-
-inline void make_product(const word* b, std::size_t num_inputs, std::size_t num_outputs,
-                         std::byte* product) {
-    const std::size_t num_words = words_per_row(num_inputs);
-    for (std::size_t k = 0; k < num_inputs; ++k) {
-        for (std::size_t c = 0; c < num_outputs; ++c) {
-            const word bit = b[c * num_words + k / word_bits] >> (k % word_bits) & 1;
-            product[k * num_outputs + c] = static_cast<std::byte>(bit ? 1 : -1);
-        }
-    }
-}
-
-inline std::size_t multiply_scratch_bytes(std::size_t, std::size_t num_outputs) {
-    return 8 * num_outputs;
-}
-
-constexpr std::size_t u_stride(std::size_t num_inputs) { return (num_inputs + 15) / 16 * 16; }
-
-// sums[r][c] = u[r] . B_c, rounded once, for up to tile_rows rows.
-inline void multiply(std::int32_t* u, std::size_t num_rows, std::size_t num_inputs,
-                     std::size_t num_outputs, const std::byte* product, std::byte* scratch,
-                     float* sums, std::size_t sums_stride) {
-    const auto* signs = reinterpret_cast<const std::int8_t*>(product);
-    auto* acc = reinterpret_cast<std::int64_t*>(scratch);
-    for (std::size_t r = 0; r < num_rows; ++r) {
-        for (std::size_t c = 0; c < num_outputs; ++c) acc[c] = 0;
-        for (std::size_t k = 0; k < num_inputs; ++k) {
-            const std::int64_t value = u[r * u_stride(num_inputs) + k];
-            for (std::size_t c = 0; c < num_outputs; ++c) {
-                acc[c] += value * signs[k * num_outputs + c];
-            }
-        }
-        for (std::size_t c = 0; c < num_outputs; ++c) {
-            sums[r * sums_stride + c] = static_cast<float>(acc[c]);
-        }
-    }
-}
-
-inline float output(float sum, float row_scale, float scale, float shift) {
-    return sum * row_scale * scale + shift;
-}
-
-// h, its signs as bits, and the sum of |h|. Floats do not add up the same in every order, so the
-// order is part of the definition: sixteen partial sums, column c in number c % 16, then halves
-// onto halves.
-inline float sign_row(const float* sums, float row_scale, const float* scale, const float* shift,
-                      std::size_t num_outputs, word* words) {
-    float partial[16] = {};
-    for (std::size_t k = 0; k < num_outputs; k += word_bits) {
-        const std::size_t count = num_outputs - k < word_bits ? num_outputs - k : word_bits;
-        word packed = 0;
-        for (std::size_t bit = 0; bit < count; ++bit) {
-            const float h = output(sums[k + bit], row_scale, scale[k + bit], shift[k + bit]);
-            packed |= static_cast<word>(h >= 0) << bit;
-            partial[bit % 16] += h < 0 ? -h : h;
-        }
-        *words++ = packed;
-    }
-    for (std::size_t half = 8; half > 0; half /= 2) {
-        for (std::size_t lane = 0; lane < half; ++lane) partial[lane] += partial[lane + half];
-    }
-    return partial[0];
-}
-
-inline void value_row(const float* sums, float row_scale, const float* scale, const float* shift,
-                      std::size_t num_outputs, float* values) {
-    for (std::size_t c = 0; c < num_outputs; ++c) {
-        values[c] = output(sums[c], row_scale, scale[c], shift[c]);
-    }
-}
-
-// The first of the largest values; what is not a number counts as the smallest.
-inline std::int32_t first_largest(const float* values, std::size_t count) {
-    float most = -__builtin_inff();
-    std::size_t best = 0;
-    for (std::size_t c = 0; c < count; ++c) {
-        if (values[c] > most) {
-            most = values[c];
-            best = c;
-        }
-    }
-    return static_cast<std::int32_t>(best);
-}
-
-// A tile's rows to bits and to the next layer's source factors, out_scale * mean |h|.
-inline void sign_tile(const float* sums, std::size_t sums_stride, std::size_t num_rows,
-                      const float* row_scale, const float* scale, const float* shift,
-                      std::size_t num_outputs, word* words, const float* out_scale, float* factor) {
-    for (std::size_t r = 0; r < num_rows; ++r) {
-        const float beta = sign_row(sums + r * sums_stride, row_scale[r], scale, shift, num_outputs,
-                                    words + r * words_per_row(num_outputs)) /
-                           static_cast<float>(num_outputs);
-        factor[r] = bounded(out_scale ? out_scale[r] * bounded(beta) : beta);
-    }
-}
-
-// A tile's rows to classes; sums are overwritten.
-inline void class_tile(float* sums, std::size_t sums_stride, std::size_t num_rows,
-                       const float* row_scale, const float* scale, const float* shift,
-                       std::size_t num_outputs, std::int64_t* classes) {
-    for (std::size_t r = 0; r < num_rows; ++r) {
-        float* row = sums + r * sums_stride;
-        value_row(row, row_scale[r], scale, shift, num_outputs, row);
-        classes[r] = first_largest(row, num_outputs);
-    }
-}
-
-template <typename Value>
-inline bool store_value(std::int64_t v, std::byte* record, std::size_t position) {
-    reinterpret_cast<Value*>(record)[position] = static_cast<Value>(v);
-    return static_cast<Value>(v) == v;
-}
-
-inline bool store_record(std::int64_t v, std::size_t bytes_per_column, std::byte* record,
-                         std::size_t position) {
-    if (bytes_per_column == 1) return store_value<std::int8_t>(v, record, position);
-    if (bytes_per_column == 2) return store_value<std::int16_t>(v, record, position);
-    return store_value<std::int32_t>(v, record, position);
-}
-
-#ifndef BIGNN_HAS_COUNT_DIFFERING
-// How many bits of a row differ from those of a panel's columns.
-inline void count_differing(const word* row, const half* panel, std::size_t num_words,
-                            std::int32_t* differing) {
-    for (std::size_t lane = 0; lane < panel_width; ++lane) differing[lane] = 0;
-    for (std::size_t w = 0; w < 2 * num_words; ++w) {
-        const auto bits = static_cast<half>(row[w / 2] >> (w % 2 * 32));
-        for (std::size_t lane = 0; lane < panel_width; ++lane) {
-            differing[lane] += __builtin_popcount(bits ^ panel[w * panel_width + lane]);
-        }
-    }
-}
-#endif
-
-inline void xnor_rows(const word* a, const half* panels, std::size_t begin, std::size_t end,
-                      std::size_t num_columns, std::size_t num_bits, std::int32_t* out) {
-    const std::size_t num_words = words_per_row(num_bits);
-    for (std::size_t i = begin; i < end; ++i) {
-        for (std::size_t j = 0; j < num_columns; j += panel_width) {
-            std::int32_t differing[panel_width];
-            count_differing(a + i * num_words, panels + j * 2 * num_words, num_words, differing);
-            for (std::size_t lane = 0; lane < panel_width && j + lane < num_columns; ++lane) {
-                out[i * num_columns + j + lane] =
-                    static_cast<std::int32_t>(num_bits) - 2 * differing[lane];
-            }
-        }
-    }
-}
-
-// The parts of rows of their own onto their sums: sum * row_scale * scale + dot * t * own_scale.
-inline void add_own_rows(const word* rows, std::size_t num_rows, std::size_t num_inputs,
-                         const Own& own, const float* factors, const float* row_scale,
-                         const float* scale, std::size_t num_outputs, float* sums,
-                         std::size_t sums_stride) {
-    const std::size_t num_words = words_per_row(num_inputs);
-    for (std::size_t r = 0; r < num_rows; ++r) {
-        for (std::size_t j = 0; j < num_outputs; j += panel_width) {
-            std::int32_t dots[panel_width];
-            const std::size_t count = num_outputs - j < panel_width ? num_outputs - j : panel_width;
-            xnor_rows(rows + r * num_words, own.panels + j * 2 * num_words, 0, 1, count, num_inputs,
-                      dots);
-            for (std::size_t lane = 0; lane < count; ++lane) {
-                float* sum = sums + r * sums_stride + j + lane;
-                *sum = *sum * row_scale[r] * scale[j + lane] +
-                       static_cast<float>(dots[lane]) * factors[r] * own.scale[j + lane];
-            }
-        }
-    }
-}
-
-// Records of num_rows rows of bits.
-inline bool make_records(const word* rows, std::size_t num_rows, const Panels& panels,
-                         std::byte* records) {
-    const std::size_t num_words = words_per_row(panels.num_bits);
-    const std::size_t num_panels = panels.stride / panels.bytes_per_column / panel_width;
-    bool fits = true;
-    for (std::size_t i = 0; i < num_rows; ++i) {
-        for (std::size_t p = 0; p < num_panels; ++p) {
-            std::int32_t differing[panel_width];
-            count_differing(rows + i * num_words, panels.halves + p * panel_width * 2 * num_words,
-                            num_words, differing);
-            for (std::size_t lane = 0; lane < panel_width; ++lane) {
-                const std::size_t position = p * panel_width + lane;
-                const bool fit =
-                    store_record(panels.base[position] - differing[lane], panels.bytes_per_column,
-                                 records + i * panels.stride, position);
-                if (panels.valid[p] >> lane & 1) fits = fits && fit;
-            }
-        }
-    }
-    return fits;
-}
-
-inline bool sparse_record(const std::int32_t* inputs, std::size_t count, const SignTable& table,
-                          std::byte* record) {
-    const std::size_t num_positions = table.stride / table.bytes_per_column;
-    bool fits = true;
-    for (std::size_t p = 0; p < num_positions; ++p) {
-        std::int64_t v = 0;
+    // x[e] = w_e t[ids[e]].
+    template <typename Id>
+    static void weigh(const Id* ids, const float* weights, std::size_t count, const float* factor,
+                      float* x) {
         for (std::size_t e = 0; e < count; ++e) {
-            v += table.signs[static_cast<std::size_t>(inputs[e]) * num_positions + p];
+            x[e] = weights ? bounded(weights[e] * factor[ids[e]]) : factor[ids[e]];
         }
-        fits = store_record(v, table.bytes_per_column, record, p) && fits;
     }
-    return fits;
-}
+
+    static float largest(const float* x, std::size_t count) {
+        float most = 0;
+        for (std::size_t e = 0; e < count; ++e) most = x[e] > most ? x[e] : most;
+        return most;
+    }
+
+    // Where the neighbours' data is.
+    template <typename Id>
+    static void set_row_pointers(const Id* ids, std::size_t count, const std::byte* data,
+                                 std::size_t stride, const std::byte** rows) {
+        for (std::size_t e = 0; e < count; ++e) {
+            rows[e] = data + static_cast<std::size_t>(ids[e]) * stride;
+        }
+    }
+
+    // q[e] = min(rint(x[e] two_to_e), limit), padded with 0 to a multiple of 16; returns the total.
+    static std::uint32_t quantize(const float* x, std::size_t count, float two_to_e,
+                                  std::uint32_t limit, std::uint32_t* q) {
+        std::uint32_t total = 0;
+        for (std::size_t e = 0; e < count; ++e) {
+            const auto rounded = static_cast<std::uint32_t>(__builtin_lrintf(x[e] * two_to_e));
+            q[e] = rounded < limit ? rounded : limit;
+            total += q[e];
+        }
+        for (std::size_t e = count; e % 16 != 0; ++e) q[e] = 0;
+        return total;
+    }
+
+    // The weights of tile_rows rows that follow each other in the list, of at most `few` entries
+    // each: q [tile_rows, few], padded with 0, their totals, and what the rows' sums are to be
+    // multiplied by.
+    static void weigh_tile(const float* x, const std::int64_t* offsets, const float* target_factor,
+                           int bits, std::uint32_t* q, std::uint32_t* totals, float* row_scale) {
+        for (std::size_t r = 0; r < tile_rows; ++r) {
+            const auto count = static_cast<std::size_t>(offsets[r + 1] - offsets[r]);
+            const RowWeights weights =
+                row_weights(Isa::largest(x, count), count, target_factor[r], bits);
+            for (std::size_t e = 0; e < few; ++e) q[r * few + e] = 0;
+            totals[r] = Isa::quantize(x, count, weights.two_to_e, weights.limit, q + r * few);
+            row_scale[r] = weights.scale;
+            x += count;
+        }
+    }
+
+    // --- Records
+    // -----------------------------------------------------------------------------------
+
+    // acc += sum_e q_e v_e, in the order of the records' positions.
+    template <typename Value>
+    static void add_values(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
+                           std::size_t offset, std::size_t num_positions, std::int64_t* acc) {
+        for (std::size_t e = 0; e < count; ++e) {
+            const Value* v = reinterpret_cast<const Value*>(rows[e] + offset);
+            const auto weight = static_cast<std::int64_t>(q[e]);
+            for (std::size_t p = 0; p < num_positions; ++p) acc[p] += weight * v[p];
+        }
+    }
+
+    static void add_records(const Records& records, const std::byte* const* rows,
+                            const std::uint32_t* q, std::size_t count, std::int64_t* acc) {
+        const std::size_t num_positions = records.stride / records.bytes_per_column;
+        if (records.bytes_per_column == 1) {
+            add_values<std::int8_t>(rows, q, count, records.offset, num_positions, acc);
+        } else if (records.bytes_per_column == 2) {
+            add_values<std::int16_t>(rows, q, count, records.offset, num_positions, acc);
+        } else {
+            add_values<std::int32_t>(rows, q, count, records.offset, num_positions, acc);
+        }
+    }
+
+    // sums[c] = the integer sum, rounded once.
+    static void finish_records(const Records& records, std::size_t num_outputs, std::uint32_t total,
+                               const std::int64_t* acc, float* sums) {
+        const std::size_t num_positions = records.stride / records.bytes_per_column;
+        for (std::size_t p = 0; p < num_positions; ++p) {
+            const std::size_t c = record_column(p, records.stride, records.bytes_per_column);
+            if (c >= num_outputs) continue;
+            sums[c] = static_cast<float>(static_cast<std::int64_t>(records.center[c]) * total +
+                                         2 * acc[p]);
+        }
+    }
+
+    // A row whose neighbours fit one chunk.
+    static void sum_records(const Records& records, std::size_t num_outputs,
+                            const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
+                            std::uint32_t total, std::int64_t* acc, float* sums) {
+        const std::size_t num_positions = records.stride / records.bytes_per_column;
+        for (std::size_t p = 0; p < num_positions; ++p) acc[p] = 0;
+        Isa::add_records(records, rows, q, count, acc);
+        Isa::finish_records(records, num_outputs, total, acc, sums);
+    }
+
+    // u[k] += sum_e q_e F_ek, that is -total and twice the q of the neighbours whose bit k is 1;
+    // starts from 0 if `first`. |u| < 2^31 since the sum of all q of a row is.
+    static void add_bits(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
+                         std::uint32_t total, bool first, std::size_t num_inputs, std::int32_t* u) {
+        for (std::size_t k = 0; k < num_inputs; ++k) {
+            u[k] =
+                static_cast<std::int32_t>((first ? 0 : static_cast<std::uint32_t>(u[k])) - total);
+        }
+        for (std::size_t e = 0; e < count; ++e) {
+            const word* bits = reinterpret_cast<const word*>(rows[e]);
+            for (std::size_t k = 0; k < num_inputs; ++k) {
+                const auto bit =
+                    static_cast<std::uint32_t>(bits[k / word_bits] >> (k % word_bits) & 1);
+                u[k] = static_cast<std::int32_t>(static_cast<std::uint32_t>(u[k]) +
+                                                 (2 * q[e] & (0u - bit)));
+            }
+        }
+    }
+
+    // B for `multiply`: signs as bytes, a row of num_outputs per input.
+    static std::size_t product_bytes(std::size_t num_inputs, std::size_t num_outputs) {
+        return num_inputs * num_outputs;
+    }
+
+    static void make_product(const word* b, std::size_t num_inputs, std::size_t num_outputs,
+                             std::byte* product) {
+        const std::size_t num_words = words_per_row(num_inputs);
+        for (std::size_t k = 0; k < num_inputs; ++k) {
+            for (std::size_t c = 0; c < num_outputs; ++c) {
+                const word bit = b[c * num_words + k / word_bits] >> (k % word_bits) & 1;
+                product[k * num_outputs + c] = static_cast<std::byte>(bit ? 1 : -1);
+            }
+        }
+    }
+
+    static std::size_t multiply_scratch_bytes(std::size_t, std::size_t num_outputs) {
+        return 8 * num_outputs;
+    }
+
+    static constexpr std::size_t u_stride(std::size_t num_inputs) {
+        return (num_inputs + 15) / 16 * 16;
+    }
+
+    // sums[r][c] = u[r] . B_c, rounded once, for up to tile_rows rows.
+    static void multiply(std::int32_t* u, std::size_t num_rows, std::size_t num_inputs,
+                         std::size_t num_outputs, const std::byte* product, std::byte* scratch,
+                         float* sums, std::size_t sums_stride) {
+        const auto* signs = reinterpret_cast<const std::int8_t*>(product);
+        auto* acc = reinterpret_cast<std::int64_t*>(scratch);
+        for (std::size_t r = 0; r < num_rows; ++r) {
+            for (std::size_t c = 0; c < num_outputs; ++c) acc[c] = 0;
+            for (std::size_t k = 0; k < num_inputs; ++k) {
+                const std::int64_t value = u[r * Isa::u_stride(num_inputs) + k];
+                for (std::size_t c = 0; c < num_outputs; ++c) {
+                    acc[c] += value * signs[k * num_outputs + c];
+                }
+            }
+            for (std::size_t c = 0; c < num_outputs; ++c) {
+                sums[r * sums_stride + c] = static_cast<float>(acc[c]);
+            }
+        }
+    }
+
+    // h, its signs as bits, and the sum of |h|. Floats do not add up the same in every order, so
+    // the order is part of the definition: sixteen partial sums, column c in number c % 16, then
+    // halves onto halves.
+    static float sign_row(const float* sums, float row_scale, const float* scale,
+                          const float* shift, std::size_t num_outputs, word* words) {
+        float partial[16] = {};
+        for (std::size_t k = 0; k < num_outputs; k += word_bits) {
+            const std::size_t count = num_outputs - k < word_bits ? num_outputs - k : word_bits;
+            word packed = 0;
+            for (std::size_t bit = 0; bit < count; ++bit) {
+                const float h = output(sums[k + bit], row_scale, scale[k + bit], shift[k + bit]);
+                packed |= static_cast<word>(h >= 0) << bit;
+                partial[bit % 16] += h < 0 ? -h : h;
+            }
+            *words++ = packed;
+        }
+        for (std::size_t half = 8; half > 0; half /= 2) {
+            for (std::size_t lane = 0; lane < half; ++lane) partial[lane] += partial[lane + half];
+        }
+        return partial[0];
+    }
+
+    static void value_row(const float* sums, float row_scale, const float* scale,
+                          const float* shift, std::size_t num_outputs, float* values) {
+        for (std::size_t c = 0; c < num_outputs; ++c) {
+            values[c] = output(sums[c], row_scale, scale[c], shift[c]);
+        }
+    }
+
+    // The first of the largest values; what is not a number counts as the smallest.
+    static std::int32_t first_largest(const float* values, std::size_t count) {
+        float most = -__builtin_inff();
+        std::size_t best = 0;
+        for (std::size_t c = 0; c < count; ++c) {
+            if (values[c] > most) {
+                most = values[c];
+                best = c;
+            }
+        }
+        return static_cast<std::int32_t>(best);
+    }
+
+    // A tile's rows to bits and to the next layer's source factors, out_scale * mean |h|.
+    static void sign_tile(const float* sums, std::size_t sums_stride, std::size_t num_rows,
+                          const float* row_scale, const float* scale, const float* shift,
+                          std::size_t num_outputs, word* words, const float* out_scale,
+                          float* factor) {
+        for (std::size_t r = 0; r < num_rows; ++r) {
+            const float beta = Isa::sign_row(sums + r * sums_stride, row_scale[r], scale, shift,
+                                             num_outputs, words + r * words_per_row(num_outputs)) /
+                               static_cast<float>(num_outputs);
+            factor[r] = bounded(out_scale ? out_scale[r] * bounded(beta) : beta);
+        }
+    }
+
+    // A tile's rows to classes; sums are overwritten.
+    static void class_tile(float* sums, std::size_t sums_stride, std::size_t num_rows,
+                           const float* row_scale, const float* scale, const float* shift,
+                           std::size_t num_outputs, std::int64_t* classes) {
+        for (std::size_t r = 0; r < num_rows; ++r) {
+            float* row = sums + r * sums_stride;
+            Isa::value_row(row, row_scale[r], scale, shift, num_outputs, row);
+            classes[r] = Isa::first_largest(row, num_outputs);
+        }
+    }
+
+    template <typename Value>
+    static bool store_value(std::int64_t v, std::byte* record, std::size_t position) {
+        reinterpret_cast<Value*>(record)[position] = static_cast<Value>(v);
+        return static_cast<Value>(v) == v;
+    }
+
+    static bool store_record(std::int64_t v, std::size_t bytes_per_column, std::byte* record,
+                             std::size_t position) {
+        if (bytes_per_column == 1) return store_value<std::int8_t>(v, record, position);
+        if (bytes_per_column == 2) return store_value<std::int16_t>(v, record, position);
+        return store_value<std::int32_t>(v, record, position);
+    }
+
+    // How many bits of a row differ from those of a panel's columns.
+    static void count_differing(const word* row, const half* panel, std::size_t num_words,
+                                std::int32_t* differing) {
+        for (std::size_t lane = 0; lane < panel_width; ++lane) differing[lane] = 0;
+        for (std::size_t w = 0; w < 2 * num_words; ++w) {
+            const auto bits = static_cast<half>(row[w / 2] >> (w % 2 * 32));
+            for (std::size_t lane = 0; lane < panel_width; ++lane) {
+                differing[lane] += __builtin_popcount(bits ^ panel[w * panel_width + lane]);
+            }
+        }
+    }
+
+    static void xnor_rows(const word* a, const half* panels, std::size_t begin, std::size_t end,
+                          std::size_t num_columns, std::size_t num_bits, std::int32_t* out) {
+        const std::size_t num_words = words_per_row(num_bits);
+        for (std::size_t i = begin; i < end; ++i) {
+            for (std::size_t j = 0; j < num_columns; j += panel_width) {
+                std::int32_t differing[panel_width];
+                Isa::count_differing(a + i * num_words, panels + j * 2 * num_words, num_words,
+                                     differing);
+                for (std::size_t lane = 0; lane < panel_width && j + lane < num_columns; ++lane) {
+                    out[i * num_columns + j + lane] =
+                        static_cast<std::int32_t>(num_bits) - 2 * differing[lane];
+                }
+            }
+        }
+    }
+
+    // The parts of rows of their own onto their sums: sum * row_scale * scale + dot * t *
+    // own_scale.
+    static void add_own_rows(const word* rows, std::size_t num_rows, std::size_t num_inputs,
+                             const Own& own, const float* factors, const float* row_scale,
+                             const float* scale, std::size_t num_outputs, float* sums,
+                             std::size_t sums_stride) {
+        const std::size_t num_words = words_per_row(num_inputs);
+        for (std::size_t r = 0; r < num_rows; ++r) {
+            for (std::size_t j = 0; j < num_outputs; j += panel_width) {
+                std::int32_t dots[panel_width];
+                const std::size_t count =
+                    num_outputs - j < panel_width ? num_outputs - j : panel_width;
+                Isa::xnor_rows(rows + r * num_words, own.panels + j * 2 * num_words, 0, 1, count,
+                               num_inputs, dots);
+                for (std::size_t lane = 0; lane < count; ++lane) {
+                    float* sum = sums + r * sums_stride + j + lane;
+                    *sum = *sum * row_scale[r] * scale[j + lane] +
+                           static_cast<float>(dots[lane]) * factors[r] * own.scale[j + lane];
+                }
+            }
+        }
+    }
+
+    // Records of num_rows rows of bits.
+    static bool make_records(const word* rows, std::size_t num_rows, const Panels& panels,
+                             std::byte* records) {
+        const std::size_t num_words = words_per_row(panels.num_bits);
+        const std::size_t num_panels = panels.stride / panels.bytes_per_column / panel_width;
+        bool fits = true;
+        for (std::size_t i = 0; i < num_rows; ++i) {
+            for (std::size_t p = 0; p < num_panels; ++p) {
+                std::int32_t differing[panel_width];
+                Isa::count_differing(rows + i * num_words,
+                                     panels.halves + p * panel_width * 2 * num_words, num_words,
+                                     differing);
+                for (std::size_t lane = 0; lane < panel_width; ++lane) {
+                    const std::size_t position = p * panel_width + lane;
+                    const bool fit = store_record(panels.base[position] - differing[lane],
+                                                  panels.bytes_per_column,
+                                                  records + i * panels.stride, position);
+                    if (panels.valid[p] >> lane & 1) fits = fits && fit;
+                }
+            }
+        }
+        return fits;
+    }
+
+    static bool sparse_record(const std::int32_t* inputs, std::size_t count, const SignTable& table,
+                              std::byte* record) {
+        const std::size_t num_positions = table.stride / table.bytes_per_column;
+        bool fits = true;
+        for (std::size_t p = 0; p < num_positions; ++p) {
+            std::int64_t v = 0;
+            for (std::size_t e = 0; e < count; ++e) {
+                v += table.signs[static_cast<std::size_t>(inputs[e]) * num_positions + p];
+            }
+            fits = store_record(v, table.bytes_per_column, record, p) && fits;
+        }
+        return fits;
+    }
+
+    static void pack_rows(const float* x, std::size_t num_rows, std::size_t num_bits, word* words) {
+        for (std::size_t i = 0; i < num_rows; ++i) {
+            for (std::size_t k = 0; k < num_bits; k += word_bits) {
+                const std::size_t count = num_bits - k < word_bits ? num_bits - k : word_bits;
+                word packed = 0;
+                for (std::size_t bit = 0; bit < count; ++bit) {
+                    packed |= static_cast<word>(x[k + bit] >= 0.0f) << bit;
+                }
+                *words++ = packed;
+            }
+            x += num_bits;
+        }
+    }
+
+    // --- Training ------------------------------------------------------------------------------
+
+    // A vector of floats that training adds up; + - * work on it lane by lane.
+    using floats = float __attribute__((vector_size(16)));
+    static constexpr std::size_t lanes = 4;
+    static floats broadcast(float x) { return floats{x, x, x, x}; }
+
+    // counts[c] = popcount(mask & (row ^ column c)) for the 16 columns of a panel.
+    static void masked_counts(const word* row, const word* mask, const half* panel,
+                              std::size_t num_words, std::int32_t* counts) {
+        for (std::size_t c = 0; c < panel_width; ++c) counts[c] = 0;
+        for (std::size_t w = 0; w < 2 * num_words; ++w, panel += panel_width) {
+            const auto bits = static_cast<half>(row[w / 2] >> (w % 2 * 32));
+            const auto kept = static_cast<half>(mask[w / 2] >> (w % 2 * 32));
+            for (std::size_t c = 0; c < panel_width; ++c) {
+                counts[c] += __builtin_popcount(kept & (bits ^ panel[c]));
+            }
+        }
+    }
+};
+
+}  // namespace bignn

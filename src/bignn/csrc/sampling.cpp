@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
+#include "random.h"
 #include "threads.h"
 
 namespace bignn {
 namespace {
-
-#include "random.h"
 
 // Uniform in [0, bound): 53 bits of the word as a fraction. The product stays below bound, since
 // 1 - 2^-53 times a double never rounds up to it.

@@ -1,21 +1,31 @@
-// The table of an instruction set's kernels. Text of its file, after all of them. Filled by the
-// compiler (constinit): no code of these files may run before the CPU was asked.
+// The table of an instruction set's kernels. It is filled by the compiler (constinit): no code of
+// these files may run before the CPU was asked.
+#pragma once
 
-constexpr Kernels kernels_called(const char* name) {
+#include "plain.h"
+#include "rows.h"
+#include "training.h"
+
+namespace bignn {
+
+template <class Isa>
+constexpr Kernels kernels_of(const char* name) {
     return {
         .name = name,
-        .pack_rows = pack_rows,
-        .xnor_rows = xnor_rows,
-        .records_of_bits = records_of_bits,
-        .records_of_sparse = records_of_sparse,
-        .score_rows = score_rows,
-        .layer_rows = layer_rows,
-        .scratch_bytes = scratch_bytes,
-        .product_bytes = product_bytes,
-        .make_product = make_product,
-        .draw_masks = draw_masks,
-        .masked_rows = masked_rows,
-        .masked_gradient = masked_gradient,
-        .keep_masked = keep_masked,
+        .pack_rows = Isa::pack_rows,
+        .xnor_rows = Isa::xnor_rows,
+        .records_of_bits = records_of_bits<Isa>,
+        .records_of_sparse = records_of_sparse<Isa>,
+        .score_rows = Isa::score_rows,
+        .layer_rows = layer_rows<Isa>,
+        .scratch_bytes = scratch_bytes<Isa>,
+        .product_bytes = Isa::product_bytes,
+        .make_product = Isa::make_product,
+        .draw_masks = Training<Isa>::draw_masks,
+        .masked_rows = Training<Isa>::masked_rows,
+        .masked_gradient = Training<Isa>::masked_gradient,
+        .keep_masked = Training<Isa>::keep_masked,
     };
 }
+
+}  // namespace bignn

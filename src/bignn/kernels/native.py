@@ -17,7 +17,14 @@ try:
 except ImportError as error:
     _native, _import_error = None, str(error)
 
-INSTRUCTION_SETS = ("portable", "avx2", "avx512")
+#: Every instruction set that some build has kernels for, slowest first per architecture.
+KNOWN_INSTRUCTION_SETS = ("portable", "avx2", "avx512")
+#: Instruction sets that this build has kernels for; without the extension, all known ones.
+INSTRUCTION_SETS = (
+    KNOWN_INSTRUCTION_SETS
+    if _native is None
+    else tuple(name for name, _, _ in _native.instruction_sets())
+)
 
 
 def is_available() -> bool:
@@ -39,12 +46,14 @@ def supported() -> list[str]:
 
 def why_not(backend: str) -> str:
     """Explain why a backend cannot be used here; empty if it can, or if there is none."""
-    if backend not in INSTRUCTION_SETS:
+    if backend not in KNOWN_INSTRUCTION_SETS:
         return ""
     if _native is None:
         if find_spec("bignn._native") is None:
             return "the native extension was not built; reinstall with a C++20 compiler and CMake"
         return f"the native extension does not load ({_import_error}); reinstall bignn"
+    if backend not in INSTRUCTION_SETS:
+        return f"this build has no {backend} kernels: they are of another architecture"
     missing = {name: lacks for name, _, lacks in _native.instruction_sets()}[backend]
     return f"this CPU lacks {missing}" if missing else ""
 
