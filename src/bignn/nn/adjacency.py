@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from bignn.errors import input_error
+from bignn.kernels.compressed_rows import degree_scale
 from bignn.nn.sparse import SparseMatrix, csr_with_values, row_of_each_entry
 from bignn.nn.tensor_cache import TensorCache
 
@@ -71,9 +72,8 @@ def edge_weights(
     degree = own.scatter_add(0, target, weight)
     if aggr == "mean_self":
         return weight / degree[target], own / degree
-    degree_scale = torch.where(degree > 0, degree, 1).rsqrt() * (degree > 0)
-    weight = degree_scale[source] * weight * degree_scale[target]
-    return weight, own * degree_scale * degree_scale
+    scale = degree_scale(degree.double()).to(degree.dtype)
+    return scale[source] * weight * scale[target], own * scale * scale
 
 
 def normalized_adjacency(
