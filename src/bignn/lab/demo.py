@@ -72,7 +72,7 @@ def run(
         "written": {
             "checkpoints": [str(folder / name) for name in what.models],
             "packed": str(file),
-            "page": write_if_possible(document, folder / "report.html", asked=False),
+            "page": write_if_possible(document, folder / "report.html", required=False),
         },
     }
 

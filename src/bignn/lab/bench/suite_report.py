@@ -101,7 +101,7 @@ def row_names(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def speedups(rows: Sequence[Row]) -> Figure:
-    """How many times faster than each alternative ours is, a group of bars per row."""
+    """How many times faster than each alternative ours is, a row of dots per graph and model."""
     every = {
         "best float": "speedup_vs_best_float",
         "PyG, CSR": "speedup_vs_pyg_sparse",
@@ -113,14 +113,14 @@ def speedups(rows: Sequence[Row]) -> Figure:
     return Figure(
         "speedups",
         f"How many times faster packed prediction is than float inference, {threads} threads",
-        "bars",
+        "dots",
         "",
-        f"times faster than, {threads} threads",
+        f"times as fast as, {threads} threads",
         tuple(
             Series(label, names, tuple(row[key] for row in rows)) for label, key in every.items()
         ),
         log_y=True,
-        bars_from=1,
+        baseline=1.0,
     )
 
 

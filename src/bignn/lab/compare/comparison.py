@@ -153,6 +153,8 @@ def run(
             for found in {id(one): one for one in trained.values()}.values()
             for result in found.results
         ),
+        "epochs": what.epochs,
+        "memory": memory,
         "command": what.command(out, device, memory),
         "made_by": examine(),
         "out": str(out),
