@@ -120,7 +120,7 @@ def _measure_widths(
 
 
 def write(folder: Path, page: Path | None = None) -> Path:
-    """Write the document of a results folder as Markdown, its figures beside it; return its path."""
+    """Write the document of a results folder as Markdown, its figures beside it; return it."""
     document = document_of(folder, even_if_empty=True)  # some sections need no runs
     page = folder / PAGE if page is None else page
     figures = page.parent / f"{page.stem}-figures"
@@ -137,7 +137,8 @@ def describe(report: dict[str, Any]) -> str:
     """Describe the rows as a table, with the paths of the ledger and the page."""
     longest = max((len(row["row"]) for row in report["rows"]), default=0)
     lines = [
-        f"{row['row']:<{longest}}  {row['accuracy']} %  ({row['seeds']} seed{'s'[: row['seeds'] - 1]})"
+        f"{row['row']:<{longest}}  {row['accuracy']} %  "
+        f"({row['seeds']} seed{'s'[: row['seeds'] - 1]})"
         for row in report["rows"]
     ]
     lines += [f"not measured here: {name}" for name in report["skipped"]]

@@ -102,8 +102,8 @@ def _check(record: Record, number: int, folder: Path) -> None:
         value = record.get(name, ...)
         if not isinstance(value, kind) or (isinstance(value, float) and not math.isfinite(value)):
             raise FileError(
-                f"'{folder / RUNS}': record {number} has no valid '{name}', so this version did not "
-                "write it; remove its line, or use another folder"
+                f"'{folder / RUNS}': record {number} has no valid '{name}', so this version did "
+                "not write it; remove its line, or use another folder"
             )
 
 

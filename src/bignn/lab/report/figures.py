@@ -113,7 +113,7 @@ def _drawn(figure: Picture) -> Iterator[Any]:
             else:
                 _legend(canvas, legend)
         if figure is panels[0] and figure.kind == "points" and marks.with_data(figure):
-            canvas.canvas.draw()  # places are known from here on
+            canvas.draw_without_rendering()  # lays out; places are final from here on
             marks.label_points(axes, figure)
         yield canvas
 

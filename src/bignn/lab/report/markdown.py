@@ -48,4 +48,9 @@ def _table(table: Table) -> list[str]:
     blocks = [table.caption, "\n".join([*head, *map(line, table.rows)])]
     # Two spaces at the end of a line break it.
     blocks.append("  \n".join(f"[^{n}] {text}" for n, text in enumerate(table.notes, 1)))
-    return [NOTE_MARK.sub(r"<sup>\1</sup>", block) for block in blocks if block]
+    return [_with_raised_numbers(block) for block in blocks if block]
+
+
+def _with_raised_numbers(text: str) -> str:
+    """Raise the references to footnotes; those that stand together are divided by a comma."""
+    return NOTE_MARK.sub(r"<sup>\1</sup>", text).replace("</sup><sup>", ",")

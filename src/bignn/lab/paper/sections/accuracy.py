@@ -91,7 +91,7 @@ def transductive(results: Results) -> Section:
         "one, as in the paper's size. SGC on CiteSeer has 7.40e7 operations by the paper's rule, "
         "which gives its other figures; it prints 7.32e7."
     )
-    parts = (_WELCH, *figures, *tables, _steadiness(results, rows), gat)
+    parts: tuple[Part, ...] = (_WELCH, *figures, *tables, _steadiness(results, rows), gat)
     return Section("transductive", "Transductive learning", parts)
 
 
@@ -181,7 +181,7 @@ def ogb(results: Results) -> Section:
 
 
 def _beside_twin(results: Results, rows: Sequence[Run]) -> list[tuple[str, ...]]:
-    """Make cells of the accuracy of rows, and of their difference from the first, the float twin."""
+    """Make cells of the accuracy of rows and their difference from the first, the float twin."""
     cells: list[tuple[str, ...]] = []
     twin = results.of(rows[0])
     for row in rows:
@@ -283,9 +283,9 @@ def family(results: Results) -> Section:
     ]
     text = (
         "GraphSAGE and GraphSAINT are inductive, on sampled neighbours and on random walks; GAT "
-        "trains on the whole graph. Twins have the same widths and as many epochs; binary ones have "
-        "batch normalisation, which did not help float GraphSAGE and GraphSAINT over the three "
-        "graphs (docs/trials.md; not tried for GAT). Float twins are not distilled."
+        "trains on the whole graph. Twins have the same widths and as many epochs; binary ones "
+        "have batch normalisation, which did not help float GraphSAGE and GraphSAINT over the "
+        "three graphs (docs/trials.md; not tried for GAT). Float twins are not distilled."
     )
     table = Table("", _TWIN_COLUMNS, tuple(cells))
     return Section("family", "The other models and their twins", (text, table))
