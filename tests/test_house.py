@@ -326,7 +326,7 @@ def test_packages_and_extras_are_those_of_the_project() -> None:
     assert how_to_install("safetensors") == "pip install ."
     for package in ("safetensors", "torch"):
         assert f"`{how_to_install(package)}`" in readme
-    assert all(f"`{extra}`" in readme for extra in ("plot", "parquet"))
+    assert all(f"`{extra}`" in readme for extra in ("lab", "parquet"))
 
 
 def test_a_missing_package_is_one_line() -> None:

@@ -24,7 +24,9 @@ PACKAGES = {
     "torch": "train",
     "torch_geometric": "train",
     "tqdm": "train",
-    "matplotlib": "plot",
+    "matplotlib": "lab",
+    "scipy": "lab",
+    "jinja2": "lab",
     "pyarrow": "parquet",
 }
 

@@ -97,9 +97,10 @@ def checked_plot(path: str | None) -> None:
     """Refuses a file that no figure can be written to, before the work that the figure shows."""
     if path is None:
         return
-    from bignn.lab.report.figures import FORMATS, check_matplotlib
+    from bignn.lab.report.figures import FORMATS
+    from bignn.lab.report.packages import check_lab
 
     if Path(path).suffix.lower() not in FORMATS:
         raise input_error("plot", f"a file name ending in {', '.join(FORMATS)}", repr(path))
-    check_matplotlib()
+    check_lab()
     check_writable(path)

@@ -71,6 +71,6 @@ def _compare(options: argparse.Namespace) -> Report:
         what, out, device=options.device, jobs=options.jobs, memory=not options.no_memory
     )
     report["page"] = write_if_possible(
-        compare.document_of(report), page or out / "report.html", asked=page is not None
+        compare.document_of(report), page or out / "report.html", required=page is not None
     )
     return report, compare.describe

@@ -1,5 +1,5 @@
-"""The first thing a newcomer sees: GCN and Bi-GCN on Cora, with the paper's figures beside, and the
-packed Bi-GCN predicting without torch.
+"""``bignn demo``: GCN and Bi-GCN on Cora beside the paper's figures, then the packed Bi-GCN
+predicting without torch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PAPER = {
 def run(
     out: str | os.PathLike[str], *, seeds: int = 1, epochs: int | None = None, progress: bool = True
 ) -> dict[str, Any]:
-    """Compares both models on Cora and predicts with the packed one without torch."""
+    """Compare both models on Cora, and predict with the packed one without torch."""
     set_num_threads(get_num_threads())  # torch and ours alike
     folder = Path(out)
     what = compare.Comparison("cora", ("gcn", "bi-gcn"), seeds, epochs=epochs)
@@ -72,14 +72,15 @@ def run(
         "written": {
             "checkpoints": [str(folder / name) for name in what.models],
             "packed": str(file),
-            "page": write_if_possible(document, folder / "report.html", asked=False),
+            "page": write_if_possible(document, folder / "report.html", required=False),
         },
     }
 
 
 def _speeds(plain: dict[str, Any], binary: dict[str, Any]) -> list[dict[str, Any]]:
-    """The packed model, and the float one in its fastest way and as PyG's examples run it: all in
-    one process and the same rounds, so that their ratios mean something.
+    """Return the times of the packed model, of the fastest float way and of PyG on an edge index.
+
+    All are of the same rounds in one process, so that their ratios mean something.
     """
     best = plain["predicted_by"]
     rows = {
@@ -101,7 +102,7 @@ def _speeds(plain: dict[str, Any], binary: dict[str, Any]) -> list[dict[str, Any
 
 
 def describe(report: dict[str, Any]) -> str:
-    """The report of :func:`run` as a table."""
+    """Describe the report of :func:`run` as a table."""
     by_model = {row["model"]: row for row in report["rows"]}
     plain, binary = by_model["gcn"], by_model["bi-gcn"]
     seeds, threads = report["seeds"], report["threads"]
@@ -145,7 +146,7 @@ def describe(report: dict[str, Any]) -> str:
         "",
         *(
             [
-                "Other processes took cores meanwhile: the fastest bursts are nearer to the truth "
+                "Other processes used cores meanwhile: the fastest bursts are nearer to the truth "
                 "than medians;",
                 "measure again when the machine is idle.",
                 "",
@@ -159,7 +160,7 @@ def describe(report: dict[str, Any]) -> str:
         "",
         *(f"checkpoints  {path}" for path in report["written"]["checkpoints"]),
         f"packed       {report['written']['packed']}",
-        f"page         {report['written']['page'] or 'none: it needs matplotlib'}",
+        f"page         {report['written']['page'] or 'none: it needs the extra lab'}",
     ]
     return "\n".join(lines)
 

@@ -101,7 +101,7 @@ def test_a_shape_has_the_published_sizes() -> None:
 
 def test_edges_are_counted_in_the_form_that_each_runs_on(problem: Problem) -> None:
     entries, nodes = len(problem.ids), problem.num_nodes
-    given = len(problem.as_given[1])
+    given = len(problem.adjacency_rows[1])
     for key, kind in contenders_of(problem.conv).items():
         contender = kind(problem)
         if key == "packed":

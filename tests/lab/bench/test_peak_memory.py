@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -122,16 +123,13 @@ def test_a_peak_is_that_of_the_form_it_runs_with(
 
 
 @needs_peaks
-@pytest.mark.parametrize("conv", ["sage", "gat"])
-@pytest.mark.parametrize("contender", ["torch_sparse", "packed"])
-def test_the_form_of_the_graph_does_not_count(
-    apart: ProcessPoolExecutor, contender: str, conv: str
-) -> None:
-    dense, compressed = (
-        peak_of(apart, problem_of(graph_of(compressed=form), conv=conv), contender)
-        for form in (False, True)
-    )
-    assert dense == pytest.approx(compressed, rel=0.15)
+def test_the_form_of_the_graph_does_not_count(apart: ProcessPoolExecutor) -> None:
+    for contender, conv in product(("torch_sparse", "packed"), ("sage", "gat")):
+        dense, compressed = (
+            peak_of(apart, problem_of(graph_of(compressed=form), conv=conv), contender)
+            for form in (False, True)
+        )
+        assert dense == pytest.approx(compressed, rel=0.15), (contender, conv)
 
 
 @needs_peaks
@@ -153,25 +151,23 @@ def test_features_are_kept_sparse_by_all_their_rows(apart: ProcessPoolExecutor) 
 
 
 @needs_peaks
-@pytest.mark.parametrize(
-    ("contender", "options"),
-    [
+def test_weights_count(apart: ProcessPoolExecutor) -> None:
+    """On a graph of few nodes hardly anything else does."""
+    choices: tuple[tuple[str, dict[str, Any]], ...] = (
         ("torch_sparse", {}),
         ("pyg", {}),
         ("torch", {"jk": "cat"}),
         ("torch_sparse", {"conv": "sage"}),
         ("torch_sparse", {"conv": "gat"}),
-    ],
-)
-def test_weights_count(apart: ProcessPoolExecutor, contender: str, options: dict[str, Any]) -> None:
-    """On a graph of few nodes hardly anything else does."""
-    torch.manual_seed(0)
-    model = GNN(FEATURES, 2000, 2, CLASSES, **options).eval()
-    weights = sum(weight.numel() for weight in model.parameters()) * 4 / MIB
-    assert weights > 4
-    problem = ComparedProblem(graph_of(compressed=True, num_nodes=30), model)
-    # Products of dense matrices may copy a factor on the way.
-    assert weights <= peak_of(apart, problem, contender) < 2 * weights + 1
+    )
+    for contender, options in choices:
+        torch.manual_seed(0)
+        model = GNN(FEATURES, 2000, 2, CLASSES, **options).eval()
+        weights = sum(weight.numel() for weight in model.parameters()) * 4 / MIB
+        assert weights > 4
+        problem = ComparedProblem(graph_of(compressed=True, num_nodes=30), model)
+        # Products of dense matrices may copy a factor on the way.
+        assert weights <= peak_of(apart, problem, contender) < 2 * weights + 1, contender
 
 
 @needs_peaks

@@ -90,26 +90,18 @@ def test_only_some() -> None:
     assert reproduce._kept(rows, []) == rows
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
+def test_bad_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, line in (
         (["tables"], "'what' must be 'all' or some of ['overview', 'datasets'"),
         (["transductive", "--only", "corra"], "--only must be some of ['amazon-computers'"),
         (["transductive", "--seeds", "0"], "--seeds must be at least 1, got 0"),
         (["transductive", "--jobs", "0"], "--jobs must be a number from 1 to 1024"),
-    ],
-)
-def test_bad_arguments(
-    arguments: list[str],
-    line: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["reproduce", *arguments, "--out", str(tmp_path / "out")]) == 1
-    told = capsys.readouterr()
-    assert line in told.err
-    assert told.err.count("\n") == 1
-    assert not (tmp_path / "out").exists()
+    ):
+        assert main(["reproduce", *arguments, "--out", str(tmp_path / "out")]) == 1
+        error = capsys.readouterr().err
+        assert line in error
+        assert error.count("\n") == 1
+        assert not (tmp_path / "out").exists()
 
 
 def test_every_row_of_every_experiment_trains(toy: str, tmp_path: Path) -> None:

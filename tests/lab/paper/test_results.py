@@ -70,9 +70,8 @@ def test_welch_is_that_of_samples() -> None:
     assert welch(Summary(tuple(ours), 0.0), paper, runs=10) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    ("test", "paper", "expected", "tone"),
-    [
+def test_verdicts() -> None:
+    for test, paper, expected, tone in (
         ((83.0, 83.4, 83.2), (81.0, 0.5), "higher (p = ", "good"),
         ((82.5, 80.0, 81.9), (81.0, 0.5), "within noise (p = ", "even"),
         ((80.0, 82.5, 79.0), (81.0, 0.5), "within noise (p = ", "even"),
@@ -84,14 +83,10 @@ def test_welch_is_that_of_samples() -> None:
         ((80.9, 80.9), (81.0, 0.0), "lower; nothing varies", "poor"),
         ((81.1, 81.1), (81.0, 0.0), "higher; nothing varies", "good"),
         ((80.0,), (81.0, 0.5), "lower; one seed", "even"),
-    ],
-)
-def test_verdicts(
-    test: tuple[float, ...], paper: tuple[float, float], expected: str, tone: str
-) -> None:
-    found = verdict(Summary(test, 0.0), paper)
-    assert found.startswith(expected)
-    assert getattr(found, "tone", None) == tone
+    ):
+        found = verdict(Summary(test, 0.0), paper)
+        assert found.startswith(expected)
+        assert getattr(found, "tone", None) == tone
 
 
 def test_what_is_missing_has_no_verdict() -> None:
@@ -109,17 +104,22 @@ def test_documents_of_other_commands(tmp_path: Path) -> None:
     assert not found.is_empty
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "line"),
-    [
-        ("bench.json", "{", "is not a JSON document"),
-        ("bench.json", "[]", "is not what this version's 'bignn bench --json' prints"),
-        ("capacity.json", '{"dataset": "a"}', "'bignn capacity --json' prints .it has no 'name'"),
-        (RUNS, '{"row": "a"}\n', "record 1 has no sound 'dataset'"),
-        (RUNS, json.dumps(record(0, float("nan"))) + "\n", "no sound 'test_acc'"),
-    ],
-)
-def test_what_is_broken_is_named(tmp_path: Path, name: str, text: str, line: str) -> None:
-    (tmp_path / name).write_text(text)
-    with pytest.raises(FileError, match=line):
-        Results(tmp_path)
+def test_what_is_broken_is_named(tmp_path: Path) -> None:
+    for number, (name, text, line) in enumerate(
+        (
+            ("bench.json", "{", "is not a JSON document"),
+            ("bench.json", "[]", "is not what this version's 'bignn bench --json' prints"),
+            (
+                "capacity.json",
+                '{"dataset": "a"}',
+                "'bignn capacity --json' prints .it has no 'name'",
+            ),
+            (RUNS, '{"row": "a"}\n', "record 1 has no valid 'dataset'"),
+            (RUNS, json.dumps(record(0, float("nan"))) + "\n", "no valid 'test_acc'"),
+        )
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / name).write_text(text)
+        with pytest.raises(FileError, match=line):
+            Results(folder)

@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -124,9 +125,8 @@ def test_bins_of_the_paper_unless_told() -> None:
     assert Study("reddit", "sage").bins_on(reddit) == 200
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
+def test_what_is_refused() -> None:
+    refused: tuple[tuple[dict[str, Any], str], ...] = (
         ({"model": "sgc"}, "'model' must be a float model with a binary version.*got 'sgc'"),
         ({"model": "bi-gcn"}, "'model' must be a float model"),
         ({"swept": (8, 4)}, "'widths' must be numbers from 1 on, ascending"),
@@ -136,11 +136,10 @@ def test_bins_of_the_paper_unless_told() -> None:
         ({"seeds": 0}, "'seeds' must be at least 1, got 0"),
         ({"bins": 0}, "'bins' must be at least 1, got 0"),
         ({"changes": (("dropout", 1.5),)}, "'dropout' must be in"),
-    ],
-)
-def test_what_is_refused(arguments: dict[str, object], line: str) -> None:
-    with pytest.raises(InputError, match=line):
-        Study("cora", **arguments)  # type: ignore[arg-type]
+    )
+    for arguments, line in refused:
+        with pytest.raises(InputError, match=line):
+            Study("cora", **arguments)
 
 
 def test_what_the_graph_or_the_depth_rules_out(toy: str, tmp_path: Path) -> None:

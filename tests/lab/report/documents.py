@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bignn.lab.report.document import (
     Document,
     Figure,
     Listing,
+    Panels,
     Section,
     Series,
     Table,
@@ -27,8 +30,12 @@ ACCURACY = Table(
 )
 WIDE = Table(
     "Sizes and operations.",
-    ("graph", *(f"column {number}" for number in range(14))),
-    tuple((name, *(f"{7919 * n:,}" for n in range(14))) for name in ("Cora", "PubMed", HOSTILE)),
+    ("graph[^1]", *(f"column {number}" for number in range(14))),
+    tuple(
+        (name, *(f"{7919 * n:,}" for n in range(14)))
+        for name in ("Cora[^2]", "PubMed[^2]", HOSTILE + "[^9]")
+    ),
+    ("Some <graphs>.", "With `code`."),
 )
 WIDTHS = (4, 16, 64, 256, 1024)
 LINES = Figure(
@@ -61,10 +68,10 @@ POINTS = Figure(
     log_x=True,
 )
 GRAPHS = ("Cora", "CiteSeer", "PubMed", "flickr", "arxiv", "reddit", "products")
-BARS = Figure(
+DOTS = Figure(
     "speed",
     "How many times faster",
-    "bars",
+    "dots",
     "",
     "times faster than",
     (
@@ -74,8 +81,9 @@ BARS = Figure(
         Series("float simulation", GRAPHS, (19.0, 59.0, 6.8, 6.3, 7.1, 5.1, 7.7)),
     ),
     log_y=True,
-    bars_from=1,
+    baseline=1.0,
 )
+PANELS = Panels("both", "Two figures in one picture", (DOTS, replace(DOTS, caption="Again")))
 DOCUMENT = Document(
     "Binary networks & the paper's",
     "Trained again by `bignn reproduce` and set beside what is printed.",
@@ -83,7 +91,7 @@ DOCUMENT = Document(
     (
         Section("transductive", "Transductive learning", ("Citation <graphs>.", ACCURACY, WIDE)),
         Section("width", "Width", ("A lone ` stays.", LINES, POINTS)),
-        Section("width", HOSTILE, (BARS,)),
+        Section("width", HOSTILE, (DOTS, PANELS)),
         Section(
             "made",
             "How it was made",
@@ -92,4 +100,4 @@ DOCUMENT = Document(
     ),
 )
 TABLES = (ACCURACY, WIDE)
-FIGURES = (LINES, POINTS, BARS)
+FIGURES = (LINES, POINTS, DOTS, PANELS)

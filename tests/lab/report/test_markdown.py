@@ -6,7 +6,9 @@ from bignn.lab.report.markdown import markdown
 
 def test_a_document_as_markdown() -> None:
     verdict = Verdict("lower (p = 0.002)", "poor")
-    table = Table("Accuracy", ("model", "ours | theirs", "verdict"), (("a|b", "81.2", verdict),))
+    columns = ("model", "ours | theirs", "verdict[^1]")
+    row = ("a|b[^1][^2]", "81.2", verdict)
+    table = Table("Accuracy", columns, (row,), ("Of a test.", "Of two."))
     bare = Table("", ("x",), (("1",),))
     figure = Figure("width", "By width", "lines", "x", "y", (Series("s", (1,), (2.0,)),))
     document = Document(
@@ -22,8 +24,9 @@ def test_a_document_as_markdown() -> None:
         "# Results\n\nAll of them.\n\n- **30x** smaller\n\n"
         "## First\n\nA `word`.\n\n"
         "Accuracy\n\n"
-        "| model | ours \\| theirs | verdict |\n|---|---|---|\n"
-        "| a\\|b | 81.2 | lower (p = 0.002) |\n\n"
+        "| model | ours \\| theirs | verdict<sup>1</sup> |\n|---|---|---|\n"
+        "| a\\|b<sup>1,2</sup> | 81.2 | lower (p = 0.002) |\n\n"
+        "<sup>1</sup> Of a test.  \n<sup>2</sup> Of two.\n\n"
         "![By width](pictures/width.svg)\n\nBy width\n\n"
         "## Second\n\n| x |\n|---|\n| 1 |\n\n"
         "```\na\n  b\n```\n"

@@ -5,7 +5,8 @@ Skipped without a browser; ``make test`` installs one where it can.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,15 +110,20 @@ def test_what_would_load_or_run_is_stopped(browser: Browser, path: Path) -> None
     assert "default-src" in told
 
 
+def shown(cells: Sequence[str]) -> list[str]:
+    """Footnotes are shown by their numbers."""
+    return [re.sub(r"\[\^([12])\]", r"\1", cell) for cell in cells]
+
+
 def test_tables_hold_what_was_given(browser: Browser, path: Path) -> None:
     browser.open(path, 1280)
     numbers = [numbers_of(figure) for figure in FIGURES]
     expected = [
-        {"columns": list(table.columns), "rows": [list(row) for row in table.rows]}
+        {"columns": shown(table.columns), "rows": [shown(row) for row in table.rows]}
         for table in (*TABLES, *numbers)
         if table is not None
     ]
-    assert len(expected) == 5
+    assert len(expected) == 6
     assert browser.evaluate(READ_TABLES) == expected
     headings = browser.evaluate("[...document.querySelectorAll('main h2')].map(h => h.textContent)")
     assert headings == [section.title for section in DOCUMENT.sections]
@@ -127,6 +133,14 @@ def test_tables_hold_what_was_given(browser: Browser, path: Path) -> None:
         "[...document.querySelectorAll('figcaption')].map(c => c.innerText)"
     )
     assert captions[0] == f"Figure 1. Accuracy against width on {HOSTILE}"
+
+
+def test_a_footnote_is_one_click_away_and_leads_back(browser: Browser, path: Path) -> None:
+    browser.open(path, 1280)
+    for target in ("table-2-note-2", "table-2-ref-2"):
+        browser.evaluate(f"""document.querySelector('a[href="#{target}"]').click()""")
+        assert browser.evaluate("location.hash") == f"#{target}"
+        assert browser.evaluate("document.querySelector(':target').id") == target
 
 
 @pytest.mark.parametrize("width", [320, 400, 700, 1280])
@@ -200,7 +214,7 @@ def test_dark_is_dark_and_paper_is_light(browser: Browser, path: Path) -> None:
 def test_the_keyboard_reaches_every_box(browser: Browser, path: Path) -> None:
     browser.open(path, 400)
     focused = browser.evaluate(
-        """[...document.querySelectorAll("section > .box, figure > .box")].map(box => {
+        """[...document.querySelectorAll(":not(details) > .box")].map(box => {
           box.focus();
           return document.activeElement === box && box.getAttribute("aria-label");
         })"""

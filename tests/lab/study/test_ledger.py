@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 import time
@@ -9,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bignn.errors import FileError, InputError
+from bignn.errors import FileError, InputError, WriteError
 from bignn.lab.study.ledger import Ledger
 
 
@@ -21,22 +23,54 @@ def test_what_is_appended_is_read(tmp_path: Path) -> None:
     assert ledger.read() == [{"row": "ä", "seed": 0}, {"row": "b", "seed": 1}]
 
 
-def test_a_torn_line_is_told_of_and_spoils_no_other(
+def test_broken_lines_are_reported_and_skipped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ledger = Ledger(tmp_path / "runs.jsonl")
     ledger.append({"seed": 0})
     with ledger.path.open("ab") as file:
-        file.write(b'{"seed": 1, "acc')
+        file.write(b'{"seed": 1, "acc')  # a writer that was killed
     ledger.append({"seed": 2})
     assert ledger.read() == [{"seed": 0}, {"seed": 2}]
-    assert "1 line is no record" in capsys.readouterr().err
+    assert "1 line is not a record" in capsys.readouterr().err
+    too_deep = b"[" * 100_000
+    ledger.path.write_bytes(b'[1]\n{"seed": 3}\n\xff\xfe\n\n' + too_deep + b"\n")
+    assert ledger.read() == [{"seed": 3}]
+    assert "3 lines are not records" in capsys.readouterr().err
 
 
-def test_lines_that_are_no_records_are_skipped(tmp_path: Path) -> None:
-    path = tmp_path / "runs.jsonl"
-    path.write_bytes(b'[1]\n{"seed": 3}\n\xff\xfe\n\n')
-    assert Ledger(path).read() == [{"seed": 3}]
+def test_a_record_is_written_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk may take a part of what it is given, and then no more."""
+    ledger = Ledger(tmp_path / "runs.jsonl")
+    ledger.append({"seed": 0})
+    write = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr("os.write", lambda file, data: write(file, bytes(data)[:3]))
+        ledger.append({"seed": 1})
+    assert ledger.read() == [{"seed": 0}, {"seed": 1}]
+
+    before = ledger.path.read_bytes()
+    room = [5]
+
+    def nearly_full(file: int, data: bytes) -> int:
+        if not room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, bytes(data)[: room.pop()])
+
+    def failing_sync(file: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    for name, broken, line in (
+        ("os.write", nearly_full, "No space left on device"),
+        ("os.fsync", failing_sync, "Input/output error"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(name, broken)
+            with pytest.raises(WriteError, match=rf"cannot write '.*runs\.jsonl': {line}"):
+                ledger.append({"seed": 2})
+        assert ledger.path.read_bytes() == before
 
 
 def test_a_folder_in_its_place_is_one_line(tmp_path: Path) -> None:
@@ -60,7 +94,7 @@ def test_writers_that_are_killed_leave_whole_lines(tmp_path: Path) -> None:
     writers = [
         subprocess.Popen([sys.executable, "-c", _WRITER, str(path), str(name)]) for name in (0, 1)
     ]
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while (not path.exists() or path.stat().st_size < 100_000) and time.monotonic() < deadline:
         time.sleep(0.01)
     for writer in writers:

@@ -1,1 +1,1 @@
-"""Speed and memory, measured: float contenders beside the packed engine."""
+"""Benchmarks: speed and memory of float contenders beside the packed engine."""

@@ -1,4 +1,4 @@
-"""A user's graph with trained models, as a problem that the benchmarks' contenders run on."""
+"""A user's graph with trained models, as a problem for the benchmarks' contenders."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _FEW = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbours:
-    """A graph's neighbours in compressed rows: of A + I, and as they were given."""
+class NeighbourRows:
+    """A graph's neighbours in compressed rows: of A + I with edge weights, and of A."""
 
     offsets: NDArray[np.int64]
     ids: NDArray[Any]
     weights: Floats | None
-    norm: Floats
-    as_given: tuple[NDArray[np.int64], NDArray[Any]]
+    degree_scale: Floats
+    adjacency_rows: tuple[NDArray[np.int64], NDArray[Any]]
 
     @classmethod
-    def of(cls, graph: Graph) -> Neighbours:
-        """Those of a graph, as :func:`bignn.pack_graph` has them."""
+    def of(cls, graph: Graph) -> NeighbourRows:
+        """Return the rows of a graph, as :func:`bignn.pack_graph` makes them."""
         source, target = graph.edge_index
         num_nodes = graph.num_nodes
         offsets, ids, _ = compress_edges(source, target, None, num_nodes)
@@ -68,25 +68,28 @@ class ComparedProblem(Problem):
         graph: Graph,
         float_model: GNN,
         binary: GNN | None = None,
-        neighbours: Neighbours | None = None,
+        neighbours: NeighbourRows | None = None,
     ) -> None:
         self.name, self.graph, self.float_model = graph.name, graph, float_model
         if binary is not None:
             self.model = binary
         config = float_model.config
-        given = config["conv"]
-        self.conv = "sage" if given == "sage" else "gat" if given == "gat" else "gcn"
+        conv = config["conv"]
+        self.conv = conv if conv in ("sage", "gat") else "gcn"
         self.activation = config["activation"]
         width = config["hidden_channels"] * config["heads"]
         num_hidden = config["num_layers"] - (config["jk"] is None)
         self.sizes = (graph.num_features, *[width] * num_hidden, config["out_channels"])
-        self.neighbours = Neighbours.of(graph) if neighbours is None else neighbours
+        self.neighbours = NeighbourRows.of(graph) if neighbours is None else neighbours
         self.offsets, self.ids = self.neighbours.offsets, self.neighbours.ids
-        self.norm, self.entry_weights = self.neighbours.norm, self.neighbours.weights
+        self.degree_scale, self.entry_weights = (
+            self.neighbours.degree_scale,
+            self.neighbours.weights,
+        )
 
     @property
     def heads(self) -> list[int]:
-        """Of the float model."""
+        """Attention heads of each layer of the float model; 1 without attention."""
         return [c.heads if isinstance(c, GATConv) else 1 for c in self.float_model.layers]
 
     @cached_property
@@ -117,9 +120,9 @@ class ComparedProblem(Problem):
         ]
 
     @property
-    def as_given(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """See the base class; self-loops are there if they were given."""
-        return self.neighbours.as_given
+    def adjacency_rows(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """See the base class; self-loops of the graph are kept."""
+        return self.neighbours.adjacency_rows
 
     def raw_features(self) -> Floats:
         """See the base class."""
@@ -136,7 +139,7 @@ class ComparedProblem(Problem):
         return pack_graph(self.graph, like=self.packed)
 
     def few_nodes(self) -> ComparedProblem:
-        """The same models on the first nodes alone, for libraries to warm up on."""
+        """Return a problem of the same models on the first nodes, for libraries to warm up on."""
         graph = self.graph
         count = min(_FEW, graph.num_nodes)
         kept = (graph.edge_index < count).all(axis=0)
@@ -157,8 +160,8 @@ def _linear(conv: Any) -> Any:
 
 
 class OwnTorch(Contender):
-    """Our float model in torch as it was trained: sparse matrices for the graph, and for features
-    where few of them are not 0.
+    """Our float model in torch as it was trained; the graph is a sparse matrix, and so are features
+    that are mostly 0.
     """
 
     problem: ComparedProblem
@@ -188,8 +191,8 @@ class OwnTorch(Contender):
 
 
 def float_contenders(model: GNN) -> Mapping[str, Any]:
-    """The ways to run a trained float model, by name: those of the benchmarks where they compute
-    the same network, and else our own model in torch.
+    """Return the ways to run a trained float model, by name: those of the benchmarks where they
+    compute the same network, otherwise our own model in torch.
     """
     config = model.config
     if config["binarize"] != "none":

@@ -1,4 +1,4 @@
-"""What something was run on."""
+"""The name of the machine that something ran on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 @cache
 def machine(device: str) -> str:
-    """The processor in words."""
+    """Return the name of the processor or GPU."""
     if device.startswith("cuda"):
         return torch.cuda.get_device_name(device)
     try:

@@ -1,4 +1,4 @@
-"""What other processes take of the cores while something is timed."""
+"""How many cores other processes use while something is timed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _TOLERATED = 0.25
 
 
 class OtherLoad:
-    """Counts, over a ``with`` block, how many cores other processes and other tenants kept busy.
+    """A ``with`` block that counts how many cores other processes and other tenants keep busy.
 
-    Where the system does not tell (only Linux does), ``cores`` stays None.
+    ``cores`` stays None on systems without ``/proc/stat``.
     """
 
     def __init__(self, threads: int) -> None:
@@ -41,14 +41,14 @@ class OtherLoad:
 
     @property
     def is_in_the_way(self) -> bool:
-        """Whether they left fewer cores than the timed threads could use."""
+        """Whether other processes left fewer cores than the timed threads could use."""
         return self.cores is not None and (
             self._threads + self.cores > len(os.sched_getaffinity(0)) + _TOLERATED
         )
 
 
 def _now() -> tuple[float, float, float] | None:
-    """Seconds: of the clock, of all work on the cores that may be used, of this process's."""
+    """Return seconds: of the clock, of all work on the usable cores, and of this process's work."""
     try:
         lines = _STAT.read_text().splitlines()
         allowed = {f"cpu{number}" for number in os.sched_getaffinity(0)}

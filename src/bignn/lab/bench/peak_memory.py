@@ -38,15 +38,15 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 def memory_bytes() -> int:
-    """What this machine has."""
+    """Return the memory of this machine in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def peak_mib(
     problem: str, contender: str, *, conv: ModelName = "gcn", scale: float, threads: int
 ) -> float | None:
-    """MiB of features, weights and activations; None where the system cannot tell."""
-    return _asked({"name": problem, "conv": conv, "scale": scale}, contender, threads)
+    """Return the MiB of features, weights and activations; None where they cannot be measured."""
+    return _measured_in_process({"name": problem, "conv": conv, "scale": scale}, contender, threads)
 
 
 def peak_mib_of_trained(
@@ -57,13 +57,13 @@ def peak_mib_of_trained(
     *,
     threads: int,
 ) -> float | None:
-    """The same of trained models, given as checkpoints, on a dataset."""
+    """Return :func:`peak_mib` of trained models, passed as checkpoints, on a dataset."""
     models = {"float": str(float_model), "binary": None if binary is None else str(binary)}
-    return _asked({"dataset": dataset, **models}, contender, threads)
+    return _measured_in_process({"dataset": dataset, **models}, contender, threads)
 
 
-def _asked(problem: dict[str, Any], contender: str, threads: int) -> float | None:
-    """The answer of a process of its own."""
+def _measured_in_process(problem: dict[str, Any], contender: str, threads: int) -> float | None:
+    """Measure in a process of its own."""
     command = [sys.executable, "-m", __name__, json.dumps(problem), contender, str(threads)]
     done = subprocess.run(
         command,
@@ -88,8 +88,8 @@ def _status(key: str) -> int:
     raise OSError(f"/proc/self/status has no {key}")
 
 
-def _made(asked: dict[str, Any]) -> tuple[Problem, Problem]:
-    """A problem, and a small one of the same kind."""
+def _problems(asked: dict[str, Any]) -> tuple[Problem, Problem]:
+    """Make a problem, and a small one of the same kind."""
     if "dataset" in asked:
         binary = None if asked["binary"] is None else load_model(asked["binary"])
         compared = ComparedProblem(load(asked["dataset"]), load_model(asked["float"]), binary)
@@ -121,19 +121,19 @@ def _measure(problem: Problem, small: Problem, contender: str) -> float:
 
 
 def _peak_bytes(contender: Contender) -> int:
-    """Of one prediction; the contender is left as it came."""
+    """Return the bytes of one prediction; the contender is left unchanged."""
     structure = dict(vars(contender))
     # A model that a contender has from the start: its weights are copied, so that they count too.
     models = [part for part in structure.values() if isinstance(part, nn.Module)]
     weights = [(weight, weight.data) for model in models for weight in model.parameters()]
-    _let_go_of_what_is_freed(at_once=True)
-    _give_back_what_is_free()
+    _set_malloc(return_freed=True)
+    _trim_heap()
     before = _status("VmRSS")
     contender.load()
     for weight, values in weights:
         weight.data = values.clone()
-    _give_back_what_is_free()
-    _let_go_of_what_is_freed(at_once=False)
+    _trim_heap()
+    _set_malloc(return_freed=False)
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from here
     contender.run()
     peak = _status("VmHWM")
@@ -144,25 +144,25 @@ def _peak_bytes(contender: Contender) -> int:
     return peak - before
 
 
-def _let_go_of_what_is_freed(at_once: bool) -> None:
-    """How glibc takes arrays above 128 KiB: from the system, and gives them back when they are
-    freed; or (up to 32 MiB) as a part of its heap, and keeps their pages.
+def _set_malloc(return_freed: bool) -> None:
+    """Choose how glibc allocates arrays above 128 KiB.
 
-    The first while features and weights are made: glibc would come to keep pages for the next
-    array, and buffers that are never written to would then count by what was converted before. The
-    second during a prediction: Linux counts pages by batches per core and notes a peak when some
-    are given back, up to half a MiB too low on two cores; what stays is counted exactly.
+    With ``return_freed`` they come from the system and return to it when freed: so while features
+    and weights are made, since pages kept from an earlier array would be counted for buffers that
+    are never written to. Without it, arrays up to 32 MiB stay in the heap: so during a prediction,
+    since Linux counts pages in batches per core and records the peak when some are returned, up to
+    half a MiB too low on two cores; pages that stay are counted exactly.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "prctl"):  # NumPy asks for huge pages; a heap that has them grows by 2 MiB
         libc.prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0)
     if hasattr(libc, "mallopt"):
-        libc.mallopt(_M_MMAP_THRESHOLD, 1 << (17 if at_once else 25))
-        libc.mallopt(_M_TRIM_THRESHOLD, 1 << (17 if at_once else 30))
+        libc.mallopt(_M_MMAP_THRESHOLD, 1 << (17 if return_freed else 25))
+        libc.mallopt(_M_TRIM_THRESHOLD, 1 << (17 if return_freed else 30))
 
 
-def _give_back_what_is_free() -> None:
-    """To the system: what is used again would count for nothing, what is kept for too much."""
+def _trim_heap() -> None:
+    """Return free memory to the system: reused, it would count as nothing, kept, as too much."""
     gc.collect()
     libc = ctypes.CDLL(None)
     if hasattr(libc, "malloc_trim"):
@@ -172,7 +172,7 @@ def _give_back_what_is_free() -> None:
 if __name__ == "__main__":
     problem_text, which, threads_text = sys.argv[1:]
     set_num_threads(int(threads_text))
-    large, little = _made(json.loads(problem_text))
+    large, little = _problems(json.loads(problem_text))
     try:
         print(json.dumps(_measure(large, little, which)))
     except OSError:

@@ -1,5 +1,5 @@
-"""A planned model with random weights, packed and run on a graph of the planned size: what its
-bytes and milliseconds are, beside what was estimated.
+"""Measures a planned model: random weights, packed and run on a graph of the planned size, beside
+what was estimated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SHARE = 0.6
 
 
 def run(architecture: Architecture, graph: Graph | Sizes, *, scale: float = 1.0) -> dict[str, Any]:
-    """Measures the model, or the binary version of a float one.
+    """Measure the model, or the binary version of a float one.
 
     Args:
         architecture: what to build.
@@ -52,9 +52,9 @@ def run(architecture: Architecture, graph: Graph | Sizes, *, scale: float = 1.0)
         nodes, edges = (max(2, round(size * scale)) for size in (graph.nodes, graph.edges))
         sizes = replace(graph, nodes=nodes, edges=edges)
     _check_memory(architecture, sizes)
-    _say(f"packing {sizes.nodes:,} nodes, {sizes.edges:,} edges")
+    _log(f"packing {sizes.nodes:,} nodes, {sizes.edges:,} edges")
     packed, features = _problem(architecture, graph if isinstance(graph, Graph) else sizes)
-    _say("timing")
+    _log("timing")
     taken = measure({"packed": lambda: packed.predict(features)}, rounds=11, budget=10.0)["packed"]
     counted = estimate(architecture, sizes)
     report = {
@@ -76,13 +76,13 @@ def run(architecture: Architecture, graph: Graph | Sizes, *, scale: float = 1.0)
 
 
 def _predicted(packed: PackedModel, features: PackedGraph, cycle_ops: float) -> dict[str, Any]:
-    """Milliseconds by the planner's operations and by cycle operations, at unit costs of now; None
-    where a part of the model runs in NumPy, whose time no unit covers.
+    """Predict milliseconds from the planner's operations and from cycle operations, at unit costs
+    measured now; None where a part of the model runs in NumPy, which no unit cost covers.
     """
     report: dict[str, Any] = dict.fromkeys(("plan", "predicted_ms", "cycle_ms"))
     if packed.network.rest or kernels.checked_backend(None) == "reference":
         return report
-    _say("measuring unit costs")
+    _log("measuring unit costs")
     calibration = calibrate()
     plan = packed.explain(features)
     report["plan"] = plan.ways
@@ -108,7 +108,7 @@ def _problem(architecture: Architecture, graph: Graph | Sizes) -> tuple[PackedMo
 def _random_graph(architecture: Architecture, sizes: Sizes, packed: PackedModel) -> PackedGraph:
     rng = np.random.default_rng(0)
     offsets, ids = skewed_graph(sizes.nodes, sizes.edges, rng)
-    norm = (1 / np.sqrt(np.diff(offsets))).astype(np.float32)
+    degree_scale = (1 / np.sqrt(np.diff(offsets))).astype(np.float32)
     is_plain = not packed.network.aggregations.isdisjoint(("mean", "sum"))
     if is_plain:
         rows = np.repeat(np.arange(sizes.nodes, dtype=ids.dtype), np.diff(offsets))
@@ -122,13 +122,13 @@ def _random_graph(architecture: Architecture, sizes: Sizes, packed: PackedModel)
     else:
         features = rng.standard_normal((sizes.nodes, sizes.features), dtype=np.float32)
     return PackedGraph(
-        features, sizes.features, beta, offsets, ids, None, norm, packed.input_digest,
+        features, sizes.features, beta, offsets, ids, None, degree_scale, packed.input_digest,
         adjacency="plain" if is_plain else "gcn",
     )  # fmt: skip
 
 
 def _check_memory(architecture: Architecture, sizes: Sizes) -> None:
-    """Refuses what would not fit, before it is made."""
+    """Refuse a graph that would not fit memory, before it is made."""
     entries = 2 * sizes.edges + sizes.nodes
     layers = architecture.layers
     widest = max(layer.outputs for layer in layers)
@@ -145,5 +145,5 @@ def _check_memory(architecture: Architecture, sizes: Sizes) -> None:
         )
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(f"bignn cost: {text}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What the benchmarks run on: the real citation graphs, and graphs of published shapes."""
+"""The problems of the benchmarks: real citation graphs, and random graphs of published sizes."""
 
 from __future__ import annotations
 
@@ -68,17 +68,18 @@ class Problem(ABC):
     #: A + I in compressed rows.
     offsets: NDArray[np.int64]
     ids: NDArray[np.int32]
-    norm: Floats
-    #: Of the entries of A + I; None where all are 1. GraphSAGE and GAT do not look at them.
+    #: D^-1/2 of A + I.
+    degree_scale: Floats
+    #: Weights of the entries of A + I; None where all are 1. GraphSAGE and GAT do not use them.
     entry_weights: Floats | None = None
     model: GNN
-    #: Between the layers of the float model.
+    #: The activation between the layers of the float model.
     activation: Activation = "relu"
 
     @property
     def num_nodes(self) -> int:
-        """N."""
-        return len(self.norm)
+        """The number of nodes N."""
+        return len(self.degree_scale)
 
     @cached_property
     def packed(self) -> PackedModel:
@@ -101,7 +102,7 @@ class Problem(ABC):
 
     @cached_property
     def own_weights(self) -> list[torch.Tensor]:
-        """Weights of nodes' own parts [d_out, d_in], of GraphSAGE."""
+        """Weights of the nodes' own features [d_out, d_in], for GraphSAGE."""
         generator = torch.Generator().manual_seed(2)
         return [
             torch.randn(*weight.shape, generator=generator) / weight.shape[1] ** 0.5
@@ -110,7 +111,7 @@ class Problem(ABC):
 
     @cached_property
     def attention(self) -> list[torch.Tensor]:
-        """Of GAT: vectors of scores [2, heads, channels] of the float model, sources' first."""
+        """Attention vectors [2, heads, channels] of the float GAT, those of sources first."""
         generator = torch.Generator().manual_seed(3)
         return [
             torch.randn(2, heads, size // heads, generator=generator) / (size // heads) ** 0.5
@@ -130,11 +131,11 @@ class Problem(ABC):
     @cached_property
     def edge_values(self) -> Floats:
         """The entries of Â."""
-        values = self.norm[self.rows] * self.norm[self.ids]
+        values = self.degree_scale[self.rows] * self.degree_scale[self.ids]
         return values if self.entry_weights is None else values * self.entry_weights
 
     @cached_property
-    def as_given(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    def adjacency_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """A in compressed rows."""
         kept = self.rows != self.ids
         offsets = np.zeros(self.num_nodes + 1, dtype=np.int64)
@@ -145,31 +146,34 @@ class Problem(ABC):
     def packed_neighbours(self) -> tuple[NDArray[np.int64], NDArray[Any], Floats | None]:
         """Offsets, ids and weights that the packed model reads."""
         if self.conv == "sage":
-            return (*self.as_given, None)
+            return (*self.adjacency_rows, None)
         return self.offsets, self.ids, self.entry_weights
 
     def graph_of(self, features: Any, beta: Floats | None) -> PackedGraph:
-        """Packed features with the neighbours that the model reads."""
+        """Return a packed graph of these features and the neighbours that the model reads."""
         return PackedGraph(
-            features, self.sizes[0], beta, *self.packed_neighbours, self.norm,
+            features, self.sizes[0], beta, *self.packed_neighbours, self.degree_scale,
             self.packed.input_digest, name=self.name,
             adjacency="plain" if self.conv == "sage" else "gcn",
         )  # fmt: skip
 
     @abstractmethod
     def raw_features(self) -> Floats:
-        """Features as the float model reads them [N, d]."""
+        """Return the features as the float model reads them [N, d]."""
 
     def sparse_features(self) -> SparseRows | None:
-        """The same in compressed rows, where the graph has them so; arrays may be the graph's."""
+        """Return :meth:`raw_features` in compressed rows; None where the graph's are dense.
+
+        The arrays may be the graph's own.
+        """
         return None
 
     @abstractmethod
     def packed_graph(self, x: Floats | None = None) -> PackedGraph:
-        """The graph, its features packed for the binary model (from ``x`` if they are at hand)."""
+        """Return the graph with features packed for the binary model (from ``x`` if passed)."""
 
     def binary_input(self) -> Floats:
-        """What the binary model takes signs and scales of [N, d]."""
+        """Return the features whose signs and scales the binary model takes [N, d]."""
         return self.packed.network.input.normalized(self.raw_features())
 
 
@@ -193,10 +197,10 @@ class CitationProblem(Problem):
             self.model.fit_input(torch.from_numpy(self.graph.dense_x()))
         self.model.eval()
         whole = self.packed_graph().edges("gcn")
-        self.offsets, self.ids, self.norm = whole.offsets, whole.ids, whole.target_factor
+        self.offsets, self.ids, self.degree_scale = whole.offsets, whole.ids, whole.target_factor
 
     def raw_features(self) -> Floats:
-        """Bag of words or tf-idf; rows are normalised as in float GCN."""
+        """Return bags of words or tf-idf; rows are normalised as in float GCN."""
         assert self.packed.network.input.normalize_rows
         return float_features(self.graph, normalize_rows=True)
 
@@ -220,7 +224,7 @@ class ShapeProblem(Problem):
         num_nodes = max(2, round(shape.num_nodes * scale))
         num_edges = max(1, round(shape.num_edges * scale))
         self.offsets, self.ids = skewed_graph(num_nodes, num_edges, np.random.default_rng(0))
-        self.norm = (1 / np.sqrt(np.diff(self.offsets))).astype(np.float32)
+        self.degree_scale = (1 / np.sqrt(np.diff(self.offsets))).astype(np.float32)
         torch.manual_seed(0)
         # Attention has two heads that share the width, and one in the last layer.
         heads = 2 if conv == "gat" else 1
@@ -239,7 +243,7 @@ class ShapeProblem(Problem):
         self.model.eval()
 
     def raw_features(self) -> Floats:
-        """Standard normal numbers."""
+        """Return standard normal numbers."""
         generator = np.random.default_rng(2)
         return generator.standard_normal((self.num_nodes, self.sizes[0]), dtype=np.float32)
 
@@ -253,8 +257,9 @@ class ShapeProblem(Problem):
 
 
 def float_features(graph: Graph, *, normalize_rows: bool) -> Floats:
-    """A graph's features as float models read them [N, d]: an array of its own, made without any
-    other of its size, so that its memory is what they take.
+    """Return a copy of a graph's features as float models read them [N, d].
+
+    No other array of this size is made on the way, so that peak memory is what they take.
     """
     x = np.array(graph.x) if isinstance(graph.x, np.ndarray) else graph.x.toarray()
     for start in range(0, len(x) if normalize_rows else 0, _BLOCK):
@@ -266,7 +271,7 @@ def float_features(graph: Graph, *, normalize_rows: bool) -> Floats:
 
 
 def sparse_features(graph: Graph, *, normalize_rows: bool) -> SparseRows | None:
-    """The same in compressed rows, where the graph has them so."""
+    """Return the float model's features in compressed rows; None where the graph's are dense."""
     x = graph.x
     if not isinstance(x, SparseRows) or not normalize_rows:
         return None if isinstance(x, np.ndarray) else x
@@ -279,7 +284,7 @@ def sparse_features(graph: Graph, *, normalize_rows: bool) -> SparseRows | None:
 def skewed_graph(
     num_nodes: int, num_edges: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Undirected edges, one end uniform, the other with density ~ rank^-0.44, and self-loops.
+    """Make undirected edges, one end uniform, the other with density ~ rank^-0.44, and self-loops.
 
     Built by counting, since sorting 10^8 edges would take longer than the benchmark.
     """

@@ -1,4 +1,4 @@
-"""Contenders timed in the same rounds as ours, as far as memory allows."""
+"""Times contenders in the same rounds as ours, as far as memory allows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bignn.lab.bench.peak_memory import memory_bytes
 from bignn.lab.bench.problems import Problem
 from bignn.lab.bench.timing import Seconds, measure_sensibly
 
-#: Medians that are so many times the fastest burst tell of other processes: a thread that waits for
-#: a core holds up all that wait for it, torch's more than ours.
+#: Medians that are so many times the fastest burst are a sign of other processes: a thread that
+#: waits for a core delays all that wait for it, torch's more than ours.
 _HELD_UP = 3.0
 
 #: What one contender may take of the memory, and what several at once may, by their lower bounds.
@@ -22,8 +22,9 @@ _ONE, _TOGETHER = 0.6, 0.4
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds by name, and whether other processes were in the way: medians are no good then, the
-    fastest bursts better, and neither to be relied upon.
+    """Seconds by name, and whether other processes used the cores.
+
+    If they did, the fastest bursts are better than medians, but neither is reliable.
     """
 
     seconds: dict[str, Seconds]
@@ -35,10 +36,10 @@ def time_beside(
     kinds: Mapping[str, type[Contender]],
     problem: Problem,
     *,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
     after_group: Callable[[Mapping[str, Contender]], None] | None = None,
 ) -> Timed:
-    """Times ours, loaded already, and other kinds of contenders, by their names.
+    """Time ours, loaded already, and other kinds of contenders, by their names.
 
     All run in the same rounds where they fit memory together; otherwise each beside ours, whose
     time is the median of those rounds. What cannot fit is left out.
@@ -47,14 +48,14 @@ def time_beside(
         ours: name -> contender.
         kinds: name -> what to make and load.
         problem: what they are made of.
-        say: told what is being done.
+        log: called with a line on what is being done.
         after_group: called with a group's contenders while they are there.
 
     """
     needed = {key: kind.bytes_needed(problem) for key, kind in kinds.items()}
     chosen = [key for key, size in needed.items() if size <= _ONE * memory_bytes()]
     for key in needed.keys() - set(chosen):
-        say(f"{key} left out, it would need {needed[key] / 1e9:.0f} GB")
+        log(f"{key} left out, it would need {needed[key] / 1e9:.0f} GB")
     at_once = sum(needed[key] for key in chosen) < _TOGETHER * memory_bytes()
     taken: dict[str, list[Seconds]] = {}
     busy = False
@@ -62,7 +63,7 @@ def time_beside(
         runners = {**ours, **{key: kinds[key](problem) for key in group}}
         for key in group:
             runners[key].load()
-        say(f"timing {', '.join(runners)}")
+        log(f"timing {', '.join(runners)}")
         with OtherLoad(get_num_threads()) as others:
             measured = measure_sensibly({key: runner.run for key, runner in runners.items()})
         busy |= others.is_in_the_way

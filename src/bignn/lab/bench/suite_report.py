@@ -1,4 +1,4 @@
-"""What the suites' rows say: as text, and as bars of speedups. No torch."""
+"""The rows of the suites as text, and as a figure of speedups. No torch."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ HEADER = (
 )
 
 _BUSY = (
-    "* other processes took cores that were timed, and slow torch's threads down more than ours:\n"
-    "  neither medians nor bursts are to be relied upon; measure again when the machine is idle."
+    "* other processes used the cores meanwhile, which slows torch's threads down more than ours:\n"
+    "  neither medians nor bursts are reliable; measure again when the machine is idle."
 )
 
 
 def describe(report: dict[str, Any]) -> str:
-    """The rows as tables."""
+    """Describe the rows as tables for a terminal."""
     rows = report["rows"]
     lines: list[str] = []
     products = [row for row in rows if row["suite"] == "gemm"]
@@ -69,7 +69,7 @@ def _fastest(row: Row) -> str:
 
 
 def network_line(row: Row) -> str:
-    """A row below :data:`HEADER`."""
+    """Write a row below :data:`HEADER`."""
 
     def number(key: str, form: str) -> str:
         return "-" if row[key] is None else format(row[key], form)
@@ -91,7 +91,7 @@ def network_line(row: Row) -> str:
 
 
 def row_names(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Of each row the graph and the model, and the threads where not all have as many."""
+    """Name each row by graph and model, and by threads where rows differ in them."""
     several = len({row["threads"] for row in rows}) > 1
     return tuple(
         f"{row['shape']}, {name_of(row['model'])}"
@@ -101,7 +101,7 @@ def row_names(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def speedups(rows: Sequence[Row]) -> Figure:
-    """How many times faster than each alternative ours is, a group of bars per row."""
+    """Draw how many times faster than each alternative ours is, a row per graph and model."""
     every = {
         "best float": "speedup_vs_best_float",
         "PyG, CSR": "speedup_vs_pyg_sparse",
@@ -113,17 +113,17 @@ def speedups(rows: Sequence[Row]) -> Figure:
     return Figure(
         "speedups",
         f"How many times faster packed prediction is than float inference, {threads} threads",
-        "bars",
+        "dots",
         "",
-        f"times faster than, {threads} threads",
+        f"times as fast as, {threads} threads",
         tuple(
             Series(label, names, tuple(row[key] for row in rows)) for label, key in every.items()
         ),
         log_y=True,
-        bars_from=1,
+        baseline=1.0,
     )
 
 
 def plot(report: dict[str, Any], path: str | os.PathLike[str]) -> None:
-    """Draws the speedups to a file."""
+    """Draw the speedups to a file."""
     save(speedups(report["rows"]), path)

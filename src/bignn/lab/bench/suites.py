@@ -1,4 +1,4 @@
-"""``bignn bench``: ours against PyG, torch and a float simulation, in one run, the same threads."""
+"""``bignn bench``: ours against PyG, torch and a float simulation, in one run, on equal threads."""
 
 from __future__ import annotations
 
@@ -45,13 +45,14 @@ def run(
     only: Sequence[str] | None = None,
     memory: bool = True,
 ) -> dict[str, Any]:
-    """Runs suites and returns ``{"rows": [...], "machine": ..., "version": ..., "date": ...}``,
-    the date being the UTC time of its end.
+    """Run suites and return ``{"rows": [...], "machine": ..., "version": ..., "date": ...}``.
+
+    The date is the UTC time at the end.
 
     Args:
         suites: some of :data:`SUITES`; none for all.
         model: what is run on graphs, one of :data:`bignn.lab.bench.problems.MODELS`.
-        scale: of the suite ``shapes``: nodes and edges times this.
+        scale: factor on nodes and edges in the suite ``shapes``.
         only: names of shapes or datasets; None for all.
         memory: also measure peak memory, each contender in a process of its own.
 
@@ -60,14 +61,14 @@ def run(
     for suite in chosen:
         if suite not in SUITES:
             raise input_error("suite", f"some of {list(SUITES)}", repr(suite))
-    contenders_of(model)  # refuses what it does not know
+    contenders_of(model)  # refuses other names
     if not 0 < scale <= 4:
         raise input_error("scale", "above 0 and at most 4", scale)
     graphs = {"citation": EMBEDDED, "shapes": tuple(SHAPES)}
-    known = [name for suite in chosen for name in graphs.get(suite, ())]
+    names = [name for suite in chosen for name in graphs.get(suite, ())]
     for name in only or ():
-        if name not in known:
-            raise input_error("only", f"some of {known} in these suites", repr(name))
+        if name not in names:
+            raise input_error("only", f"some of {names} in these suites", repr(name))
     rows: list[Row] = []
     for suite in chosen:
         if suite == "gemm":
@@ -86,12 +87,12 @@ def run(
     }
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(f"bignn bench: {text}", file=sys.stderr, flush=True)
 
 
 def _row(suite: str, shape: str, model: str) -> Row:
-    """All columns, filled as they are measured."""
+    """Make a row of all columns, which are filled as they are measured."""
     names = (
         *("plan", "packed_ms", "best_float", "best_float_ms", "pyg_ms", "pyg_sparse_ms"),
         *("torch_sparse_ms", "simulated_ms", "speedup_vs_pyg", "speedup_vs_pyg_sparse"),
@@ -106,9 +107,9 @@ def _row(suite: str, shape: str, model: str) -> Row:
 
 
 def _product(num_rows: int, num_inputs: int, num_outputs: int) -> Row:
-    """The XNOR product on one core, against torch's float32 product, outputs preallocated."""
+    """Time the XNOR product on one core against torch's float32 product, outputs preallocated."""
     shape = f"{num_rows}x{num_inputs}x{num_outputs}"
-    _say(f"gemm {shape}")
+    _log(f"gemm {shape}")
     rng = np.random.default_rng(0)
     x = rng.standard_normal((num_rows, num_inputs), dtype=np.float32)
     w = rng.standard_normal((num_outputs, num_inputs), dtype=np.float32)
@@ -141,45 +142,45 @@ def _product(num_rows: int, num_inputs: int, num_outputs: int) -> Row:
 
 
 def _network(suite: str, name: str, model: ModelName, scale: float, memory: bool) -> Row:
-    def say(text: str) -> None:
-        _say(f"{suite} {name}: {text}")
+    def log(text: str) -> None:
+        _log(f"{suite} {name}: {text}")
 
     start = time.perf_counter()
-    say("making the graph" + (f" at scale {scale:g}" if scale != 1 else ""))
+    log("making the graph" + (f" at scale {scale:g}" if scale != 1 else ""))
     row = _row(suite, name if scale == 1 else f"{name} x {scale:g}", f"bi-{model}")
     row |= _measured(
         CitationProblem(name, conv=model)
         if suite == "citation"
         else ShapeProblem(name, conv=model, scale=scale),
         contenders_of(model),
-        say,
+        log,
     )
     if memory:
         measured = {"packed": "packed", "simulated": "simulated", row["best_float"]: "float"}
         for key, field in measured.items():
             if key is not None and row[f"{key}_ms"] is not None:
-                say(f"peak memory of {key}")
+                log(f"peak memory of {key}")
                 row[f"peak_mib_{field}"] = peak_mib(
                     name, key, conv=model, scale=scale, threads=get_num_threads()
                 )
         if row["peak_mib_float"] and row["peak_mib_packed"]:
             row |= memory_ratios(row)
-    say(f"done in {time.perf_counter() - start:.0f} s")
+    log(f"done in {time.perf_counter() - start:.0f} s")
     print(f"{HEADER}\n{network_line(row)}", file=sys.stderr, flush=True)
     return row
 
 
 def memory_ratios(row: Row) -> Row:
-    """How much less memory ours takes: features, weights, activations; and with the edges."""
+    """Return how many times less memory ours takes, without and with the edges."""
     ours, floats = row["peak_mib_packed"], row["peak_mib_float"]
     with_graph = (floats + row["graph_mib_float"]) / (ours + row["graph_mib_packed"])
     return {"memory_ratio": floats / ours, "memory_ratio_with_graph": with_graph}
 
 
 def _measured(
-    problem: Problem, contenders: Mapping[str, type[Contender]], say: Callable[[str], None]
+    problem: Problem, contenders: Mapping[str, type[Contender]], log: Callable[[str], None]
 ) -> Row:
-    """All but peak memory, which is measured when the problem here is gone."""
+    """Measure all but peak memory, which is measured once the problem here is freed."""
     row: Row = {"packing_ms": 1e3 * _seconds_of_packing(problem)}
     ours = Packed(problem)
     ours.load()
@@ -187,12 +188,12 @@ def _measured(
     def compare_classes(runners: Mapping[str, Contender]) -> None:
         simulated = runners.get("simulated")
         if isinstance(simulated, Simulated):
-            say("agreement")
+            log("agreement")
             row.update(_agreement(problem.packed, ours, simulated))
 
     others = {key: kind for key, kind in contenders.items() if key != "packed"}
     row["pyg_predicted_bytes"] = others["pyg"].bytes_needed(problem)
-    timed = time_beside({"packed": ours}, others, problem, say=say, after_group=compare_classes)
+    timed = time_beside({"packed": ours}, others, problem, log=log, after_group=compare_classes)
     plan = problem.packed.explain(ours.graph)
     row |= _speeds(timed.seconds)
     row["graph_mib_packed"] = ours.structure_bytes() / 2**20
@@ -214,7 +215,7 @@ def _seconds_of_packing(problem: Problem) -> float:
 
 
 def _speeds(times: Mapping[str, Seconds]) -> Row:
-    """Milliseconds of all, and how many times ours they are."""
+    """Return the milliseconds of all contenders, and how many times ours they are."""
     ours = times["packed"]
     row: Row = {f"{key}_ms": 1e3 * seconds.median for key, seconds in times.items()}
     row["fastest_ms"] = {key: 1e3 * seconds.fastest for key, seconds in times.items()}
@@ -234,7 +235,7 @@ def _speeds(times: Mapping[str, Seconds]) -> Row:
 
 
 def _agreement(packed: PackedModel, ours: Packed, simulated: Simulated) -> Row:
-    """Classes that equal torch's, and hidden bits that do not."""
+    """Count the classes that equal torch's, and the hidden bits that do not."""
     same = float((ours.run() == simulated.run().numpy()).mean())
     flipped = total = 0
     for count in range(1, packed.num_hops):
@@ -246,7 +247,7 @@ def _agreement(packed: PackedModel, ours: Packed, simulated: Simulated) -> Row:
 
 
 def prefix(packed: PackedModel, num_layers: int) -> PackedModel:
-    """The first layers of a model, as a model whose logits are the last one's values."""
+    """Return a model of the first layers of another, whose logits are the last one's values."""
     ends = [number for number, step in enumerate(packed.operations) if step["op"] == "binarize"]
     operations = packed.operations[: ends[num_layers]]
     names = {name for step in operations for name in step.values() if isinstance(name, str)}

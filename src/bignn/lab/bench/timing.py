@@ -1,4 +1,4 @@
-"""Timing contenders side by side, so that noise hits all alike."""
+"""Times contenders side by side, so that noise hits all alike."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONG_CALL = 2.0
 
 
 class Seconds(NamedTuple):
-    """Of a call: the median, and the median of the fastest burst, nearer to an idle machine's."""
+    """Seconds of a call: the median, and that of the fastest burst, nearer to an idle machine."""
 
     median: float
     fastest: float
@@ -29,7 +29,7 @@ def measure(
     warm_up: int = 2,
     budget: float = float("inf"),
 ) -> dict[str, Seconds]:
-    """Seconds per call of each contender; they take turns, a burst of calls each.
+    """Measure the seconds per call of each contender; they take turns, a burst of calls each.
 
     Args:
         contenders: name -> call.
@@ -58,7 +58,7 @@ def measure(
 
 
 def measure_sensibly(contenders: Mapping[str, Callable[[], object]]) -> dict[str, Seconds]:
-    """:func:`measure` by as many rounds as their length allows: seconds, or three of the slow."""
+    """Call :func:`measure` with as many rounds as fit in some seconds, three at least."""
     begin = time.perf_counter()
     for call in contenders.values():
         call()
@@ -69,7 +69,7 @@ def measure_sensibly(contenders: Mapping[str, Callable[[], object]]) -> dict[str
 
 
 def _burst(call: Callable[[], object]) -> list[float]:
-    """Seconds of each call in the second half of a burst; of the only one if it is that long."""
+    """Return the seconds of each call in the second half of a burst, or of its only call."""
     taken: list[float] = []
     begin = time.perf_counter()
     while len(taken) < _BURST_CALLS and (

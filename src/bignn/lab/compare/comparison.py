@@ -1,4 +1,4 @@
-"""What is compared, trained, and put together as one report."""
+"""``bignn compare``: trains the models, measures them, and puts one report together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bignn.errors import input_error
 from bignn.graph import Graph, load
 from bignn.kernels.layer import DenseBits, SparseBits
 from bignn.kernels.threads import get_num_threads
-from bignn.lab.bench.compared_problem import Neighbours
+from bignn.lab.bench.compared_problem import NeighbourRows
 from bignn.lab.compare.measured import Row, TrainedModel, compared, measure
 from bignn.packing import pack
 from bignn.runtime import PackedGraph, pack_graph
@@ -30,14 +30,14 @@ MODELS = ("gcn", "bi-gcn", "sage", "bi-sage")
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared.
+    """The settings of a comparison.
 
     Attributes:
         dataset: a name or a file, as :func:`bignn.load` takes it.
         models: names of recipes, binary ones with their float twins.
-        seeds: how many, from 0 on.
-        distill: the binary models learn from float ones.
-        epochs, patience, hidden: of all models; None for the recipes' own.
+        seeds: number of seeds, from 0 on.
+        distill: whether the binary models learn from float ones.
+        epochs, patience, hidden: settings of all models; None for those of the recipes.
         bi_hidden: the width of binary models, if it is another.
 
     """
@@ -52,28 +52,28 @@ class Comparison:
     bi_hidden: int | None = None
 
     def __post_init__(self) -> None:
-        given = list(self.models)
-        if not given or len(set(given)) < len(given):
-            raise input_error("models", "some names, each once", given)
+        names = list(self.models)
+        if not names or len(set(names)) < len(names):
+            raise input_error("models", "some names, each once", names)
         if self.bi_hidden is not None:
             COUNT.check("bi_hidden", self.bi_hidden)
-        for name in given:
+        for name in names:
             if name not in RECIPES:
                 raise input_error("models", f"some of {list(RECIPES)}", repr(name))
             recipe(name, **self.changes(name))  # refuses values that it cannot have
-        twins = dict.fromkeys(TWINS[name] for name in given if name in TWINS)
-        if missing := [twin for twin in twins if twin not in given]:
-            fix = f"give {','.join([*missing, *given])}"
+        twins = dict.fromkeys(TWINS[name] for name in names if name in TWINS)
+        if missing := [twin for twin in twins if twin not in names]:
+            fix = f"give {','.join([*missing, *names])}"
             raise input_error(
-                "models", f"with {missing}, the float twins of binary ones", given, fix
+                "models", f"with {missing}, the float twins of binary ones", names, fix
             )
         if self.seeds < 1:
             raise input_error("seeds", "at least 1", self.seeds)
         if self.distill and not any(name in TWINS for name in self.models):
-            raise input_error("models", "with a binary one to distill", given)
+            raise input_error("models", "with a binary one to distill", names)
 
     def changes(self, model: str) -> dict[str, Any]:
-        """Of a model's recipe."""
+        """Return the changes to a model's recipe."""
         hidden = self.hidden
         if model in TWINS and self.bi_hidden is not None:
             hidden = self.bi_hidden
@@ -81,24 +81,24 @@ class Comparison:
 
     @property
     def folder(self) -> Path:
-        """Where its checkpoints are by default."""
+        """The default folder of its checkpoints."""
         return Path("runs") / f"compare-{Path(self.dataset).stem}"
 
     def command(self, out: Path, device: str = "cpu", memory: bool = True) -> str:
-        """What makes this comparison, in this folder and on as many threads."""
-        words = ["bignn", "compare", self.dataset]
+        """Return the command that repeats this comparison in this folder and on as many threads."""
+        parts = ["bignn", "compare", self.dataset]
         for field in fields(self)[1:]:
             value = getattr(self, field.name)
             if value == field.default:
                 continue
             flag = f"--{field.name.replace('_', '-')}"
             listed = ",".join(value) if isinstance(value, tuple) else str(value)
-            words += [flag] if value is True else [flag, listed]
-        words += [] if device == "cpu" else ["--device", device]
-        words += ["--threads", str(get_num_threads())]
-        words += [] if memory else ["--no-memory"]
-        words += [] if out == self.folder else ["--out", str(out)]
-        return shlex.join(words)
+            parts += [flag] if value is True else [flag, listed]
+        parts += [] if device == "cpu" else ["--device", device]
+        parts += ["--threads", str(get_num_threads())]
+        parts += [] if memory else ["--no-memory"]
+        parts += [] if out == self.folder else ["--out", str(out)]
+        return shlex.join(parts)
 
 
 def run(
@@ -111,15 +111,15 @@ def run(
     resume: bool = True,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Trains all models, or reads those that ``out`` has, and measures them.
+    """Train all models, or read those that ``out`` has, and measure them.
 
-    Accuracies are of all seeds; what is measured is the model of the seed with the lowest
+    Accuracies are those of all seeds. Sizes, memory and times are those of the seed with the lowest
     validation loss, on the CPU: binary models packed, float ones in the fastest of several ways.
     """
     checked_jobs(jobs)
     graph = load(what.dataset)
     options = {"device": device, "jobs": jobs, "progress": progress}
-    trained = _trained(what, graph, out, resume, options)
+    trained = _train_models(what, graph, out, resume, options)
     models: dict[str, TrainedModel] = {}
     for name in what.models:
         best = load_model(trained[name].checkpoints[trained[name].best])
@@ -132,7 +132,7 @@ def run(
         for key, other in (("distilled", _student(name)), ("as_teacher", _teacher(name))):
             if other in trained:
                 row[key] = _accuracies(trained[other], measured_on)
-    neighbours = Neighbours.of(graph)
+    neighbours = NeighbourRows.of(graph)
     for name in what.models:
         if name not in TWINS:
             family = [models[name], *(models[b] for b in what.models if TWINS.get(b) == name)]
@@ -142,7 +142,7 @@ def run(
             row["compared"] = compared(rows[TWINS[name]], row)
     return {
         "dataset": what.dataset,
-        "graph": _facts(graph),
+        "graph": _sizes(graph),
         "accuracy_on": measured_on,
         "seeds": list(range(what.seeds)),
         "distilled": what.distill,
@@ -153,6 +153,8 @@ def run(
             for found in {id(one): one for one in trained.values()}.values()
             for result in found.results
         ),
+        "epochs": what.epochs,
+        "memory": memory,
         "command": what.command(out, device, memory),
         "made_by": examine(),
         "out": str(out),
@@ -160,20 +162,21 @@ def run(
     }
 
 
-def _trained(
+def _train_models(
     what: Comparison, graph: Graph, out: Path, resume: bool, options: dict[str, Any]
 ) -> dict[str, SeedResults]:
-    """All models by name; float ones first, since binary ones may learn from them, as float
-    students then do, and teachers that are trained for it.
+    """Train all models and return them by name, with float students and teachers if distilled.
+
+    Float models are trained first, since binary ones may learn from them.
     """
     seeds, label = range(what.seeds), Path(what.dataset).stem
     common = {**options, "resume": resume, "replace_unusable": True}
     trained: dict[str, SeedResults] = {}
 
     def train(name: str, chosen: Recipe, kind: str, teachers: Teachers | None = None) -> None:
-        folder, told = out / kind, f"{kind} on {label}"
+        folder, title = out / kind, f"{kind} on {label}"
         trained[name] = train_seeds(
-            chosen, graph, seeds, folder, label=told, teachers=teachers, **common
+            chosen, graph, seeds, folder, label=title, teachers=teachers, **common
         )
 
     def kind_of(name: str, suffix: str = "") -> str:
@@ -210,7 +213,7 @@ def _student(float_model: str) -> str:
     return f"{float_model} as a student"
 
 
-def _facts(graph: Graph) -> dict[str, Any]:
+def _sizes(graph: Graph) -> dict[str, Any]:
     splits = {key: getattr(graph, f"{key}_idx") for key in ("train", "val", "test")}
     return {
         "nodes": graph.num_nodes,
@@ -223,7 +226,7 @@ def _facts(graph: Graph) -> dict[str, Any]:
 
 
 def _row(model: TrainedModel, graph: Graph, measured_on: str) -> Row:
-    """Accuracy and sizes; what is measured is filled in later."""
+    """Make a model's row with accuracy and sizes; measurements are filled in later."""
     results = model.trained.results
     config = model.model.config
     kept = model.graph
@@ -273,7 +276,7 @@ def _accuracies(trained: SeedResults, measured_on: str) -> Row:
 
 
 def _bytes(graph: PackedGraph) -> int:
-    """Of all features as bits, and their scales, even where they are stored sparse."""
+    """Return the bytes of dense bits of all features and of their scales, even if stored sparse."""
     features = graph.features
     assert not isinstance(features, np.ndarray)
     assert graph.beta is not None

@@ -1,4 +1,4 @@
-"""A float model and its binary twins, measured side by side on a graph."""
+"""Measures a float model and its binary twins side by side on a graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bignn.capacity import recommend_width
 from bignn.errors import InputError
 from bignn.graph import Graph
 from bignn.kernels.threads import get_num_threads
-from bignn.lab.bench.compared_problem import ComparedProblem, Neighbours, float_contenders
+from bignn.lab.bench.compared_problem import ComparedProblem, NeighbourRows, float_contenders
 from bignn.lab.bench.contenders import Contender, Packed
 from bignn.lab.bench.peak_memory import peak_mib_of_trained
 from bignn.lab.bench.rounds import time_beside
@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 @dataclass
 class TrainedModel:
-    """A model that was trained: the seed with the lowest validation loss."""
+    """A trained model of the seed with the lowest validation loss, and its packed form."""
 
     name: str
     trained: SeedResults
@@ -39,19 +39,19 @@ class TrainedModel:
 
     @property
     def checkpoint(self) -> Path:
-        """Of that seed."""
+        """The checkpoint of that seed."""
         return self.trained.checkpoints[self.trained.best]
 
 
 def measure(
     dataset: str,
     graph: Graph,
-    neighbours: Neighbours,
+    neighbours: NeighbourRows,
     family: Sequence[TrainedModel],
     rows: dict[str, Row],
     memory: bool,
 ) -> None:
-    """Fills in the rows of a float model and its binary twins, timed in the same rounds."""
+    """Fill in the rows of a float model and its binary twins, timed in the same rounds."""
     float_one, *binary_ones = family
     problem = ComparedProblem(graph, float_one.model, neighbours=neighbours)
     packed: dict[str, Contender] = {}
@@ -60,12 +60,12 @@ def measure(
             own = ComparedProblem(graph, float_one.model, one.model, neighbours)
             packed[one.name] = Packed(own)
             packed[one.name].load()
-            rows[one.name] |= _packed_facts(one, graph)
+            rows[one.name] |= _packed_columns(one, graph)
     timed = time_beside(
         packed,
         float_contenders(problem.float_model),
         problem,
-        say=lambda text: _say(f"{float_one.name}: {text}"),
+        log=lambda text: _log(f"{float_one.name}: {text}"),
     )
     ways = {key: _way(taken) for key, taken in timed.seconds.items()}
     for name in packed:
@@ -81,7 +81,7 @@ def measure(
 
 
 def compared(plain: Row, binary: Row) -> dict[str, float | None]:
-    """A binary model beside its float twin: accuracy in points, the rest in times."""
+    """Compare a binary model with its float twin: accuracy in points, the rest as ratios."""
     nothing = {"ms": None, "fastest_ms": None, "peak_mib": None}
     pyg = plain["ways"].get("pyg", nothing)
     fastest = min((way["fastest_ms"] for way in plain["ways"].values()), default=None)
@@ -106,7 +106,7 @@ def _way(taken: Seconds) -> Row:
     return {"ms": 1e3 * taken.median, "fastest_ms": 1e3 * taken.fastest, "peak_mib": None}
 
 
-def _packed_facts(one: TrainedModel, graph: Graph) -> Row:
+def _packed_columns(one: TrainedModel, graph: Graph) -> Row:
     assert one.graph is not None
     plan = one.packed.explain(one.graph)
     weight = None if graph.edge_weight is None else torch.from_numpy(graph.edge_weight)
@@ -118,12 +118,12 @@ def _packed_facts(one: TrainedModel, graph: Graph) -> Row:
 def _fill(
     dataset: str, float_one: TrainedModel, one: TrainedModel, row: Row, is_busy: bool, memory: bool
 ) -> None:
-    """The way that is fastest, and peak memory: its own, and that of what PyG's examples do."""
+    """Fill in the fastest way, and the peak memory of it and of PyG's layers on an edge index."""
     judged_by = "fastest_ms" if is_busy else "ms"
     best = min(row["ways"], key=lambda key: float(row["ways"][key][judged_by]), default=None)
     for key, way in row["ways"].items():
         if memory and key in (best, "pyg"):
-            _say(f"peak memory of {one.name} ({key})")
+            _log(f"peak memory of {one.name} ({key})")
             binary = one.checkpoint if key == "packed" else None
             way["peak_mib"] = peak_mib_of_trained(
                 dataset, float_one.checkpoint, binary, key, threads=get_num_threads()
@@ -140,7 +140,7 @@ def _width(float_model: GNN, graph: Graph) -> dict[str, Any] | None:
     try:
         advice = recommend_width(float_model, graph)
     except InputError as error:
-        _say(f"no width is recommended: {error}")
+        _log(f"no width is recommended: {error}")
         return None
     return {
         "width": advice.width,
@@ -151,5 +151,5 @@ def _width(float_model: GNN, graph: Graph) -> dict[str, Any] | None:
     }
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(f"bignn compare: {text}", file=sys.stderr, flush=True)

@@ -1,39 +1,38 @@
-"""A comparison as a page."""
+"""A comparison as the document of a page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bignn.lab.compare.measured import Row
+from bignn.lab.compare.verdict import accuracy_on, verdict
 from bignn.lab.compare.wording import (
     WAYS,
-    accuracy_on,
-    cells_of,
-    columns_of,
     count,
     graph_line,
     next_commands,
-    notes,
     remarks,
+    table_of,
+    why_no_memory,
     with_times,
 )
 from bignn.lab.report.document import Document, Figure, Listing, Part, Section, Series, Table
 from bignn.lab.report.wording import name_of
 from bignn.train.averages import plus_minus
 
+_MISSING = "–"
+
 
 def document_of(
     report: dict[str, Any], papers: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Document:
-    """The comparison as a page, with the paper's figures beside where they are given."""
+    """Make the page of a comparison, with the paper's figures beside ours where they are given."""
     name = name_of(Path(report["dataset"]).stem)
     return Document(
         f"Float against binary on {name}",
-        f"{graph_line(report['graph'])}. Accuracies, sizes, times and memory are measured on this "
-        "graph, by one command"
-        + ("; binary models are distilled from float ones." if report["distilled"] else "."),
+        verdict(report),
         _headline(report),
         (
             _result(report),
@@ -48,88 +47,120 @@ def document_of(
                     Listing("\n".join(command for _, command in next_commands(report))),
                 ),
             ),
-            _made(report),
+            _machine(report),
         ),
     )
 
 
 def _headline(report: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Of the first binary model."""
+    """Return the cards of the first binary model; one without a number gives the reason."""
     row = next((row for row in report["models"] if row["compared"] is not None), None)
     if row is None:
         return ()
-    beside, name, twin = {**row["compared"]}, name_of(row["model"]), name_of(row["float_twin"])
-    on = accuracy_on(report)
+    beside, name, twin = row["compared"], name_of(row["model"]), name_of(row["float_twin"])
     taught = ", distilled," if report["distilled"] else ""
-    points = f"points of {on} accuracy, {name}{taught} against {twin}"
-    found = [(f"{beside['accuracy_points']:+.1f}", points)]
-    if row["machine_was_busy"]:  # no headline of what must be measured again
-        beside |= {"times_faster": None, "times_faster_than_pyg": None}
-    for key, what in (
-        ("model_times_smaller", f"smaller weights, {name} than {twin}"),
-        ("times_faster", f"the speed of {twin}'s fastest float way"),
-        ("times_faster_than_pyg", f"the speed of {twin} by PyG's layers on an edge index"),
+    fastest = f"{twin}'s fastest float way"
+    pyg = "PyG's layers on an edge index"
+    what_memory = "memory of features, weights and activations"
+    cards = [
         (
-            "memory_times_less",
-            f"less memory of features, weights and activations than {twin}'s fastest float way",
+            f"{beside['accuracy_points']:+.1f}",
+            f"points of {accuracy_on(report)} accuracy, {name}{taught} against {twin}",
         ),
-        ("memory_times_less_than_pyg", "less memory than PyG's layers on an edge index take"),
-    ):
-        if beside[key] is not None:
-            found.append((f"{beside[key]:.1f}x", what))
-    return tuple(found)
+        _card(beside["model_times_smaller"], "smaller weights than", "larger weights than", twin),
+    ]
+    if row["predicted_by"] is None:
+        cards.append((_MISSING, f"no times: {name} has float parts and no packed form"))
+    elif row["machine_was_busy"]:
+        busy = "no times: other processes used the machine; measure again when it is idle"
+        cards.append((_MISSING, busy))
+    else:
+        cards.append(_card(beside["times_faster"], "faster than", "slower than", fastest))
+        if beside["times_faster_than_pyg"] is not None:
+            cards.append(_card(beside["times_faster_than_pyg"], "faster than", "slower than", pyg))
+    if (why := why_no_memory(report)) is not None:
+        cards.append((_MISSING, why))
+    elif beside["memory_times_less"] is not None:
+        more = f"less {what_memory} than", f"more {what_memory} than"
+        cards.append(_card(beside["memory_times_less"], *more, fastest))
+        if (less := beside["memory_times_less_than_pyg"]) is not None:
+            cards.append(_card(less, "less memory than", "more memory than", pyg))
+    return tuple(cards)
+
+
+def _card(times: float, better: str, worse: str, than: str) -> tuple[str, str]:
+    if round(times, 1) >= 1:
+        return f"{times:.1f}x", f"{better} {than}"
+    return f"{1 / times:.1f}x", f"{worse} {than}"
 
 
 def _result(report: dict[str, Any]) -> Section:
-    rows = report["models"]
+    seeds = len(report["seeds"])
+    averaged = "One seed" if seeds == 1 else f"Mean ± standard deviation over {seeds} seeds"
     text = (
-        (
-            "One seed"
-            if len(report["seeds"]) == 1
-            else f"Mean ± standard deviation over {len(report['seeds'])} seeds"
-        )
-        + "; in brackets the binary model beside its float twin: points of accuracy, times "
-        "smaller, less or faster. "
-        f"Predictions on {count(report['threads'], 'thread')}."
+        f"The graph has {graph_line(report['graph'])}. {averaged}; in brackets, the binary model "
+        "beside its float twin: points of accuracy, times smaller, less or faster. "
+        f"Predictions run on {count(report['threads'], 'thread')}."
     )
-    table = Table(
-        "Float and binary models", columns_of(report), tuple(cells_of(row) for row in rows)
-    )
-    parts: list[Part] = [text, table, *_figures(rows), *notes(report), *remarks(report)]
+    parts: list[Part] = [text, table_of(report), *_figures(report), *remarks(report)]
     return Section("result", "The comparison", tuple(parts))
 
 
-def _figures(rows: Sequence[Row]) -> list[Figure]:
-    """Bars of memory and time, a group per float model and its binary twins."""
-    found = []
-    for name, key, caption, unit in (
-        ("memory", "peak_mib", "Peak memory of features, weights and activations, MiB", "MiB"),
-        ("time", "ms", "Time to predict all nodes, ms", "ms"),
-    ):
-        bars: dict[str, dict[str, float]] = {}
-        for row in rows:
-            group = name_of(row["float_twin"] or row["model"])
-            for way, measured in row["ways"].items():
-                label = _bar(row, way)
-                if label is not None and measured[key]:
-                    bars.setdefault(label, {})[group] = measured[key]
-        groups = tuple(dict.fromkeys(group for values in bars.values() for group in values))
-        if groups:
-            series = tuple(
-                Series(label, groups, tuple(values.get(group) for group in groups))
-                for label, values in bars.items()
-            )
-            found.append(Figure(name, caption, "bars", "", unit, series, log_y=True))
-    return found
+def _figures(report: dict[str, Any]) -> Iterator[Part]:
+    """Draw accuracy, memory and time, a row per model and way; what was not measured is named."""
+    rows, split = report["models"], accuracy_on(report)
+    yield _figure(
+        "accuracy",
+        f"{split.capitalize()} accuracy, %",
+        f"{split} accuracy, %",
+        [
+            (name_of(row["model"]), row, row["accuracy_mean"], row["accuracy_std"] or None)
+            for row in rows
+        ],
+    )
+    shown = [
+        (f"{name_of(row['model'])}, {label}", row, way)
+        for row in rows
+        for key, way in row["ways"].items()
+        if (label := _way(row, key)) is not None
+    ]
+    busy = any(row["machine_was_busy"] for row in rows)
+    caption = "Time to predict all nodes, ms (medians)"
+    caption += "; not reliable: other processes used the machine" if busy else ""
+    times = [(label, row, way["ms"], None) for label, row, way in shown]
+    yield _figure("time", caption, "ms", times, log=True)
+    if (why := why_no_memory(report)) is not None:
+        yield f"There is no figure of memory: {why}."
+        return
+    caption = "Peak memory of features, weights and activations, MiB"
+    peaks = [(label, row, way["peak_mib"], None) for label, row, way in shown if way["peak_mib"]]
+    yield _figure("memory", caption, "MiB", peaks, log=True)
 
 
-def _bar(row: Row, way: str) -> str | None:
-    """The name of a bar; None for ways that are neither the fastest nor what PyG's examples do."""
+def _figure(
+    name: str,
+    caption: str,
+    unit: str,
+    dots: Sequence[tuple[str, Row, float, float | None]],
+    *,
+    log: bool = False,
+) -> Figure:
+    series = []
+    for kind, is_binary in (("float", False), ("binary", True)):
+        some = [dot for dot in dots if (dot[1]["float_twin"] is not None) == is_binary]
+        labels, _, values, spreads = zip(*some, strict=True) if some else ((), (), (), ())
+        series.append(Series(kind, labels, values, spreads))
+    groups = tuple(label for label, *_ in dots)
+    return Figure(name, caption, "dots", "", unit, tuple(series), log_y=log, groups=groups)
+
+
+def _way(row: Row, way: str) -> str | None:
+    """Return the name of a dot; None for ways that are neither the fastest nor plain PyG."""
     if way == "packed":
-        return "binary, packed"
+        return "packed"
     if way == row["predicted_by"]:
-        return "float, the fastest way"
-    return "float, PyG on an edge index" if way == "pyg" else None
+        return f"fastest way ({WAYS[way]})"
+    return "PyG on an edge index" if way == "pyg" else None
 
 
 def _beside_the_paper(report: dict[str, Any], papers: Mapping[str, Mapping[str, Any]]) -> Section:
@@ -199,14 +230,14 @@ def _plans(report: dict[str, Any]) -> Section:
     return Section("plans", "Plans of the packed models", tuple(parts))
 
 
-def _made(report: dict[str, Any]) -> Section:
-    by = report["made_by"]
-    versions = [("bignn", by["bignn"]), ("Python", by["python"])]
-    versions += [(name, version) for name, version in by["packages"].items() if version]
+def _machine(report: dict[str, Any]) -> Section:
+    doctor = report["made_by"]
+    versions = [("bignn", doctor["bignn"]), ("Python", doctor["python"])]
+    versions += [(name, version) for name, version in doctor["packages"].items() if version]
     cells = (
-        ("machine", by["cpu"]),
-        ("platform", by["platform"]),
-        ("kernels", by["backend"]),
+        ("machine", doctor["cpu"]),
+        ("platform", doctor["platform"]),
+        ("kernels", doctor["backend"]),
         ("threads", str(report["threads"])),
         ("trained on", report["device"]),
         *versions,
@@ -214,7 +245,7 @@ def _made(report: dict[str, Any]) -> Section:
     seconds = report["training_seconds"]
     return Section(
         "made",
-        "How it was made",
+        "Machine and versions",
         (
             f"`{report['command']}`",
             f"Checkpoints are in `{report['out']}`; the same command reads them and measures "

@@ -6,29 +6,25 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from bignn.lab.compare.wording import (
-    cells_of,
-    columns_of,
-    count,
-    graph_line,
-    next_commands,
-    notes,
-    remarks,
-)
+from bignn.lab.compare.verdict import verdict
+from bignn.lab.compare.wording import count, graph_line, next_commands, remarks, table_of
+from bignn.lab.report.document import NOTE_MARK, Table
 
 
 def describe(report: dict[str, Any]) -> str:
-    """The comparison for a terminal."""
-    facts = report["graph"]
+    """Describe the comparison for a terminal."""
+    seeds, threads = count(len(report["seeds"]), "seed"), count(report["threads"], "thread")
+    table = table_of(report)
+    notes = (f"[{number}] {text}" for number, text in enumerate(table.notes, 1))
     lines = [
-        f"{report['dataset']}: {graph_line(facts)}; {count(len(report['seeds']), 'seed')}, "
-        f"{count(report['threads'], 'thread')}"
-        + ("; binary models distilled" if report["distilled"] else ""),
+        f"{report['dataset']}: {graph_line(report['graph'])}; {seeds}, {threads}",
+        *textwrap.wrap(_plain(verdict(report)), 100),
         "",
-        *_aligned([columns_of(report), *(cells_of(row) for row in report["models"])]),
+        *_aligned(table),
         "",
-        *_folded(notes(report)),
-        *_folded(remarks(report)),
+        *(line for note in notes for line in _folded(note, "    ")),
+        "",
+        *(line for remark in remarks(report) for line in _folded(remark, "")),
         "",
         *(f"{what:<10}{command}" for what, command in next_commands(report)),
         *([f"{'page':<10}{report['page']}"] if report.get("page") else []),
@@ -36,8 +32,15 @@ def describe(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table: the first and the last column to the left, numbers to the right."""
+def _plain(text: str) -> str:
+    return text.replace("`", "")
+
+
+def _aligned(table: Table) -> list[str]:
+    """Align a table: the first and the last column to the left, numbers to the right."""
+    rows: Sequence[Sequence[str]] = [
+        [NOTE_MARK.sub(r" [\1]", cell) for cell in row] for row in (table.columns, *table.rows)
+    ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     last = len(widths) - 1
     lines = []
@@ -51,5 +54,5 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     return lines
 
 
-def _folded(paragraphs: Sequence[str]) -> list[str]:
-    return [line for text in paragraphs for line in textwrap.wrap(text, 100)]
+def _folded(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(_plain(text), 100, subsequent_indent=indent)

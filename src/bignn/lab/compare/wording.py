@@ -1,4 +1,4 @@
-"""What is said of a comparison, on a terminal as on a page."""
+"""The table, notes and remarks of a comparison, on a terminal as on a page."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from bignn.lab.compare.measured import Row
+from bignn.lab.compare.verdict import accuracy_on, width_per_head
+from bignn.lab.report.document import Footnotes, Table
 from bignn.train.averages import plus_minus
 
-#: How a model was run, in words.
+#: Names of the ways to run a model.
 WAYS = {
     "packed": "packed",
     "pyg": "PyG, edge_index",
@@ -18,80 +20,110 @@ WAYS = {
     "torch_sparse": "torch by hand",
     "torch": "torch, bignn.nn",
 }
+NO_MEMORY = "memory was not measured: `--no-memory`"
+NO_MEMORY_HERE = "memory could not be measured on this system"
+BUSY = (
+    "Other processes used the cores meanwhile, which slows torch's threads down more than ours. "
+    "Ways are chosen and compared by their fastest bursts here, but these are not reliable either: "
+    "run the same command again when the machine is idle."
+)
 
 
-def graph_line(facts: dict[str, Any]) -> str:
-    """The sizes of a graph."""
-    kind = "weighted edges" if facts["is_weighted"] else "edges"
+def graph_line(sizes: dict[str, Any]) -> str:
+    """Describe the sizes of a graph in a line."""
+    kind = "weighted edges" if sizes["is_weighted"] else "edges"
     return (
-        f"{count(facts['nodes'], 'node')}, {facts['edges']:,} directed {kind}, "
-        f"{count(facts['features'], 'feature')}, {count(facts['classes'], 'class')}"
+        f"{count(sizes['nodes'], 'node')}, {sizes['edges']:,} directed {kind}, "
+        f"{count(sizes['features'], 'feature')}, {count(sizes['classes'], 'class')}"
     )
 
 
 def count(number: int, what: str) -> str:
-    """As "1 node", "2,708 nodes"."""
+    """Write a number of things, as "1 node" or "2,708 nodes"."""
     plural = f"{what}es" if what.endswith("s") else f"{what}s"
     return f"{number:,} {what if number == 1 else plural}"
 
 
-def accuracy_on(report: dict[str, Any]) -> str:
-    """The split that accuracies are of."""
-    return "test" if report["accuracy_on"] == "test" else "validation"
+def why_no_memory(report: dict[str, Any]) -> str | None:
+    """Return why there is no peak memory; None if there is."""
+    if any(row["peak_mib"] is not None for row in report["models"]):
+        return None
+    return NO_MEMORY_HERE if report["memory"] else NO_MEMORY
 
 
-def columns_of(report: dict[str, Any]) -> tuple[str, ...]:
-    """The heads of :func:`cells_of`."""
-    return (
-        *("model", "hidden", f"{accuracy_on(report)} accuracy, %", "weights, KiB"),
-        "features, KiB",
-        *("peak, MiB", "predict, ms", "by"),
+def table_of(report: dict[str, Any]) -> Table:
+    """Make the table of all models; binary ones have their ratio to the float twin in brackets."""
+    rows, notes = report["models"], Footnotes()
+    ways = "; ".join(
+        f"{row['model']}: {', '.join(WAYS[way] for way in row['ways'])}"
+        for row in rows
+        if row["float_twin"] is None
+    )
+    columns = (
+        "model"
+        + notes.mark(
+            "Sizes, memory and times are those of the seed with the lowest validation loss."
+        ),
+        "hidden",
+        f"{accuracy_on(report)} accuracy, %",
+        "weights, KiB" + notes.mark("Arrays of weights and their scales."),
+        "features, KiB"
+        + notes.mark(
+            "Dense float32; for binary models a bit each, in rows of 64, and a scale per node "
+            "(where features are few, padding can cost more than bits save)."
+        ),
+        "peak, MiB" + notes.mark(_about_memory(report)),
+        "predict, ms"
+        + notes.mark(
+            f"All nodes, on the CPU; float models in the fastest of their ways ({ways}), binary "
+            "ones in the packed engine; medians of the same rounds."
+        ),
+        "run by",
+    )
+    return Table(
+        "Float and binary models", columns, tuple(_cells(row, notes) for row in rows), notes.texts
     )
 
 
-def notes(report: dict[str, Any]) -> list[str]:
-    """How the columns were measured."""
-    rows = report["models"]
-    ways = {
-        row["model"]: ", ".join(WAYS[way] for way in row["ways"])
-        for row in rows
-        if row["float_twin"] is None
-    }
-    listed = "; ".join(f"{name}: {these}" for name, these in ways.items())
-    found = [
-        "Weights: arrays of weights and their scales. Features: dense float32, or a bit each in "
-        "rows of 64 and the scales of nodes (where features are few, padding can cost more than "
-        "bits save).",
-        f"Predict: all nodes, on the CPU; float models in the fastest of their ways ({listed}), "
-        "binary ones in the packed engine; medians of the same rounds.",
-    ]
-    if any(row["peak_mib"] is not None for row in rows):
-        found.append(
-            "Peak: memory of features, weights and activations meanwhile, in a process of its own."
-        )
-    found.append("What is measured is the model of the seed with the lowest validation loss.")
-    return found
+def _about_memory(report: dict[str, Any]) -> str:
+    why = why_no_memory(report)
+    if why is not None:
+        return f"{why[0].upper()}{why[1:]}."
+    return (
+        "Peak memory of features, weights and activations while all nodes are predicted, in a "
+        "process of its own."
+    )
 
 
-def cells_of(row: Row) -> tuple[str, ...]:
-    """A model's row of the table."""
+def _cells(row: Row, notes: Footnotes) -> tuple[str, ...]:
     beside = row["compared"] or {}
     points = beside.get("accuracy_points")
     spread = plus_minus(row["accuracy_mean"], row["accuracy_std"])
+    way = "-" if row["predicted_by"] is None else WAYS[row["predicted_by"]]
+    features = with_times(row["data_bytes"] / 1024, beside.get("data_times_smaller"))
+    if row["sparse_data_bytes"] is not None:
+        features += notes.mark(f"Stored sparse: {row['sparse_data_bytes'] / 1024:,.1f} KiB.")
+    predict = with_times(row["predict_ms"], speed(row, "times_faster"))
+    if row["machine_was_busy"]:
+        predict += notes.mark(BUSY)
+    if row["float_twin"] is not None and row["predicted_by"] is None:
+        way += notes.mark("Has float parts, which the packed engine does not speed up.")
+    if row["predicted_by"] == "packed" and not row["is_all_bits"]:
+        way += notes.mark("The last layer has float weights and runs in NumPy.")
     return (
         row["model"],
         str(row["hidden"]),
         spread if points is None else f"{spread} ({points:+.1f})",
         with_times(row["model_bytes"] / 1024, beside.get("model_times_smaller")),
-        with_times(row["data_bytes"] / 1024, beside.get("data_times_smaller")),
+        features,
         with_times(row["peak_mib"], beside.get("memory_times_less")),
-        with_times(row["predict_ms"], speed(row, "times_faster")) + "*" * row["machine_was_busy"],
-        "-" if row["predicted_by"] is None else WAYS[row["predicted_by"]],
+        predict,
+        way,
     )
 
 
 def with_times(value: float | None, times: float | None) -> str:
-    """A number, and how many times better than the float twin's it is."""
+    """Write a number, and how many times better than the float twin's it is."""
     if value is None:
         return "-"
     number = f"{value:,.1f}" if value >= 10 else f"{value:.2f}"
@@ -99,60 +131,47 @@ def with_times(value: float | None, times: float | None) -> str:
 
 
 def remarks(report: dict[str, Any]) -> list[str]:
-    """What the numbers do not say by themselves."""
-    return [*_of_all(report), *(text for row in report["models"] for text in _of_one(row))]
+    """Return sentences about what the table does not show by itself."""
+    return [*_on_all(report), *(text for row in report["models"] for text in _on_one(row))]
 
 
-def _of_all(report: dict[str, Any]) -> Iterator[str]:
-    rows = report["models"]
+def _on_all(report: dict[str, Any]) -> Iterator[str]:
     if report["accuracy_on"] == "val":
         yield "The graph has no test split: accuracies are those of validation nodes."
     if report["graph"]["classes"] == 1:
-        yield "All labels are the same class: accuracies say nothing."
-    unweighted = [row["model"] for row in rows if not row["uses_edge_weights"]]
+        yield "All labels are the same class: accuracies mean nothing."
+    unweighted = [row["model"] for row in report["models"] if not row["uses_edge_weights"]]
     if report["graph"]["is_weighted"] and unweighted:
         yield f"Edge weights are not used by {', '.join(unweighted)}, as in PyG."
-    if any(row["machine_was_busy"] for row in rows):
-        yield (
-            "* Other processes took cores meanwhile, which slows torch's threads down more than "
-            "ours. Ways are chosen and compared by their fastest bursts here, but these are not "
-            "to be relied upon either: measure again when the machine is idle (the same command)."
-        )
 
 
-def _of_one(row: Row) -> Iterator[str]:
+def _on_one(row: Row) -> Iterator[str]:
     name = row["model"]
-    if row["float_twin"] is not None and row["predicted_by"] is None:
-        yield f"{name} has float parts, which the packed engine does not speed up: '-'."
-    if row["predicted_by"] == "packed" and not row["is_all_bits"]:
-        yield f"{name}'s last map has float weights and runs in NumPy."
     if row["distilled"] is not None:
-        yield _of_distillation(row)
+        yield _on_distillation(row)
     if faster := speed(row, "times_faster_than_pyg"):
         less = row["compared"]["memory_times_less_than_pyg"]
-        mark = "*" if row["machine_was_busy"] else ""
         yield (
-            f"{name} is {faster:.1f}x{mark} faster than PyG's layers on an edge index"
-            + (f", and takes {less:.1f}x less memory." if less else ".")
+            f"{name} is {faster:.1f}x as fast as PyG's layers on an edge index"
+            + (f", and takes {less:.1f}x less memory" if less else "")
+            + (" (by fastest bursts)." if row["machine_was_busy"] else ".")
         )
     if row["agreement"] is not None and row["agreement"] < 1:
         yield (
             f"{name}, packed, predicts {100 * row['agreement']:.3f} % of the nodes as torch "
             "does; the rest are near ties that float32 sums decide."
         )
-    if row["sparse_data_bytes"] is not None:
-        yield f"Stored sparse, {name}'s features take {row['sparse_data_bytes'] / 1024:,.1f} KiB."
     if (advice := row["recommended_width"]) is not None:
-        per_head = -(-advice["width"] // row["heads"])
+        per_head = ", per head" if row["heads"] > 1 else ""
         yield (
-            f"{name}: {row['hidden']} hidden neurons; to hold what those of "
+            f"{name} has {row['hidden']} hidden neurons; to hold what those of "
             f"{row['float_twin']} do, {advice['width']} are recommended"
-            f" (--bi-hidden {per_head}{', per head' if row['heads'] > 1 else ''})."
+            f" (`--bi-hidden {width_per_head(row)}`{per_head})."
         )
 
 
-def _of_distillation(row: Row) -> str:
-    """Of a float model: who taught the others, and what it reaches when taught like them."""
+def _on_distillation(row: Row) -> str:
+    """Describe who taught the students of a float model, and what a float student reaches."""
     name, student, teacher = row["model"], row["distilled"], row["as_teacher"]
     reached = plus_minus(student["accuracy_mean"], student["accuracy_std"])
     who = name
@@ -164,7 +183,7 @@ def _of_distillation(row: Row) -> str:
 
 
 def speed(row: Row, key: str) -> float | None:
-    """A ratio of medians; of the fastest bursts where medians tell of other processes."""
+    """Return a ratio of medians, or of the fastest bursts where the machine was busy."""
     found: float | None = (row["compared"] or {}).get(
         f"fastest_{key}" if row["machine_was_busy"] else key
     )
@@ -172,7 +191,7 @@ def speed(row: Row, key: str) -> float | None:
 
 
 def next_commands(report: dict[str, Any]) -> list[tuple[str, str]]:
-    """Commands, each with a word for it."""
+    """Return the commands that use the trained models, each with a word for it."""
     found = []
     dataset = shlex.quote(report["dataset"])
     for row in report["models"]:

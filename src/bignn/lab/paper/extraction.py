@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Extraction:
-    """Both factors, what is left of them, and both products.
+    """Both factors, their signs and scales, and both products.
 
     Attributes:
         h: features [3, 8]; f their signs, beta their scales [3].
@@ -43,7 +43,7 @@ class Extraction:
 
 
 def extraction(num_features: int = 8) -> Extraction:
-    """The example; deterministic, no training."""
+    """Compute the example; deterministic, without training."""
     graph = load("pubmed")
     x, y, train = graph.dense_x().astype(np.float64), graph.y, graph.train_idx
     assert y is not None
@@ -64,7 +64,7 @@ def extraction(num_features: int = 8) -> Extraction:
 
 
 def diagram(example: Extraction) -> str:
-    """The example as text, step by step."""
+    """Write the example as text, step by step."""
     lines = [f"{'features H, three nodes':<54}{'bits F = sign(H)':<20}scale β = mean|H|"]
     for row, signs, beta in zip(example.h, example.f, example.beta, strict=True):
         numbers = " ".join(f"{value:+5.2f}" for value in row)

@@ -1,4 +1,4 @@
-"""The speeds that a results folder shows: of every measurement the newest."""
+"""The speeds of a results folder: the newest of every measurement."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _SAME = ("suite", "shape", "model", "threads")
 
 
 def measured_speeds(files: Mapping[Path, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of what ``bignn bench --json`` has printed to files, each with ``file``, and ``machine``
-    and ``version`` (None where that was not recorded).
+    """Return the rows that ``bignn bench --json`` printed to files.
 
-    Of rows of the same suite, graph, model and number of threads the newest counts, by the date
-    that ``bignn bench --json`` records; documents without a date are of earlier versions, hence
-    older than those with one, and among themselves go by the files' times.
+    Each has ``file``, ``machine`` and ``version`` added (None where these were not recorded). Of
+    rows of the same suite, graph, model and number of threads the newest counts, by the recorded
+    date; documents without a date are of earlier versions, hence older than those with one, and
+    are ordered by the files' times.
     """
     newest: dict[tuple[Any, ...], dict[str, Any]] = {}
     for path in sorted(files, key=lambda path: _age(path, files[path])):
-        known = {key: files[path].get(key) for key in ("machine", "version")}
+        about = {key: files[path].get(key) for key in ("machine", "version")}
         for row in files[path]["rows"]:
-            newest[tuple(row.get(key) for key in _SAME)] = {**row, **known, "file": path.name}
+            newest[tuple(row.get(key) for key in _SAME)] = {**row, **about, "file": path.name}
     # In the order of the files' names, whatever their age.
     return sorted(newest.values(), key=lambda row: str(row["file"]))
 

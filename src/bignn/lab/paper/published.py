@@ -1,7 +1,7 @@
 """The accuracies and entropies that the paper prints. Data alone.
 
 Accuracy (F1-micro on reddit and flickr, which is the same with one class per node) as mean and
-standard deviation in percent. How many runs are behind them the paper does not say.
+standard deviation in percent. The paper does not print the number of runs behind them.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ ACCURACY: dict[str, dict[str, tuple[float, float]]] = {
 class Capacity(NamedTuple):
     """How wide models must be (Sec. 7.3.4): the float one at least ``min_width``, whose hidden
     layer has ``entropy_bits`` in so many bins, hence a ``lower_bound`` on the binary one's width;
-    and where that was best, if it is said. At both least widths the binary model is about
+    and the width where that was best, if printed. At both least widths the binary model is about
     ``times_smaller``.
     """
 
@@ -98,5 +98,5 @@ CAPACITY: dict[str, dict[str, Capacity]] = {
     },
 }
 
-#: Assumed in tests of significance.
+#: The number of the paper's runs that tests of significance assume.
 RUNS_ASSUMED = 10

@@ -1,4 +1,4 @@
-"""``bignn reproduce``: the runs behind tables and figures, then the page that shows them."""
+"""``bignn reproduce``: trains the runs behind tables and figures, then writes their page."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from bignn.lab.paper.results import PAGE, Results
 from bignn.lab.paper.rows import EXPERIMENTS, SWEEPS
 from bignn.lab.paper.sections import SECTIONS, document_of
 from bignn.lab.paper.width import Study
-from bignn.lab.report.document import Figure
+from bignn.lab.report.document import Picture
 from bignn.lab.report.figures import save
 from bignn.lab.report.markdown import markdown
+from bignn.lab.report.packages import check_lab
 from bignn.lab.study.run import RUNS, Run
 from bignn.lab.study.runs import do_runs
 from bignn.train.jobs import checked_jobs
 
-#: Sections whose runs are another experiment's.
+#: Sections that show the runs of another experiment.
 _RUNS_OF = {"overview": "transductive", "entropy": "width"}
 
 
@@ -37,7 +38,7 @@ def run(
     anew: bool = False,
     page: Path | None = None,
 ) -> dict[str, Any]:
-    """Does the runs that ``out`` does not have, and writes a page of all it has.
+    """Train the runs that ``out`` does not have, and write a page of all that it has.
 
     Args:
         names: keys of :data:`bignn.lab.paper.sections.SECTIONS`, or none for all.
@@ -58,6 +59,7 @@ def run(
     if seeds is not None and seeds < 1:
         raise input_error("seeds", "at least 1", seeds)
     checked_jobs(jobs)
+    check_lab()
     experiments = dict.fromkeys(_RUNS_OF.get(name, name) for name in chosen)
     wanted = [
         run for name in experiments if name in EXPERIMENTS for run in EXPERIMENTS[name].runs(seeds)
@@ -83,7 +85,13 @@ def run(
         "what": chosen,
         "runs": len(records),
         "rows": [
-            {"row": row, "mean": s.mean, "std": s.std, "seeds": len(s.test), "told": s.plus_minus()}
+            {
+                "row": row,
+                "mean": s.mean,
+                "std": s.std,
+                "seeds": len(s.test),
+                "accuracy": s.plus_minus(),
+            }
             for row in rows
             if (s := summaries[row]) is not None
         ],
@@ -102,7 +110,7 @@ def _measure_widths(
     device: str,
     jobs: int,
 ) -> None:
-    """Entropies of the narrowest proper float models, into ``out/capacity-*.json``."""
+    """Measure the entropies of the narrowest proper float models, into ``out/capacity-*.json``."""
     count = EXPERIMENTS["width"].seeds if seeds is None else seeds
     for sweep in SWEEPS:
         if sweep.dataset in skipped or len(_kept(sweep.rows(), only)) < len(sweep.rows()):
@@ -112,13 +120,13 @@ def _measure_widths(
 
 
 def write(folder: Path, page: Path | None = None) -> Path:
-    """Writes what a results folder shows as Markdown, its figures beside it; returns the page."""
+    """Write the document of a results folder as Markdown, its figures beside it; return it."""
     document = document_of(folder, even_if_empty=True)  # some sections need no runs
     page = folder / PAGE if page is None else page
     figures = page.parent / f"{page.stem}-figures"
     for section in document.sections:
         for part in section.parts:
-            if isinstance(part, Figure):
+            if isinstance(part, Picture):
                 save(part, figures / f"{part.name}.svg")
     with atomic_path(page) as temporary:
         temporary.write_text(markdown(document, figures.name))
@@ -126,10 +134,11 @@ def write(folder: Path, page: Path | None = None) -> Path:
 
 
 def describe(report: dict[str, Any]) -> str:
-    """The rows as a table, and where all is."""
+    """Describe the rows as a table, with the paths of the ledger and the page."""
     longest = max((len(row["row"]) for row in report["rows"]), default=0)
     lines = [
-        f"{row['row']:<{longest}}  {row['told']} %  ({row['seeds']} seed{'s'[: row['seeds'] - 1]})"
+        f"{row['row']:<{longest}}  {row['accuracy']} %  "
+        f"({row['seeds']} seed{'s'[: row['seeds'] - 1]})"
         for row in report["rows"]
     ]
     lines += [f"not measured here: {name}" for name in report["skipped"]]
@@ -155,7 +164,7 @@ def _kept(runs: Sequence[Run], only: Sequence[str]) -> list[Run]:
 
 
 def _absent(datasets: set[str]) -> dict[str, str]:
-    """The datasets that cannot be had, and why."""
+    """Return the datasets that cannot be loaded, and why."""
     absent = {}
     for dataset in sorted(datasets):
         try:
@@ -166,7 +175,7 @@ def _absent(datasets: set[str]) -> dict[str, str]:
 
 
 def _put_aside(folder: Path) -> None:
-    """The runs, and the checkpoints of teachers and of models whose entropy was measured."""
+    """Rename the runs, and the checkpoints of teachers and of models whose entropy was measured."""
     there = [path for name in (RUNS, "teachers", "measured") if (path := folder / name).exists()]
     number = 1
     while any(_numbered(path, number).exists() for path in there):

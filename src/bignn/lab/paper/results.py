@@ -1,4 +1,4 @@
-"""What a results folder holds: finished runs, and the documents of other commands.
+"""A results folder: finished runs, and the documents of other commands.
 
 ``runs.jsonl`` is the ledger of :mod:`bignn.lab.study.runs`; ``bench*.json`` and
 ``capacity*.json`` are what ``bignn bench --json`` and ``bignn capacity --json`` print.
@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scipy import stats
+
 from bignn.errors import FileError
 from bignn.lab.paper.measured_speeds import measured_speeds
 from bignn.lab.paper.published import RUNS_ASSUMED
-from bignn.lab.paper.welch import p_value
 from bignn.lab.report.document import Tone, Verdict
 from bignn.lab.study.ledger import Ledger, Record
 from bignn.lab.study.run import RUNS, Run
@@ -36,7 +37,7 @@ class Summary:
 
     @property
     def mean(self) -> float:
-        """Of the test accuracies."""
+        """The mean of the test accuracies."""
         return statistics.fmean(self.test)
 
     @property
@@ -45,7 +46,7 @@ class Summary:
         return mean_and_std(self.test)[1]
 
     def plus_minus(self, digits: int = 1) -> str:
-        """Mean ± standard deviation; of one seed there is none."""
+        """Write mean ± standard deviation; one seed has no deviation."""
         return plus_minus(self.mean, self.std, digits)
 
 
@@ -64,7 +65,7 @@ class Results:
         self.records = Ledger(folder / RUNS).read()
         for number, record in enumerate(self.records, 1):
             _check(record, number, folder)
-        #: Of every measurement of speed the newest.
+        #: The newest of every measurement of speed.
         self.bench = measured_speeds(_documents(folder, "bench", ("rows",)))
         self.capacity = list(_documents(folder, "capacity", _OF_CAPACITY).values())
         # A row that was run under several recipes: that of its newest record counts, and it alone.
@@ -80,7 +81,7 @@ class Results:
         return not (self.records or self.bench or self.capacity)
 
     def of(self, run: Run) -> Summary | None:
-        """All seeds of a run's row; None if there is none, or no test split."""
+        """Summarise all seeds of a run's row; None if there are none, or no test split."""
         records = self.seeds(run)
         test = [record["test_acc"] for record in records if record["test_acc"] is not None]
         if not test or len(test) < len(records):
@@ -88,25 +89,25 @@ class Results:
         return Summary(tuple(test), statistics.fmean(record["val_acc"] for record in records))
 
     def seeds(self, run: Run) -> list[Record]:
-        """The records of a run's row, by seed."""
+        """Return the records of a run's row, ordered by seed."""
         found = self._rows.get(run.row, {})
         return [found[seed] for seed in sorted(found)]
 
 
 def _check(record: Record, number: int, folder: Path) -> None:
-    """Refuses a line of the ledger without what is shown of one."""
-    words = dict.fromkeys(("row", "dataset", "recipe", "machine", "version", "torch"), str)
-    needed = {**words, "seed": int, "val_acc": float | int, "test_acc": float | int | None}
+    """Refuse a line of the ledger that lacks what pages show."""
+    names = dict.fromkeys(("row", "dataset", "recipe", "machine", "version", "torch"), str)
+    needed = {**names, "seed": int, "val_acc": float | int, "test_acc": float | int | None}
     for name, kind in needed.items():
         value = record.get(name, ...)
         if not isinstance(value, kind) or (isinstance(value, float) and not math.isfinite(value)):
             raise FileError(
-                f"'{folder / RUNS}': record {number} has no sound '{name}', as no run of this "
-                "version writes; remove its line, or run into another folder"
+                f"'{folder / RUNS}': record {number} has no valid '{name}', so this version did "
+                "not write it; remove its line, or use another folder"
             )
 
 
-#: What is shown of a document of ``bignn capacity``.
+#: The fields of a document of ``bignn capacity`` that are shown.
 _OF_CAPACITY = (
     *("name", "dataset", "model", "bins", "as_paper", "distill", "heads", "bi_heads", "bi_model"),
     *("widths", "float_acc", "float_std", "bi_acc", "bi_std", "min_width", "entropy_bits"),
@@ -134,20 +135,21 @@ def _documents(folder: Path, kind: str, needed: Sequence[str]) -> dict[Path, dic
 
 
 def welch(ours: Summary, paper: tuple[float, float], runs: int = RUNS_ASSUMED) -> float | None:
-    """The p-value of Welch's test that both means are equal; None where nothing varies."""
+    """Return the p-value of Welch's test that both means are equal; None where nothing varies."""
     if ours.std is None or (ours.std == 0 and paper[1] == 0):
         return None
-    return p_value((ours.mean, ours.std, len(ours.test)), (*paper, runs))
+    samples = (ours.mean, ours.std, len(ours.test), *paper, runs)
+    return float(stats.ttest_ind_from_stats(*samples, equal_var=False).pvalue)
 
 
-#: Above it, a difference is put down to noise.
+#: A difference with a larger p-value is put down to noise.
 SIGNIFICANT = 0.01
 
 
 def verdict(
     ours: Summary | None, paper: tuple[float, float] | None, runs: int = RUNS_ASSUMED
 ) -> str:
-    """Ours beside the paper's, in words: a :class:`Verdict`, or nothing where one is missing.
+    """Judge our accuracy beside the paper's: a :class:`Verdict`, or "" where one is missing.
 
     The paper's mean is printed to a tenth: what rounds to it is no difference.
     """
@@ -162,10 +164,9 @@ def verdict(
         if len(ours.test) == 1:
             return Verdict(f"{direction}; one seed", "even")
         return Verdict(f"{direction}; nothing varies", _tone(difference))
-    told = f"(p = {p:.2g})"
     if p > SIGNIFICANT:
-        return Verdict(f"within noise {told}", "even")
-    return Verdict(f"{direction} {told}", _tone(difference))
+        return Verdict(f"within noise (p = {p:.2g})", "even")
+    return Verdict(f"{direction} (p = {p:.2g})", _tone(difference))
 
 
 def _tone(difference: float) -> Tone:

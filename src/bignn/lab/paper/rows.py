@@ -1,4 +1,4 @@
-"""The experiments of the paper's Section 7, and ours beside them, as data: which runs they need."""
+"""The experiments of the paper's Section 7 and our own, as data: the runs that each needs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Experiment:
     seeds: int = 10
 
     def runs(self, seeds: int | None = None) -> list[Run]:
-        """All its runs, seed by seed, so that what an interruption leaves is even."""
+        """Return all runs, seed by seed, so that an interruption leaves as many of each row."""
         count = self.seeds if seeds is None else seeds
         # Curves are drawn of one seed.
         return [
@@ -76,7 +76,7 @@ def _as_published(datasets: Sequence[str]) -> tuple[Run, ...]:
 
 
 def _inductive(dataset: str) -> tuple[Run, ...]:
-    """The table's models on a graph of ours.
+    """Return the runs of the table's models on a graph that the paper does not have.
 
     GCN has batch normalisation as Bi-GCN does, since it gains by it on validation (docs/trials.md);
     GraphSAGE and GraphSAINT do not.
@@ -96,7 +96,9 @@ DEPTH_VARIANTS: dict[str, Changes] = {
 
 
 def depth_rows(variant: Changes | None) -> tuple[Run, ...]:
-    """Both models at every depth, by the paper's training with a variant, or by our recipes."""
+    """Return the runs of both models at every depth, by the paper's training with a variant or by
+    our recipes.
+    """
     rows = []
     for layers in DEPTHS:
         deep: Changes = (("num_layers", layers),)
@@ -117,7 +119,7 @@ def _depth() -> tuple[Run, ...]:
 def widths(
     dataset: str, model: str, swept: Sequence[int] = WIDTHS, changes: Changes = ()
 ) -> tuple[Run, ...]:
-    """A model at several widths."""
+    """Return the runs of a model at several widths."""
     return tuple(Run(dataset, model, changes=(*changes, ("hidden_channels", w))) for w in swept)
 
 
@@ -130,7 +132,7 @@ class Sweep:
     swept: tuple[int, ...] = WIDTHS
 
     def rows(self) -> list[Run]:
-        """Both at every width."""
+        """Return the runs of both models at every width."""
         ways = (("gcn", AS_PAPER_FLOAT), ("bi-gcn", AS_PAPER_BINARY))
         return [
             row
@@ -196,10 +198,10 @@ RECOMMENDED = {
 
 
 def twin_rows(dataset: str) -> tuple[Run, ...]:
-    """The float model first, then others that are compared with it.
+    """Return the run of the float model, then of those that are compared with it.
 
-    Students of graphs with many labels have four teachers: one teacher's opinions of nodes whose
-    labels are known say little that the labels do not.
+    Students of graphs with many labels have four teachers: one teacher's opinions of labelled
+    nodes add little to their labels.
     """
     teachers = 4 if dataset in MANY_LABELS else 1
     wide: Changes = (("hidden_channels", RECOMMENDED[dataset]),)
@@ -213,7 +215,7 @@ def twin_rows(dataset: str) -> tuple[Run, ...]:
 
 
 def family_rows(dataset: str, model: str) -> tuple[Run, ...]:
-    """A float model first, then its binary version, distilled and not."""
+    """Return the runs of a float model and of its binary version, distilled and not."""
     return (
         Run(dataset, model),
         Run(dataset, f"bi-{model}", distill=True),

@@ -1,4 +1,4 @@
-"""``bignn capacity``: how wide a float model and its binary twin must be, and what entropy says.
+"""``bignn capacity``: how wide a float model and its binary twin must be, beside its entropy.
 
 The paper's Sec. 7.3.4: both are trained at several widths, the narrowest float model that is good
 enough is measured, and its bits are the bound that the binary one is compared with.
@@ -36,8 +36,9 @@ PROPER = 0.99
 
 @dataclass(frozen=True)
 class Curve:
-    """Mean and standard deviation of a model's test accuracy in percent at each width, and the
-    accuracies [widths, seeds] that they are of.
+    """Mean and standard deviation of a model's test accuracy in percent at each width.
+
+    ``of_seeds`` are the accuracies [widths, seeds] themselves.
     """
 
     widths: tuple[int, ...]
@@ -47,7 +48,7 @@ class Curve:
 
     @classmethod
     def of(cls, accuracies: Mapping[int, Sequence[float | None]]) -> Curve:
-        """From the test accuracies of all seeds at each width."""
+        """Make a curve of the test accuracies of all seeds at each width."""
         found = [mean_and_std(of_seeds) for of_seeds in accuracies.values()]
         means = tuple(mean for mean, _ in found if mean is not None)
         stds = tuple(std for _, std in found)
@@ -66,12 +67,12 @@ class Curve:
         return next(width for width in self.widths if self.is_proper(width))
 
     def is_proper(self, width: int) -> bool:
-        """Whether the mean at this width is 99 % of the best or more."""
+        """Return whether the mean at this width is 99 % of the best or more."""
         return self.mean[self.widths.index(width)] >= PROPER * max(self.mean)
 
     def holds(self, bound: int, heads: int = 1) -> bool | None:
-        """Whether the first width of as many neurons as the bound is a proper one; None if no width
-        has so many.
+        """Return whether the first width with as many neurons as the bound is a proper one; None if
+        no width has so many.
         """
         wide = [width for width in self.widths if width * heads >= bound]
         return self.is_proper(wide[0]) if wide else None
@@ -80,8 +81,8 @@ class Curve:
 def share_that_holds(
     curve: Curve, bound: int, heads: int = 1, *, resamples: int = 1000, seed: int = 0
 ) -> float | None:
-    """How often :meth:`Curve.holds` is true if the seeds of each width are drawn anew, with
-    replacement: near 0 or 1 it is sure, between it is a matter of luck. None as ``holds`` is.
+    """Return how often :meth:`Curve.holds` is true when the seeds of each width are resampled with
+    replacement: near 0 or 1 it is sure, between it is luck. None where ``holds`` is None.
     """
     if curve.holds(bound, heads) is None:
         return None
@@ -97,16 +98,17 @@ def share_that_holds(
 
 @dataclass(frozen=True)
 class Study:
-    """What is to be found out.
+    """The settings of a study of widths.
 
     Attributes:
         dataset: a name or a path, as :func:`bignn.load` takes it.
         model: the float one, a value of ``recipes.TWINS``.
         swept: widths, ascending; per head where there are heads.
-        seeds: how many.
+        seeds: number of seeds.
         bins: M of the entropies; None for the paper's choice on that graph, 200 on others.
-        as_paper: both are trained as the paper says for citation graphs, not by our recipes.
-        distill: the binary model learns from a float teacher.
+        as_paper: whether both are trained as in the paper's citation experiments, not by our
+            recipes.
+        distill: whether the binary model learns from a float teacher.
         changes: to both recipes.
 
     """
@@ -138,7 +140,7 @@ class Study:
 
     @property
     def name(self) -> str:
-        """That of its document and its figure."""
+        """The name of its document and its figure."""
         kinds = [name for name in ("as_paper", "distill") if getattr(self, name)]
         words = [Path(self.dataset).stem, self.model, *kinds]
         return "-".join(words).replace("_", "-")
@@ -149,7 +151,7 @@ class Study:
         return f"bi-{self.model}"
 
     def rows(self, binary: bool) -> tuple[Run, ...]:
-        """A run at each width, seed 0 standing for all."""
+        """Return a run at each width, seed 0 standing for all."""
         of_paper = (AS_PAPER_BINARY if binary else AS_PAPER_FLOAT) if self.as_paper else ()
         changes = tuple({**dict(of_paper), **dict(self.changes)}.items())
         model = self.twin if binary else self.model
@@ -157,22 +159,22 @@ class Study:
         return tuple(replace(row, distill=binary and self.distill) for row in rows)
 
     def published(self, graph: Graph) -> Capacity | None:
-        """What the paper found."""
+        """Return what the paper found on this graph, if anything."""
         return CAPACITY.get(graph.name, {}).get(self.model)
 
     def bins_on(self, graph: Graph) -> int:
-        """M."""
+        """Return M, the number of bins of the entropies on this graph."""
         published = self.published(graph)
         return self.bins or (200 if published is None else published.bins)
 
     def recipe(self, graph: Graph, width: int, binary: bool) -> Recipe:
-        """Of the model at this width."""
+        """Return the recipe of the model at this width."""
         return self.rows(binary)[self.swept.index(width)].recipe(graph)
 
 
 def run(study: Study, out: Path, *, device: str = "cpu", jobs: int = 1) -> dict[str, Any]:
-    """Trains whatever ``out`` does not have already, measures, compares; the document is also
-    written to ``out``, as ``capacity-NAME.json``.
+    """Train what ``out`` lacks, measure and compare; the report is returned and written to ``out``
+    as ``capacity-NAME.json``.
     """
     graph = load(study.dataset)
     float_recipe, binary_recipe = (
@@ -189,7 +191,7 @@ def run(study: Study, out: Path, *, device: str = "cpu", jobs: int = 1) -> dict[
     bins = study.bins_on(graph)
 
     def measured(width: int) -> list[list[LayerEntropy]]:
-        """The layers of the float model of this width, of every seed."""
+        """Return the layers of the float model of this width, of every seed."""
         chosen = study.rows(binary=False)[study.swept.index(width)]
         trained = train_seeds(
             chosen.recipe(graph),
@@ -260,7 +262,7 @@ def run(study: Study, out: Path, *, device: str = "cpu", jobs: int = 1) -> dict[
 
 
 def _curves(study: Study, out: Path, device: str, jobs: int) -> tuple[Curve, Curve]:
-    """The float model's and the binary one's."""
+    """Train all widths and return the curves of the float model and of the binary one."""
     # Seed by seed, so that what an interruption leaves is even.
     runs = {
         (binary, width, seed): replace(row, seed=seed)
@@ -290,7 +292,7 @@ def _heads(chosen: Recipe) -> int:
 def _bound(
     layers: Sequence[Sequence[LayerEntropy]], name: EstimateName, binary: Curve, heads: int
 ) -> dict[str, Any]:
-    """The largest hidden layer's bits, of each seed, and the bound of their mean."""
+    """Return the bits of the largest hidden layer in each seed, and the bound from their mean."""
     bits = [max(la.estimates[name] for la in seed if la.is_hidden) for seed in layers]
     mean, std = mean_and_std(bits)
     assert mean is not None
@@ -306,7 +308,7 @@ def _bound(
 
 
 def _layers(layers: Sequence[Sequence[LayerEntropy]]) -> list[dict[str, Any]]:
-    """Every layer, its estimates as mean and standard deviation over seeds."""
+    """Return every layer, its estimates as mean and standard deviation over seeds."""
     rows = []
     for of_seeds in zip(*layers, strict=True):
         first = of_seeds[0]

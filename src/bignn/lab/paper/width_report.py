@@ -1,4 +1,4 @@
-"""What ``bignn capacity`` found, as text and as a figure. No torch."""
+"""The report of ``bignn capacity`` as text and as a figure. No torch."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from bignn.lab.report.document import Figure, Series
+from bignn.lab.report.wording import name_of
 from bignn.train.averages import plus_minus
 
 
 def describe(report: dict[str, Any]) -> str:
-    """The report as text."""
+    """Describe the report for a terminal."""
     model, twin = report["model"], report["bi_model"]
     seeds = report["seeds"]
     plural = "s" if seeds > 1 else ""
@@ -35,12 +36,12 @@ def describe(report: dict[str, Any]) -> str:
         f"bytes, {report['size_ratio']:.1f}x less",
         f"bits of {model}'s hidden layer at {report['min_width']}, {report['bins']} bins:",
     ]
-    said = {True: "holds", False: "does not hold", None: "no swept width reaches it"}
+    judged = {True: "holds", False: "does not hold", None: "no swept width reaches it"}
     for name, found in report["estimates"].items():
         paper = " (the paper's)" if name == "independent" else ""
         lines.append(
             f"  {name + paper:<28}{plus_minus(found['bits'], found['std']):>15}   width of {twin} "
-            f"at least {found['lower_bound']}: {said[found['holds']]}"
+            f"at least {found['lower_bound']}: {judged[found['holds']]}"
         )
     if report["paper"] is not None:
         of_paper = report["paper"]
@@ -59,13 +60,13 @@ def describe(report: dict[str, Any]) -> str:
 
 
 def figure(report: dict[str, Any]) -> Figure:
-    """Accuracy against width of both models, the bound as a line (Fig. neuron-acc)."""
+    """Draw accuracy against width of both models, the bound as a line (Fig. neuron-acc)."""
     heads = {"float": report["heads"], "bi": report["bi_heads"]}
     name = Path(report["dataset"]).stem
     bound = report["lower_bound"]
     return Figure(
         name=f"width-{report['name']}",
-        caption=f"Test accuracy on {name} against hidden neurons"
+        caption=f"Test accuracy on {name_of(name)} against hidden neurons"
         + (", the paper's training" if report["as_paper"] else ""),
         kind="lines",
         x_label="hidden neurons",
@@ -77,7 +78,10 @@ def figure(report: dict[str, Any]) -> Figure:
                 tuple(report[f"{key}_acc"]),
                 tuple(report[f"{key}_std"]),
             )
-            for label, key in ((report["model"], "float"), (report["bi_model"], "bi"))
+            for label, key in (
+                (name_of(report["model"]), "float"),
+                (name_of(report["bi_model"]), "bi"),
+            )
         ),
         log_x=True,
         verticals=((f"bound {bound}", float(bound)),),

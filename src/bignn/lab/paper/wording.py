@@ -1,4 +1,4 @@
-"""How our results are written beside the paper's."""
+"""Writes our results beside the paper's."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ SHAPE_OF = {"reddit": "reddit", "flickr": "flickr", "ogbn-arxiv": "arxiv"} | {
 
 
 def accuracy(summary: Summary | None) -> str:
-    """Mean ± standard deviation."""
+    """Write mean ± standard deviation."""
     return NOT_MEASURED if summary is None else summary.plus_minus()
 
 
 def difference(ours: Summary | None, papers: tuple[float, float] | None) -> str:
-    """Ours minus the paper's."""
+    """Write our mean minus the paper's."""
     return "" if ours is None or papers is None else f"{ours.mean - papers[0]:+.1f}"
 
 
 def published(papers: tuple[float, float] | None) -> str:
-    """The paper's mean ± standard deviation."""
+    """Write the paper's mean ± standard deviation."""
     return "" if papers is None else f"{papers[0]:.1f} ± {papers[1]:.1f}"

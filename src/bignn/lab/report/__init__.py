@@ -1,1 +1,1 @@
-"""What is shown of results: a document as data, as Markdown or as one page, and its figures."""
+"""Shows results: a document as data, written as Markdown or as one page, and its figures."""

@@ -1,6 +1,6 @@
-"""Figures drawn by matplotlib, which is set up here and nowhere else: as files, and for a page.
+"""Draws figures by matplotlib, which is set up here and nowhere else: as files, and for a page.
 
-The same figure gives the same bytes, so that a drawing kept under version control changes with its
+Equal figures give equal bytes, so that a drawing kept under version control changes with its
 numbers only. :mod:`bignn.lab.report.marks` draws the series.
 """
 
@@ -12,17 +12,22 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
+from dataclasses import replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
-from bignn.errors import input_error, missing_extra
+from bignn.errors import input_error
 from bignn.files import atomic_path
 from bignn.lab.report import marks
-from bignn.lab.report.document import Figure
-from bignn.lab.report.themed_svg import themed
+from bignn.lab.report.document import Figure, Panels, Picture
+from bignn.lab.report.packages import check_lab
+from bignn.lab.report.themed_svg import inline_svg, svg_file
 
 FORMATS = (".png", ".svg", ".pdf")
+
+#: The width of one of several panels, in inches.
+_PANEL = 2.5
 
 _STYLE = {
     "font.size": 9,
@@ -51,73 +56,101 @@ _NO_DATES: dict[str, dict[str, None]] = {
 }
 
 
-def save(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Draws on white to a file that ends as one of :data:`FORMATS`."""
+def save(figure: Picture, path: str | os.PathLike[str]) -> None:
+    """Draw a figure to a file that ends as one of :data:`FORMATS`.
+
+    An .svg follows the light or dark theme of its reader; the others are on white.
+    """
     suffix = Path(path).suffix.lower()
     if suffix not in FORMATS:
         raise input_error("path", f"a file name ending in {', '.join(FORMATS)}", f"'{path}'")
     with _drawn(figure) as canvas, atomic_path(path) as temporary:
-        canvas.savefig(temporary, dpi=200, format=suffix[1:], metadata=_NO_DATES[suffix])
+        if suffix == ".svg":
+            temporary.write_text(svg_file(_svg(canvas), figure.caption), encoding="utf-8")
+        else:
+            canvas.savefig(temporary, dpi=200, format=suffix[1:], metadata=_NO_DATES[suffix])
 
 
-def inline(figure: Figure, prefix: str = "") -> str:
-    """An ``<svg>`` for the inside of a page, whose colours are the page's.
+def inline(figure: Picture, prefix: str = "") -> str:
+    """Return an ``<svg>`` for the inside of a page, in the page's colours.
 
-    Lines and letters have the page's text colour, series ``var(--series-1)`` and on. Ids begin with
-    ``prefix`` (without one, the figure's name), which must be another for each figure of a page.
+    Lines and letters have the page's text colour, series ``var(--series-1)`` and so on. Ids begin
+    with ``prefix`` (by default, the figure's name), which no two figures of a page may share.
     """
-    text = io.StringIO()
     with _drawn(figure) as canvas:
-        canvas.savefig(text, format="svg", transparent=True, metadata=_NO_DATES[".svg"])
-    return themed(text.getvalue(), figure.caption, prefix or figure.name, marks.PALETTE)
+        return inline_svg(_svg(canvas), figure.caption, prefix or figure.name)
 
 
-def check_matplotlib() -> None:
-    """Raises the one clear line where matplotlib is missing."""
-    try:
-        import matplotlib.style  # noqa: F401
-    except ImportError as error:
-        line = missing_extra("drawing figures", error)
-        raise ImportError(line or str(error), name=error.name) from error
+def _svg(canvas: Any) -> str:
+    text = io.StringIO()
+    canvas.savefig(text, format="svg", transparent=True, metadata=_NO_DATES[".svg"])
+    return text.getvalue()
 
 
 @contextmanager
-def _drawn(figure: Figure) -> Iterator[Any]:
-    """The figure as matplotlib's, while our settings and none of the user's hold."""
-    check_matplotlib()
+def _drawn(figure: Picture) -> Iterator[Any]:
+    """Draw with our settings and none of the user's; yield matplotlib's figure."""
+    check_lab()
     import matplotlib.style
     from matplotlib.figure import Figure as Canvas
 
+    panels = _in_own_colours(figure) if isinstance(figure, Panels) else (figure,)
     with matplotlib.style.context(["default", _STYLE]), warnings.catch_warnings():
         # The viewer has a font for what ours lacks.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        canvas = Canvas(figsize=(marks.width_of(figure), marks.HEIGHT), layout="constrained")
-        axes = canvas.subplots()
-        axes.set_xlabel(marks.wrapped(figure.x_label, 52))
-        # The lengths of bars on such an axis are no proportions: it says so.
-        is_told = figure.log_y and figure.kind == "bars"
-        label = f"{figure.y_label} (logarithmic)" if is_told else figure.y_label
-        axes.set_ylabel(marks.wrapped(label, 36))
-        if figure.log_x:
-            axes.set_xscale("log", nonpositive="mask")
-        if figure.log_y:
-            axes.set_yscale("log", nonpositive="mask")
-        if marks.with_data(figure):
-            named = marks.draw(axes, figure)
-            _ticks(axes, figure)
-            _verticals(axes, figure)
-            _legend(canvas, named)
-            if figure.kind == "points":
-                canvas.canvas.draw()  # places are known from here on
-                marks.label_points(axes, figure)
-        else:
-            axes.set(xticks=[], yticks=[])
-            axes.text(0.5, 0.5, "no data", ha="center", va="center", transform=axes.transAxes)
+        width = marks.WIDTH if len(panels) == 1 else 1.1 + _PANEL * len(panels)
+        height = max(map(marks.height_of, panels)) + (0.55 if len(panels) > 1 else 0)
+        canvas = Canvas(figsize=(width, height), layout="constrained")
+        for panel, axes in zip(
+            panels, canvas.subplots(1, len(panels), squeeze=False)[0], strict=True
+        ):
+            legend = _draw(axes, panel)
+            if len(panels) > 1:
+                axes.set_title(marks.wrapped(panel.caption, 34), fontsize=9.5)
+                _legend_below(axes, legend)
+                if panel is not panels[0]:
+                    axes.set_yticklabels([])
+            else:
+                _legend(canvas, legend)
+        if figure is panels[0] and figure.kind == "points" and marks.with_data(figure):
+            canvas.draw_without_rendering()  # lays out; places are final from here on
+            marks.label_points(axes, figure)
         yield canvas
 
 
-def _ticks(axes: Any, figure: Figure) -> None:
-    """Plain numbers; where x takes few values, those."""
+def _in_own_colours(picture: Panels) -> tuple[Figure, ...]:
+    """Return the panels such that no two series of the picture have the same colour."""
+    before = accumulate((len(figure.series) for figure in picture.figures), initial=0)
+    return tuple(
+        replace(figure, first_colour=first)
+        for figure, first in zip(picture.figures, before, strict=False)
+    )
+
+
+def _draw(axes: Any, figure: Figure) -> marks.Legend:
+    """Draw a figure on its axes and return the entries of its legend."""
+    x_label, y_label = figure.x_label, figure.y_label
+    log_x, log_y = figure.log_x, figure.log_y
+    if figure.kind == "dots":  # values run to the right
+        x_label, y_label, log_x, log_y = y_label, x_label, log_y, False
+    axes.set_xlabel(marks.wrapped(x_label, 52))
+    axes.set_ylabel(marks.wrapped(y_label, 36))
+    if log_x:
+        axes.set_xscale("log", nonpositive="mask")
+    if log_y:
+        axes.set_yscale("log", nonpositive="mask")
+    if not marks.with_data(figure):
+        axes.set(xticks=[], yticks=[])
+        axes.text(0.5, 0.5, "no data", ha="center", va="center", transform=axes.transAxes)
+        return []
+    legend = marks.draw(axes, figure)
+    _ticks(axes, figure, log_x, log_y)
+    _verticals(axes, figure)
+    return legend
+
+
+def _ticks(axes: Any, figure: Figure, log_x: bool, log_y: bool) -> None:
+    """Put plain numbers on the axes; where x takes few values, these."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     def logarithmic(axis: Any, low: float, high: float) -> None:
@@ -126,19 +159,19 @@ def _ticks(axes: Any, figure: Figure) -> None:
         axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
         axis.set_minor_locator(NullLocator())
 
-    if figure.log_y:
+    if log_y:
         logarithmic(axes.yaxis, *axes.get_ylim())
-    if figure.kind == "bars":
-        return
-    if figure.log_x:
+    if log_x:
         logarithmic(axes.xaxis, *axes.get_xlim())
+    if figure.kind != "lines":
+        return
     values = sorted({float(x) for series in figure.series for x in series.x})
-    if figure.kind == "lines" and len(values) <= 10 and _are_apart(values, figure.log_x):
+    if len(values) <= 10 and _are_apart(values, log_x):
         axes.set_xticks(values, [_tick(value) for value in values])
 
 
 def _tick(value: float) -> str:
-    """As 1,024; from a hundred thousand on as 2·10⁷."""
+    """Write a number as 1,024; from a hundred thousand on as 2·10⁷."""
     if abs(value) < 1e5:
         return f"{value:,.10g}"
     exponent = math.floor(math.log10(abs(value)) + 1e-9)
@@ -148,7 +181,7 @@ def _tick(value: float) -> str:
 
 
 def _are_apart(values: list[float], log: bool) -> bool:
-    """Whether numbers at these places do not run into each other."""
+    """Return whether numbers at these places do not run into each other."""
     at = [math.log(value) for value in values if value > 0] if log else values
     if len(at) < 2:
         return True
@@ -156,7 +189,7 @@ def _are_apart(values: list[float], log: bool) -> bool:
 
 
 def _verticals(axes: Any, figure: Figure) -> None:
-    """Dotted lines, their labels above the frame, one higher than the other."""
+    """Draw dotted lines, their labels above the frame, one higher than the other."""
     for number, (label, x) in enumerate(sorted(figure.verticals, key=lambda line: line[1])):
         axes.axvline(x, color="black", alpha=0.6, linewidth=0.9, linestyle=":")
         axes.text(
@@ -170,11 +203,11 @@ def _verticals(axes: Any, figure: Figure) -> None:
         )
 
 
-def _legend(canvas: Any, named: marks.Named) -> None:
-    """Below the figure, where it hides nothing; the figure grows by it."""
-    if not named:
+def _legend(canvas: Any, entries: marks.Legend) -> None:
+    """Put the legend below the figure, where it hides nothing; the figure grows by it."""
+    if not entries:
         return
-    labels = [marks.wrapped(label, 46) for _, label in named]
+    labels = [marks.wrapped(label, 46) for _, label in entries]
     longest = max(len(line) for label in labels for line in label.split("\n"))
     room = canvas.get_figwidth() / (longest * marks.LETTER + 0.55)
     columns = max(1, min(len(labels), int(room)))
@@ -182,7 +215,7 @@ def _legend(canvas: Any, named: marks.Named) -> None:
     canvas.set_figheight(canvas.get_figheight() + 0.17 * rows)
     # Matplotlib leaves out names that begin with an underscore, so they are set afterwards.
     legend = canvas.legend(
-        [drawn for drawn, _ in named],
+        [drawn for drawn, _ in entries],
         ["-"] * len(labels),
         loc="outside lower center",
         ncols=columns,
@@ -191,3 +224,15 @@ def _legend(canvas: Any, named: marks.Named) -> None:
     )
     for text, label in zip(legend.get_texts(), labels, strict=True):
         text.set_text(label)
+
+
+def _legend_below(axes: Any, entries: marks.Legend) -> None:
+    """Put the legend of one panel below its axis."""
+    if entries:
+        axes.legend(
+            [drawn for drawn, _ in entries],
+            [marks.wrapped(label, 34) for _, label in entries],
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.62 / axes.figure.get_figheight()),
+            handlelength=1.4,
+        )

@@ -1,42 +1,45 @@
-"""What is drawn of the series of a figure, on matplotlib's axes: lines, points or bars."""
+"""Draws the series of a figure on matplotlib's axes: lines, points or dots."""
 
 from __future__ import annotations
 
 import math
 import re
 import textwrap
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from bignn.lab.report.document import Figure, Series
+from bignn.lab.report.palette import LIGHT
 
-#: Told apart with any kind of colour vision, each at least 3:1 against a light page.
-PALETTE = ("#0072b2", "#d55e00", "#008060", "#b25b8c", "#8c6d00", "#3f8fc6")
 _MARKERS = "osD^vPX"
 
 #: Inches. Small, so that type of 9 points is still read when 400 pixels show all of it.
-WIDTH, HEIGHT, _MAX_WIDTH = 4.6, 3.0, 16.0
-LETTER = 0.078  # of 9 points, on average
-_MARGIN = 0.8  # left of the bars
+WIDTH, HEIGHT = 4.6, 3.0
+LETTER = 0.078  # the average width of a letter of 9 points
+#: Inches of a dot and of the space between groups, and of the axis below them all.
+_DOT, _BETWEEN, _BELOW = 0.155, 0.13, 0.65
+_NAME = 22  # letters of a group's name in a line
 
-#: A legend: what matplotlib drew, and its name.
-Named = list[tuple[Any, str]]
+#: The entries of a legend: what matplotlib drew, and its name.
+Legend = list[tuple[Any, str]]
 _Box = tuple[float, float, float, float]
 
 
 def wrapped(text: str, width: int) -> str:
-    """In lines of a width, without characters that XML has no place for."""
+    """Wrap text to lines of a width and drop characters that XML cannot hold."""
     printable = "".join(letter if letter.isprintable() else " " for letter in text)
     return "\n".join(textwrap.wrap(printable, width))
 
 
 def with_data(figure: Figure) -> list[Series]:
-    """The series that have anything to draw."""
+    """Return the series that have anything to draw."""
     return [series for series in figure.series if _count(series)]
 
 
-def draw(axes: Any, figure: Figure) -> Named:
-    """Draws all series; returns what the legend has to name."""
-    return {"lines": _lines, "points": _points, "bars": _bars}[figure.kind](axes, figure)
+def draw(axes: Any, figure: Figure) -> Legend:
+    """Draw all series and return the entries of the legend."""
+    return {"lines": _lines, "points": _points, "dots": _dots}[figure.kind](axes, figure)
 
 
 def _count(series: Series) -> int:
@@ -44,7 +47,7 @@ def _count(series: Series) -> int:
 
 
 def _twin(figure: Figure, series: Series) -> Series | None:
-    """Ours whose name the paper's has in it: "GCN" of "GCN, paper", not of "Bi-GCN, paper"."""
+    """Return our series of the same model: "GCN" for "GCN, paper", not for "Bi-GCN, paper"."""
     ours = [
         other
         for other in with_data(figure)
@@ -55,14 +58,15 @@ def _twin(figure: Figure, series: Series) -> Series | None:
 
 
 def _look(figure: Figure, series: Series) -> dict[str, Any]:
-    """Colour and marker. The paper's are those of our series of that name, lighter and dashed."""
+    """Return colour and marker; the paper's series looks like ours, but lighter and dashed."""
     own = [other for other in figure.series if _twin(figure, other) is None]
     of = _twin(figure, series) or series
-    number = next(n for n, other in enumerate(own) if other is of)
+    number = next(n for n, other in enumerate(own, figure.first_colour) if other is of)
+    colours = LIGHT.series
     found: dict[str, Any] = {
-        "color": PALETTE[number % len(PALETTE)],
+        "color": colours[number % len(colours)],
         "marker": _MARKERS[number % len(_MARKERS)],
-        "linestyle": "-" if number < len(PALETTE) else (0, (6, 1.5, 1, 1.5)),
+        "linestyle": "-" if number < len(colours) else (0, (6, 1.5, 1, 1.5)),
     }
     if series.is_papers:
         found |= {"alpha": 0.6, "linestyle": "--", "markerfacecolor": "none"}
@@ -70,21 +74,21 @@ def _look(figure: Figure, series: Series) -> dict[str, Any]:
 
 
 def _floats(series: Series) -> tuple[list[float], list[float], list[float]]:
-    """x, y, spread: gaps are nan, which interrupts a line; an unknown spread is 0."""
+    """Return x, y and spread: a gap is nan, which interrupts a line; an unknown spread is 0."""
     x = [float(value) for value in series.x]
     y = [math.nan if value is None else value for value in series.y]
     return x, y, [spread or 0.0 for spread in series.spread or [None] * len(y)]
 
 
-def _lines(axes: Any, figure: Figure) -> Named:
-    named: Named = []
+def _lines(axes: Any, figure: Figure) -> Legend:
+    legend: Legend = []
     for series in with_data(figure):
         look = _look(figure, series)
         x, y, spread = _floats(series)
         if len(x) > 40:  # they would hide the line
             look["marker"] = "none"
         (line,) = axes.plot(x, y, **look)
-        named.append((line, series.label))
+        legend.append((line, series.label))
         if any(spread):
             low = [a - s for a, s in zip(y, spread, strict=True)]
             high = [a + s for a, s in zip(y, spread, strict=True)]
@@ -92,23 +96,23 @@ def _lines(axes: Any, figure: Figure) -> Named:
             axes.fill_between(x, low, high, color=look["color"], alpha=faint, linewidth=0)
             if _count(series) == 1:  # a band of no width
                 axes.errorbar(x, y, spread, color=look["color"], fmt="none", capsize=2)
-    return named if len(named) > 1 else []
+    return legend if len(legend) > 1 else []
 
 
-def _points(axes: Any, figure: Figure) -> Named:
-    named: Named = []
+def _points(axes: Any, figure: Figure) -> Legend:
+    legend: Legend = []
     shown = with_data(figure)
     for series in shown:
         look = _look(figure, series) | {"linestyle": "none", "markersize": 6}
         x, y, spread = _floats(series)
         (points,) = axes.plot(x, y, **look)
-        named.append((points, series.label))
+        legend.append((points, series.label))
         if any(spread):
             bar = {"color": look["color"], "alpha": 0.6 * look.get("alpha", 1), "elinewidth": 1}
             axes.errorbar(x, y, spread, fmt="none", capsize=2, **bar)
     axes.margins(0.12)
     if any(_count(series) > 1 for series in shown):
-        return named
+        return legend
     if all(_twin(figure, series) is None for series in shown):
         return []
     look = {"color": "black", "marker": "o", "linestyle": "none", "markersize": 6}
@@ -118,10 +122,9 @@ def _points(axes: Any, figure: Figure) -> Named:
 
 
 def label_points(axes: Any, figure: Figure) -> None:
-    """Writes names beside points that are alone in their series, but those of the paper's twins.
+    """Write the name of each series beside its only point, where it hides the least of others.
 
-    Each where it hides the least of others and stays inside the frame, which must have its final
-    place by now.
+    The frame must have its final place by now. The paper's points look like ours and have no name.
     """
     shown = with_data(figure)
     if any(_count(series) > 1 for series in shown):
@@ -131,10 +134,15 @@ def label_points(axes: Any, figure: Figure) -> None:
     taken: list[_Box] = []
     places = []
     for series in shown:
-        x, y, _ = _floats(series)
-        point = next((a, b) for a, b in zip(x, y, strict=True) if not math.isnan(b))
-        at = axes.transData.transform(point)
+        x, y, spread = _floats(series)
+        *point, around = next(
+            (a, b, s) for a, b, s in zip(x, y, spread, strict=True) if not math.isnan(b)
+        )
+        at, top, bottom = (
+            axes.transData.transform((point[0], point[1] + up)) for up in (0.0, around, -around)
+        )
         taken.append((at[0] - 4, at[1] - 4, at[0] + 4, at[1] + 4))
+        taken.append((at[0] - 2, bottom[1], at[0] + 2, top[1]))
         if _twin(figure, series) is None:
             places.append((series, point))
     offsets = (
@@ -142,6 +150,8 @@ def label_points(axes: Any, figure: Figure) -> None:
         *((0, 6, "center", "bottom"), (0, -6, "center", "top")),
         *((5, 5, "left", "bottom"), (5, -5, "left", "top")),
         *((-5, 5, "right", "bottom"), (-5, -5, "right", "top")),
+        *((6, 11, "left", "center"), (6, -11, "left", "center")),
+        *((-6, 11, "right", "center"), (-6, -11, "right", "center")),
     )
     for series, point in places:
         text = axes.annotate(
@@ -166,74 +176,106 @@ def _overlap(a: _Box, b: _Box) -> float:
     return width * height if width > 0 and height > 0 else 0.0
 
 
-def _groups(figure: Figure) -> list[str]:
-    return list(dict.fromkeys(str(x) for series in figure.series for x in series.x))
+def groups_of(figure: Figure) -> list[str]:
+    """Return the names of the groups of a figure of dots, in order."""
+    every = (str(x) for series in figure.series for x in series.x)
+    return list(dict.fromkeys([*figure.groups, *every]))
 
 
-def width_of(figure: Figure) -> float:
-    """Inches. Bars take room for a number above each."""
-    if figure.kind != "bars":
-        return WIDTH
-    bars = len(_groups(figure)) * (len(with_data(figure)) + 1)
-    return min(max(WIDTH, _MARGIN + 0.22 * bars), _MAX_WIDTH)
+def _lines_per_group(figure: Figure) -> float:
+    """Return how many lines a group takes: one per series, or one if no group has several."""
+    shown = with_data(figure)
+    filled = Counter(
+        str(x) for one in shown for x, y in zip(one.x, one.y, strict=True) if y is not None
+    )
+    return len(shown) if max(filled.values(), default=0) > 1 else 1
 
 
-def _bars(axes: Any, figure: Figure) -> Named:
-    names, shown = _groups(figure), with_data(figure)
-    width = 0.8 / len(shown)
-    slot = (width_of(figure) - _MARGIN) / len(names)  # inches of a group
-    floor = _floor(figure)
-    if figure.bars_from is not None:
-        axes.axhline(floor, color="black", linewidth=0.8)
-    named: Named = []
+def height_of(figure: Figure) -> float:
+    """Return the height in inches; in a figure of dots, every dot has a line of its own."""
+    if figure.kind != "dots" or not with_data(figure):
+        return HEIGHT
+    names = [wrapped(name, _NAME) for name in groups_of(figure)]
+    needed = max(name.count("\n") + 1 for name in names)  # lines of the longest name
+    lines = max(_lines_per_group(figure), needed) * _DOT + _BETWEEN
+    return _BELOW + len(names) * lines
+
+
+def _dots(axes: Any, figure: Figure) -> Legend:
+    """Draw a row per group and in it a line per series, the value written beside each dot."""
+    names, shown = groups_of(figure), with_data(figure)
+    lines = _lines_per_group(figure)
+    step = _DOT / (lines * _DOT + _BETWEEN) if lines > 1 else 0.0  # rows are 1 apart
+    baseline = -math.inf if figure.baseline is None else figure.baseline
+    form = _number_form(figure)
+    for row in range(0, len(names), 2):
+        axes.axhspan(row - 0.5, row + 0.5, color="black", alpha=0.04, linewidth=0)
+    if figure.baseline is not None:
+        axes.axvline(figure.baseline, color="black", linewidth=0.8)
+    legend: Legend = []
     for number, series in enumerate(shown):
-        color = _look(figure, series)["color"]
-        shift = (number - (len(shown) - 1) / 2) * width
+        look = _look(figure, series) | {"linestyle": "none", "markersize": 5}
+        shift = (number - (len(shown) - 1) / 2) * step
         spreads = series.spread or (None,) * len(series.y)
-        bars = [
+        dots = [
             (names.index(str(x)) + shift, y, spread or 0.0)
             for x, y, spread in zip(series.x, series.y, spreads, strict=True)
             if y is not None and (y > 0 or not figure.log_y)
         ]
-        places, heights, spread = zip(*bars, strict=True) if bars else ((), (), ())
-        drawn = axes.bar(
-            places,
-            [y - floor for y in heights],
-            0.92 * width,
-            bottom=floor,
-            color="none" if series.is_papers else color,
-            hatch="////" if series.is_papers else None,
-            edgecolor=color,
-            linewidth=0.8 if series.is_papers else 0,
-            yerr=spread if any(spread) else None,
-            error_kw={"elinewidth": 0.8, "capsize": 1.5},
-        )
-        named.append((drawn, series.label))
-        if not any(spread) and width_of(figure) < _MAX_WIDTH:
-            size = 8.5 if slot * width > 0.34 else 7
-            axes.bar_label(drawn, labels=[_brief(y) for y in heights], fontsize=size, padding=1)
-    folded = [wrapped(name, max(8, int(slot / LETTER))) for name in names]
-    is_slanted = max(len(line) for name in folded for line in name.split("\n")) * LETTER > slot
-    slanted = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if is_slanted else {}
-    axes.set_xticks(range(len(names)), folded, **slanted)
-    if figure.log_y and figure.bars_from is None:
-        axes.set_ylim(bottom=floor)
-    axes.tick_params(axis="x", length=0)
-    axes.set_xlim(-0.6, len(names) - 0.4)
-    return named if len(named) > 1 else []
+        places, values, spread = zip(*dots, strict=True) if dots else ((), (), ())
+        (drawn,) = axes.plot(values, places, **look)
+        legend.append((drawn, series.label))
+        if any(spread):
+            axes.errorbar(
+                values, places, xerr=spread, fmt="none", capsize=1.5,
+                color=look["color"], alpha=0.7 * look.get("alpha", 1), elinewidth=0.9,
+            )  # fmt: skip
+        for place, value, around in dots:
+            side = -1 if value < baseline else 1  # away from the line that it is compared with
+            axes.annotate(
+                form(value), (value + side * around, place), (5 * side, 0),
+                textcoords="offset points", va="center", ha="right" if side < 0 else "left",
+                fontsize=7.5,
+            )  # fmt: skip
+    for row, name in enumerate(names):
+        if not _has_value(figure, name):
+            at = {"xy": (0.07, row), "xycoords": ("axes fraction", "data")}
+            axes.annotate("not measured", **at, va="center", fontsize=7.5, alpha=0.75)
+    axes.set_yticks(range(len(names)), [wrapped(name, _NAME) for name in names])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    _leave_room_for_values(axes, figure, baseline)
+    axes.grid(axis="x")
+    axes.grid(visible=False, axis="y")
+    return legend if len(legend) > 1 else []
 
 
-def _floor(figure: Figure) -> float:
-    """Where bars begin; on a log axis, a power of ten below them all."""
-    if figure.bars_from is not None:
-        return figure.bars_from
-    values = [y for series in figure.series for y in series.y if y is not None and y > 0]
-    if not figure.log_y or not values:
-        return 0.0
-    return float(10 ** math.floor(math.log10(min(values)) - 0.1))
+def _has_value(figure: Figure, group: str) -> bool:
+    return any(
+        str(x) == group and y is not None
+        for series in figure.series
+        for x, y in zip(series.x, series.y, strict=True)
+    )
 
 
-def _brief(value: float) -> str:
-    if abs(value) >= 10:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 1 else f"{value:.2g}"
+def _leave_room_for_values(axes: Any, figure: Figure, baseline: float) -> None:
+    """Widen the axis where numbers stand beside the outermost dots."""
+    low, high = axes.get_xlim()
+    transform, inverse = axes.transData.transform, axes.transData.inverted().transform
+    left, right = transform((low, 0))[0], transform((high, 0))[0]
+    room = 0.14 * (right - left)
+    values = [y for series in figure.series for y in series.y if y is not None]
+    left -= room if min(values) < baseline else 0.02 * (right - left)
+    axes.set_xlim(inverse((left, 0))[0], inverse((right + room, 0))[0])
+
+
+def _number_form(figure: Figure) -> Callable[[float], str]:
+    """Return how to write values: alike on a linear axis, in three digits on a logarithmic one."""
+    largest = max(abs(y) for series in figure.series for y in series.y if y is not None)
+
+    def form(value: float) -> str:
+        size = abs(value) if figure.log_y else largest
+        digits = 0 if size >= 100 and figure.log_y else 1 if size >= 10 else 2
+        return f"{value:,.{digits}f}".replace("-", "−")
+
+    return form

@@ -1,74 +1,137 @@
 """A document as one HTML file that needs nothing else: no script, no font, no network.
 
-How it looks is :mod:`bignn.lab.report.page_style`'s.
+``page.html.jinja`` is its structure and ``page.css`` its look; here is what they are filled with.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from html import escape
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count, groupby
+from pathlib import Path
+from typing import Any
 
-from bignn.lab.report.document import Document, Figure, Listing, Part, Section, Table, Verdict
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from bignn.lab.report.document import (
+    NOTE_MARK,
+    Document,
+    Listing,
+    Panels,
+    Part,
+    Picture,
+    Section,
+    Table,
+    Verdict,
+)
 from bignn.lab.report.figures import inline
-from bignn.lab.report.marks import width_of
-from bignn.lab.report.page_style import STYLE
+from bignn.lab.report.palette import DARK, LIGHT
 
 #: The page may style itself and show images that it holds, nothing more.
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'"
 )
-#: More numbers than these say less than the figure does.
+#: A figure with more numbers shows more than they do.
 _MOST_NUMBERS = 40
+#: Tables of more columns are set closer, so that they fit the page.
+_MANY_COLUMNS = 9
+_GAPS = ("", "-", "–", "—")
 
 
 def page(document: Document) -> str:
-    """The HTML. The same document gives the same text."""
-    anchors = _anchors(section.name for section in document.sections)
-    builder = _Builder()
-    sections = "\n".join(
-        builder.section(section, anchor)
-        for section, anchor in zip(document.sections, anchors, strict=True)
+    """Write a document as HTML. Equal documents give equal text."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
-    links = "\n".join(
-        f'<li><a href="#{anchor}">{escape(section.title)}</a></li>'
-        for section, anchor in zip(document.sections, anchors, strict=True)
+    environment.filters["marked"] = _marked
+    template = environment.get_template("page.html.jinja")
+    sections = _Builder().sections(document.sections)
+    return template.render(
+        document=document, sections=sections, policy=POLICY, light=LIGHT, dark=DARK
+    ).lstrip()
+
+
+def _marked(text: str, place: str = "", notes: int = 0, seen: set[int] | None = None) -> Markup:
+    """Make HTML of text: code between backticks, and ``[^n]`` as a link to the n-th of ``notes``.
+
+    The first link to a note has an id, where the note links back to; ``seen`` are those before.
+    """
+    linked = set[int]() if seen is None else seen
+
+    def reference(found: re.Match[str]) -> str:
+        number = int(found[1])
+        if not 0 < number <= notes:
+            return found[0]
+        identity = "" if number in linked else f' id="{place}-ref-{number}"'
+        linked.add(number)
+        link = f'<a href="#{place}-note-{number}"{identity} aria-label="note {number}">'
+        return f"<sup>{link}{number}</a></sup>"
+
+    parts = re.split(r"`([^`]+)`", text)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part)
+        if number % 2
+        else Markup(NOTE_MARK.sub(reference, str(escape(part))))
+        for number, part in enumerate(parts)
     )
-    contents = f'<nav aria-label="Contents">\n<h2>Contents</h2>\n<ol>\n{links}\n</ol>\n</nav>'
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="description" content="{escape(document.lead)}">
-<title>{escape(document.title)}</title>
-<link rel="icon" href="data:,">
-<style>
-{STYLE}</style>
-</head>
-<body>
-<a class="skip" href="#main">Skip to the results</a>
-<header>
-<h1>{escape(document.title)}</h1>
-<p class="lead">{_text(document.lead)}</p>
-{_headline(document.headline)}</header>
-<div class="body">
-{contents if links else ""}
-<main id="main">
-{sections}
-</main>
-</div>
-</body>
-</html>
-"""
+
+
+class _Builder:
+    """Prepares sections for the template; tables and figures are numbered throughout."""
+
+    def __init__(self) -> None:
+        self._tables, self._figures, self._listings = count(1), count(1), count(1)
+
+    def sections(self, sections: Sequence[Section]) -> list[dict[str, Any]]:
+        anchors = _anchors(section.name for section in sections)
+        return [
+            {"anchor": anchor, "title": section.title, "parts": list(self._parts(section))}
+            for section, anchor in zip(sections, anchors, strict=True)
+        ]
+
+    def _parts(self, section: Section) -> Iterator[dict[str, Any]]:
+        for are_figures, parts in groupby(section.parts, lambda one: isinstance(one, Picture)):
+            if are_figures:
+                figures = [self._figure(one) for one in parts if isinstance(one, Picture)]
+                yield {"kind": "figures", "figures": figures}
+            else:
+                yield from (self._part(one, section.title) for one in parts)
+
+    def _part(self, part: Part, title: str) -> dict[str, Any]:
+        if isinstance(part, Table):
+            name, caption = f"Table {next(self._tables)}", part.caption or title
+            table = _table(part, name, caption)
+            return {"kind": "table", "table": table, "label": f"{name}: {caption}"}
+        if isinstance(part, Listing):
+            label = f"Listing {next(self._listings)}: {title}"
+            return {"kind": "listing", "inside": part.text, "label": label}
+        text = str(part)
+        if re.fullmatch(r"`[^`]+`", text.strip()):  # code alone, as a command is, stands apart
+            return {"kind": "code", "inside": text.strip().strip("`")}
+        return {"kind": "paragraph", "inside": _marked(text)}
+
+    def _figure(self, figure: Picture) -> dict[str, Any]:
+        number = next(self._figures)
+        name, identity = f"Figure {number}", f"figure-{number}"
+        numbers = numbers_of(figure)
+        return {
+            **{"id": identity, "name": name, "label": f"{name}: {figure.caption}"},
+            "caption": _marked(figure.caption),
+            "classes": ["wide"] if isinstance(figure, Panels) else [],
+            "svg": Markup(inline(figure, identity)),
+            "numbers": numbers and _table(numbers, "", numbers.caption),
+        }
 
 
 def _anchors(names: Iterable[str]) -> list[str]:
-    """An id per name: letters, digits and hyphens, each once."""
+    """Make an id of each name, of letters, digits and hyphens, no two of them equal."""
     found: list[str] = []
     for name in names:
         slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "section"
@@ -79,160 +142,90 @@ def _anchors(names: Iterable[str]) -> list[str]:
     return found
 
 
-def _headline(figures: tuple[tuple[str, str], ...]) -> str:
-    if not figures:
-        return ""
-    items = "\n".join(
-        f"<div><dt>{_text(what)}</dt><dd>{escape(value)}</dd></div>" for value, what in figures
-    )
-    return f'<dl class="headline">\n{items}\n</dl>\n'
+def _table(table: Table, name: str, caption: str) -> dict[str, Any]:
+    """Prepare a table for the template."""
+    place, seen = name.lower().replace(" ", "-"), set[int]()
 
+    def marked(text: str) -> Markup:
+        return _marked(text, place, len(table.notes), seen)
 
-def _text(text: str) -> str:
-    """A paragraph's inside: what stands between backticks is code, a lone backtick itself."""
-    parts = re.split(r"`([^`]+)`", text)
-    return "".join(
-        f"<code>{escape(part)}</code>" if number % 2 else escape(part)
-        for number, part in enumerate(parts)
-    )
+    def cell(text: str, number: bool, short: bool) -> dict[str, Any]:
+        classes = {"number": number, "short": short}
+        return {
+            "inside": marked(text),
+            "tone": text.tone if isinstance(text, Verdict) else None,
+            "classes": [name for name, holds in classes.items() if holds],
+        }
 
-
-def _paragraph(text: str) -> str:
-    """A paragraph; one that is code alone, as a command is, stands apart."""
-    if re.fullmatch(r"`[^`]+`", text.strip()):
-        code = escape(text.strip().strip("`"))
-        return f"<pre><code>{code}</code></pre>"
-    return f"<p>{_text(text)}</p>"
-
-
-class _Builder:
-    """Makes sections; tables and figures are numbered through the page."""
-
-    def __init__(self) -> None:
-        self.tables = self.figures = self.listings = 0
-
-    def section(self, section: Section, anchor: str) -> str:
-        blocks = [f'<section id="{anchor}" aria-labelledby="{anchor}-title">']
-        blocks.append(f'<h2 id="{anchor}-title">{escape(section.title)}</h2>')
-        for kind, parts in groupby(section.parts, key=type):
-            if kind is Figure:
-                drawn = "\n".join(self.figure(part) for part in parts if isinstance(part, Figure))
-                blocks.append(f'<div class="figures">\n{drawn}\n</div>')
-            else:
-                blocks += [self.block(part, section.title) for part in parts]
-        return "\n".join([*blocks, "</section>"])
-
-    def block(self, part: Part, title: str) -> str:
-        if isinstance(part, Table):
-            return self.table(part, title)
-        if isinstance(part, Listing):
-            self.listings += 1
-            label = f"Listing {self.listings}: {title}"
-            return _scrolling(f"<pre>{escape(part.text)}</pre>", label)
-        return _paragraph(str(part))
-
-    def table(self, table: Table, title: str) -> str:
-        self.tables += 1
-        name, caption = f"Table {self.tables}", table.caption or title
-        return _scrolling(_table(table, f"<b>{name}.</b> {_text(caption)}"), f"{name}: {caption}")
-
-    def figure(self, figure: Figure) -> str:
-        self.figures += 1
-        name = f"Figure {self.figures}"
-        drawing = _scrolling(inline(figure, f"figure-{self.figures}"), f"{name}: {figure.caption}")
-        numbers = numbers_of(figure)
-        told = ""
-        if numbers is not None:
-            region = _scrolling(_table(numbers, _text(numbers.caption)), f"{name} in numbers")
-            told = f"\n<details><summary>{name} in numbers</summary>\n{region}\n</details>"
-        kind = ' class="wide"' if width_of(figure) > 6 else ""
-        caption = f"<figcaption><b>{name}.</b> {_text(figure.caption)}</figcaption>"
-        return f'<figure id="figure-{self.figures}"{kind}>\n{drawing}\n{caption}{told}\n</figure>'
-
-
-def _scrolling(inside: str, label: str) -> str:
-    """A box whose inside scrolls, also by keyboard, where the screen is narrower than it."""
-    return (
-        f'<div class="box" role="region" tabindex="0" aria-label="{escape(label)}">{inside}</div>'
-    )
-
-
-#: Tables of more columns are set closer, so that they fit the page.
-_MANY = 9
-
-
-def _table(table: Table, caption: str) -> str:
     are_numbers = [
         number > 0 and _is_number_column(row[number] for row in table.rows)
         for number in range(len(table.columns))
     ]
-    head = "".join(
-        f'<th scope="col"{_classes(number=number, short=len(column) <= 14)}>{_text(column)}</th>'
-        for column, number in zip(table.columns, are_numbers, strict=True)
-    )
-    rows = "\n".join(f"<tr>{_row(row, are_numbers)}</tr>" for row in table.rows)
-    return (
-        f"<table{_classes(many=len(table.columns) > _MANY)}>\n"
-        f"<caption><span>{caption}</span></caption>\n<thead>\n<tr>{head}</tr>\n</thead>\n"
-        f"<tbody>\n{rows}\n</tbody>\n</table>"
-    )
-
-
-def _row(row: tuple[str, ...], are_numbers: list[bool]) -> str:
-    name = row[0]
-    cells = [f'<th scope="row"{_classes(short=len(name) <= 20)}>{_text(name)}</th>']
-    for cell, number in zip(row[1:], are_numbers[1:], strict=True):
-        inside = _text(cell)
-        if isinstance(cell, Verdict):
-            inside = f'<span class="verdict {cell.tone}">{inside}</span>'
-        short = 0 < len(cell) <= (20 if number else 24)
-        cells.append(f"<td{_classes(number=number, short=short)}>{inside}</td>")
-    return "".join(cells)
-
-
-def _classes(**which: bool) -> str:
-    names = " ".join(name for name, holds in which.items() if holds)
-    return f' class="{names}"' if names else ""
-
-
-_GAPS = ("", "-", "–", "—")
+    return {
+        **{"name": name, "place": place, "caption": marked(caption)},
+        "classes": ["many"] if len(table.columns) > _MANY_COLUMNS else [],
+        "head": [
+            cell(column, number, len(column) <= 14)
+            for column, number in zip(table.columns, are_numbers, strict=True)
+        ],
+        "rows": [
+            [
+                cell(row[0], False, len(row[0]) <= 20),
+                *(
+                    cell(text, number, 0 < len(text) <= (20 if number else 24))
+                    for text, number in zip(row[1:], are_numbers[1:], strict=True)
+                ),
+            ]
+            for row in table.rows
+        ],
+        "notes": [_marked(note) for note in table.notes],
+    }
 
 
 def _is_number_column(cells: Iterable[str]) -> bool:
-    """Whether cells are numbers with no words but units, most of them or all but one saying."""
-    said = [cell for cell in cells if cell.strip() not in _GAPS]
-    words = [
+    """Return whether most cells are numbers with units, or all but one repeated phrase."""
+    filled = [cell for cell in cells if cell.strip() not in _GAPS]
+    phrases = [
         cell
-        for cell in said
+        for cell in filled
         if isinstance(cell, Verdict)
         or not re.match(r"[+\-−~≈<>≤≥]*\s?\d", cell.strip())
         or re.search(r"[^\W\d_]{5,}", cell)
     ]
-    # All but one saying: "not measured here", however often.
-    return len(words) < len(said) and (2 * len(words) < len(said) or len(set(words)) == 1)
+    # The repeated phrase: "not measured here", however often.
+    few = 2 * len(phrases) < len(filled) or len(set(phrases)) == 1
+    return len(phrases) < len(filled) and few
 
 
-def numbers_of(figure: Figure) -> Table | None:
-    """What a figure shows, for those who cannot see it: of very many points, some; None of none."""
-    series = [one for one in figure.series if one.y]
-    if not series:
+def numbers_of(picture: Picture) -> Table | None:
+    """Return the numbers of a figure, for those who cannot see it; of very many points, some."""
+    figures = picture.figures if isinstance(picture, Panels) else (picture,)
+    several = len(figures) > 1
+    columns = [
+        (f"{figure.y_label}: {one.label}" if several else one.label, one)
+        for figure in figures
+        for one in figure.series
+        if one.y
+    ]
+    if not columns:
         return None
-    columns = (figure.x_label or "group", *(one.label for one in series))
-    places = list(dict.fromkeys(x for one in series for x in one.x))
-    if figure.kind != "bars":
+    places = list(dict.fromkeys([*figures[0].groups, *(x for _, one in columns for x in one.x)]))
+    if figures[0].kind != "dots":
         places.sort()
     places = places[:: -(-len(places) // _MOST_NUMBERS)]
     rows = []
     for place in places:
         cells = [place if isinstance(place, str) else _number(place)]
-        for one in series:
+        for _, one in columns:
             at = one.x.index(place) if place in one.x else None
             y = None if at is None else one.y[at]
             known = None if at is None or one.spread is None else one.spread[at]
             spread = "" if known is None else f" ± {_number(known)}"
             cells.append("" if y is None else _number(y) + spread)
         rows.append(tuple(cells))
-    return Table(figure.y_label, columns, tuple(rows))
+    first = figures[0].x_label or "group"
+    caption = picture.caption if several else figures[0].y_label
+    return Table(caption, (first, *(label for label, _ in columns)), tuple(rows))
 
 
 def _number(value: float) -> str:

@@ -1,24 +1,46 @@
-"""Matplotlib's SVG made part of a page: its colours and font the page's, its ids its own."""
+"""Changes matplotlib's SVG so that its colours follow a theme: inside a page, or as a file."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from xml.etree import ElementTree
 
+from bignn.lab.report.palette import DARK, LIGHT
+
 _SVG = "{http://www.w3.org/2000/svg}"
+_FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 
 
-def themed(svg: str, caption: str, prefix: str, palette: Sequence[str]) -> str:
-    """The ``<svg>`` element for HTML.
+def inline_svg(svg: str, caption: str, prefix: str) -> str:
+    """Return the ``<svg>`` element for HTML.
 
-    Black becomes ``currentColor`` and the n-th colour of ``palette`` ``var(--series-n)``. What is
-    drawn needs no style sheet: matplotlib's own, which would be the whole page's, is taken out.
+    Black becomes ``currentColor`` and the n-th colour of :data:`LIGHT` ``var(--series-n)``.
+    Matplotlib's own style sheet, which would apply to the whole page, is taken out.
     """
-    # ElementTree reads no external entities; and this is our own text, not a stranger's.
+    return _text(_themed(svg, caption, prefix))
+
+
+def svg_file(svg: str, caption: str) -> str:
+    """Return the text of an SVG file that is light on light screens and dark on dark ones."""
+    root = _themed(svg, caption, "")
+    style = ElementTree.Element(f"{_SVG}style")
+    style.text = (
+        f":root {{ {LIGHT.css} color: var(--text); font-family: {_FONTS}; }}"
+        f"@media (prefers-color-scheme: dark) {{ :root {{ {DARK.css} }} }}"
+    )
+    _, _, width, height = root.attrib["viewBox"].split()
+    page = {"width": width, "height": height, "style": "fill:var(--page)"}
+    root.insert(0, ElementTree.Element(f"{_SVG}rect", page))
+    root.insert(0, style)
+    root.attrib |= {"width": f"{width}pt", "height": f"{height}pt"}
+    return _text(root).replace("><g", ">\n<g") + "\n"
+
+
+def _themed(svg: str, caption: str, prefix: str) -> ElementTree.Element:
+    # ElementTree reads no external entities, and the text is matplotlib's, not a stranger's.
     root = ElementTree.fromstring(svg)
-    colours = {colour: f"var(--series-{n})" for n, colour in enumerate(palette, 1)}
+    colours = {colour: f"var(--series-{n})" for n, colour in enumerate(LIGHT.series, 1)}
     colours["#000000"] = "currentColor"
     place = re.sub(r"[^A-Za-z0-9]+", "-", prefix).strip("-") or "figure"
     for parent in root.iter():
@@ -55,9 +77,13 @@ def themed(svg: str, caption: str, prefix: str, palette: Sequence[str]) -> str:
         "aria-label": caption,
         "fill": "currentColor",
         "stroke-linejoin": "round",
-        "style": f"--points:{width:.0f}px",  # the page says how large it is drawn
+        "style": f"--points:{width:.0f}px",  # the page's style sheet scales it
     }
     _tidy(root)
+    return root
+
+
+def _text(root: ElementTree.Element) -> str:
     ElementTree.register_namespace("", _SVG.strip("{}"))
     return ElementTree.tostring(root, encoding="unicode")
 
@@ -74,7 +100,7 @@ def _style(style: str, colours: dict[str, str], place: str) -> str:
 
 
 def _tidy(root: ElementTree.Element) -> None:
-    """Takes out the blanks that only indent."""
+    """Remove the blanks that only indent."""
     for element in root.iter():
         if element.text is not None and not element.text.strip():
             element.text = None

@@ -1,4 +1,4 @@
-"""How names and numbers are written."""
+"""Writes names and numbers."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ NAMES = {
 
 
 def name_of(word: str) -> str:
-    """How a dataset or model is written."""
+    """Return the name of a dataset or model as it is printed."""
     return NAMES.get(word, word)
 
 
 def kib(size: float) -> str:
-    """Bytes as the paper prints model sizes."""
+    """Write bytes as the paper prints model sizes."""
     return f"{size / 1024:,.2f}K"
 
 
 def mib(size: float) -> str:
-    """Bytes as the paper prints data sizes."""
+    """Write bytes as the paper prints data sizes."""
     return f"{size / 1024**2:,.2f}M"
 
 
 def ms(value: float | None) -> str:
-    """Milliseconds."""
+    """Write milliseconds."""
     return "" if value is None else f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
 
 
 def times(value: float | None) -> str:
-    """A ratio."""
+    """Write a ratio."""
     return "" if value is None else f"{value:.1f}x"
 
 
 def operations(count: float) -> str:
-    """Cycle operations as the paper prints them, as ``4.67e6``."""
+    """Write cycle operations as the paper prints them, as ``4.67e6``."""
     mantissa, _, exponent = f"{count:.2e}".partition("e")
     return f"{mantissa}e{int(exponent)}"

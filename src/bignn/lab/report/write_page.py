@@ -1,4 +1,4 @@
-"""``bignn report``: a document written as one page, and what that page has."""
+"""Writes a document as one page, where the extra ``lab`` is installed."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import Any
 
 from bignn.errors import input_error
 from bignn.files import atomic_path, check_writable
-from bignn.lab.report.document import Document, Figure, Table
-from bignn.lab.report.figures import check_matplotlib
-from bignn.lab.report.page import page
+from bignn.lab.report.document import Document, Picture, Table
+from bignn.lab.report.packages import check_lab
 
 
 def write(document: Document, out: Path) -> dict[str, Any]:
-    """Writes the page to ``out`` and returns its counts."""
+    """Write the page to ``out`` and return what it holds."""
     check_ending("out", str(out))
-    check_matplotlib()
+    check_lab()
+    from bignn.lab.report.page import page
+
     check_writable(out)
     parts = [part for section in document.sections for part in section.parts]
-    figures = sum(isinstance(part, Figure) for part in parts)
+    figures = sum(isinstance(part, Picture) for part in parts)
     if figures:
-        told = f"{figures} figure{'s' if figures > 1 else ''} to draw"
-        print(f"bignn report: {told}", file=sys.stderr, flush=True)
+        plural = "figure" if figures == 1 else "figures"
+        print(f"bignn report: drawing {figures} {plural}", file=sys.stderr, flush=True)
     # A name from a damaged file may hold half a character; the rest is shown all the same.
     text = page(document).encode("utf-8", "replace")
     with atomic_path(out) as temporary:
@@ -37,34 +38,34 @@ def write(document: Document, out: Path) -> dict[str, Any]:
 
 
 def checked_page(path: str | None) -> Path | None:
-    """Refuses a page that could not be written, before the work whose result it would show."""
+    """Refuse a page that could not be written, before the work whose result it would show."""
     if path is None:
         return None
     check_ending("page", path)
-    check_matplotlib()
+    check_lab()
     check_writable(path)
     return Path(path)
 
 
 def check_ending(argument: str, path: str) -> None:
-    """Refuses a file name that is no page's."""
+    """Refuse a file name that does not end in .html."""
     if not path.lower().endswith((".html", ".htm")):
         raise input_error(argument, "a file name ending in .html", repr(path))
 
 
-def write_if_possible(document: Document, out: Path, *, asked: bool) -> str | None:
-    """:func:`write`, or one line where matplotlib is missing and nobody asked for a page."""
+def write_if_possible(document: Document, out: Path, *, required: bool) -> str | None:
+    """Write the page; where the extra ``lab`` is missing and it is not required, warn instead."""
     try:
         return str(write(document, out)["out"])
     except ImportError as error:
-        if asked:
+        if required:
             raise
         print(f"bignn: no page is written: {error}", file=sys.stderr, flush=True)
         return None
 
 
 def describe(report: dict[str, Any]) -> str:
-    """One line: what there is, and where."""
+    """Describe the written page in one line."""
     return (
         f"{report['out']}: {report['sections']} sections, {report['tables']} tables, "
         f"{report['figures']} figures, {report['bytes'] / 1024:.0f} KiB"

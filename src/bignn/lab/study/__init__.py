@@ -1,1 +1,1 @@
-"""Things one runs on a graph: several seeds, runs in a ledger, float against binary, the demo."""
+"""Training runs of experiments as data, and the ledger of those that are finished."""

@@ -1,7 +1,7 @@
-"""One training run of an experiment as data. No torch: who reads results needs none.
+"""One training run of an experiment as data. No torch, so that results are read without it.
 
-A run is known by what decides its result: the graph, the recipe, the teacher's recipe and the seed
-(:meth:`Run.key`).
+A run is identified by what decides its result: the graph, the recipe, the teacher's recipe and the
+seed (:meth:`Run.key`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bignn.train.recipes import Recipe, recipe, teacher_recipe
 
 #: The ledger of runs in a folder of results.
 RUNS = "runs.jsonl"
-#: A digest of all that decides a run's result but the seed, and the seed.
+#: A digest of all that decides a run's result except the seed, and the seed.
 Key = tuple[str, int]
 
 
@@ -57,13 +57,13 @@ class Run:
         return "/".join([Path(self.dataset).stem, self.model, *changes])
 
     def recipe(self, graph: Graph) -> Recipe:
-        """How it is trained."""
+        """Return the recipe of this run."""
         paper = self.dataset if self.paper else None
         changes = dict(self.changes)
         return recipe(self.model, graph=graph, distill=self.distill, paper=paper, **changes)
 
     def teacher_recipe(self, graph: Graph) -> Recipe | None:
-        """How its teacher is trained: as by default, at most as long as the student."""
+        """Return the teacher's recipe: the default one, trained at most as long as the student."""
         if not self.distill:
             return None
         of_both = {k: v for k, v in self.changes if k in ("epochs", "patience")}
@@ -71,15 +71,16 @@ class Run:
         return teacher_recipe(self.model, graph, paper=paper, **of_both)
 
     def key(self, graph: Graph) -> Key:
-        """A digest of all that decides its result but the seed, and the seed."""
+        """Return the digest of all that decides the result except the seed, and the seed."""
         several = {} if self.teachers == 1 or not self.distill else {"teachers": self.teachers}
         recipes = self.recipe(graph), self.teacher_recipe(graph)
         return digest(graph, *recipes, **several), self.seed
 
 
 def digest(graph: Graph, *recipes: Recipe | None, **more: int) -> str:
-    """Of a graph and what of recipes is not the default, so that an option that is added later
-    leaves older runs what they are.
+    """Return a digest of a graph and of all settings in recipes that differ from their defaults.
+
+    An option that is added later thus leaves the keys of older runs as they are.
     """
     decides = [graph.digest(), *map(_not_default, recipes), *more.items()]
     text = json.dumps(decides, sort_keys=True)
@@ -89,9 +90,9 @@ def digest(graph: Graph, *recipes: Recipe | None, **more: int) -> str:
 def _not_default(value: Any) -> Any:
     if not is_dataclass(value):
         return value
-    said = {}
+    changed = {}
     for field in fields(value):
         mine = getattr(value, field.name)
         if field.default is MISSING or mine != field.default:
-            said[field.name] = _not_default(mine)
-    return said
+            changed[field.name] = _not_default(mine)
+    return changed

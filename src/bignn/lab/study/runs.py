@@ -1,7 +1,6 @@
-"""Many training runs: in processes, written down, resumed.
+"""Trains many runs, in several processes, and keeps their records in the ledger.
 
-Tables and figures ask for runs; one that the ledger has already, under whatever name, is not run
-again.
+A run that the ledger has already, under whatever name, is not trained again.
 """
 
 from __future__ import annotations
@@ -34,37 +33,38 @@ from bignn.train.seeds import fit_seed
 def do_runs(
     runs: Sequence[Run], out: Path, *, device: str = "cpu", jobs: int = 1, progress: bool = True
 ) -> list[Record]:
-    """The records of all runs, in their order: those in ``out/runs.jsonl``, and the others once
-    they are done and written there. Teachers are kept in ``out/teachers``.
+    """Return the records of all runs, in order, training those that ``out/runs.jsonl`` lacks.
+
+    Teachers are kept in ``out/teachers``.
 
     A run that is refused, diverges or does not fit memory does not stop the others; afterwards the
     first failure is raised.
     """
     ledger = Ledger(out / RUNS)
-    if runs:  # what would end all runs is found out before the work
+    if runs:  # what would stop all runs is refused before the work
         check_locks()
         resolve_device(device)
     for run in runs:
         check_labels(_graph(run.dataset))
     prepare(ledger.path)
     wanted = {run: run.key(_graph(run.dataset)) for run in dict.fromkeys(runs)}
-    known: dict[Key, Record] = {}
+    finished: dict[Key, Record] = {}
     rows: dict[tuple[str, int], Key] = {}
     for record in ledger.read():
         key = (str(record.get("recipe")), int(record.get("seed", -1)))
         rows[str(record.get("row")), key[1]] = key
         # The newest counts, as where results are shown.
-        known[key] = {**_curve_of(known.get(key)), **record}
+        finished[key] = {**_curve_of(finished.get(key)), **record}
     todo: dict[tuple[Key, bool], Run] = {}
     for run, key in wanted.items():
-        if key not in known or (run.curve and "curve" not in known[key]):
+        if key not in finished or (run.curve and "curve" not in finished[key]):
             todo.setdefault((key, run.curve), run)
     for key, curve in list(todo):  # one with the curve serves one without
         if not curve and (key, True) in todo:
             del todo[key, curve]
     if progress and todo:
         there = len(set(wanted.values())) - len(todo)
-        print(f"{len(todo)} runs to do, {there} are there already", file=sys.stderr, flush=True)
+        print(f"{len(todo)} runs to do, {there} already done", file=sys.stderr, flush=True)
     task = _Task(out, device, len(todo), progress, progress and min(jobs, len(todo)) == 1)
     failures = []
     for run, done in zip(
@@ -73,18 +73,18 @@ def do_runs(
         if isinstance(done, str):
             failures.append(f"{run.row} seed {run.seed}: {done}")
         else:
-            known[wanted[run]] = done
+            finished[wanted[run]] = done
             rows[run.row, run.seed] = wanted[run]
     for run, key in wanted.items():
-        # Done under another name, or before this one meant something else: written down under it,
-        # for those who read by names.
-        if key in known and rows.get((run.row, run.seed)) != key:
-            ledger.append({**known[key], **_names(run)})
+        # Trained under another name, or before this name meant another recipe: recorded under this
+        # name too, since results are looked up by name.
+        if key in finished and rows.get((run.row, run.seed)) != key:
+            ledger.append({**finished[key], **_names(run)})
             rows[run.row, run.seed] = key
     if failures:
         count = f"{len(failures)} of {len(todo)} runs failed"
         raise InputError(f"{count}; the first: {failures[0]}")
-    return [known[wanted[run]] for run in runs]
+    return [finished[wanted[run]] for run in runs]
 
 
 def _curve_of(record: Record | None) -> Record:
@@ -93,7 +93,7 @@ def _curve_of(record: Record | None) -> Record:
 
 @dataclass(frozen=True)
 class _Task:
-    """Does one run and writes it down; in a process of its own, perhaps."""
+    """Trains one run and appends its record; possibly in a process of its own."""
 
     out: Path
     device: str
@@ -111,9 +111,9 @@ class _Task:
             record = str(error)
         except (RuntimeError, MemoryError) as error:  # out of memory, on the device or here
             record = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        told = record if isinstance(record, str) else _summary(record)
+        outcome = record if isinstance(record, str) else _summary(record)
         if self.progress:
-            line = f"[{number}/{self.total}] {run.row} seed {run.seed}: {told}"
+            line = f"[{number}/{self.total}] {run.row} seed {run.seed}: {outcome}"
             print(line, file=sys.stderr, flush=True)
         return record
 
@@ -122,7 +122,7 @@ class _Task:
         taught_by = run.teacher_recipe(graph)
         first = run.seed * run.teachers
         teachers = [
-            load_model(self._taught(taught_by, graph, seed))
+            load_model(self._teacher_checkpoint(taught_by, graph, seed))
             for seed in range(first, first + run.teachers)
             if taught_by is not None
         ]
@@ -149,8 +149,8 @@ class _Task:
         Ledger(self.out / RUNS).append(record)
         return record
 
-    def _taught(self, chosen: Recipe, graph: Graph, seed: int) -> Path:
-        """The checkpoint of a teacher, trained if it is not there."""
+    def _teacher_checkpoint(self, chosen: Recipe, graph: Graph, seed: int) -> Path:
+        """Return the checkpoint of a teacher, trained if it is missing."""
         path = self.out / "teachers" / f"{digest(graph, chosen)}-{seed}.safetensors"
         with locked(path.with_suffix(".lock")):  # another process may be training the same
             self._train_teacher(chosen, graph, seed, path)
@@ -192,5 +192,5 @@ def _summary(record: Record) -> str:
 
 @cache
 def _graph(dataset: str) -> Graph:
-    """Read once per process."""
+    """Load a graph, once per process."""
     return load(dataset)

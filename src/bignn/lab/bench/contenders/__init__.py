@@ -40,7 +40,7 @@ _CONTENDERS: dict[str, dict[str, type[Contender]]] = {
 
 
 def contenders_of(conv: str) -> dict[str, type[Contender]]:
-    """The contenders of a model, by name."""
+    """Return the contenders of a model, by name."""
     if conv not in _CONTENDERS:
         raise input_error("model", f"one of {list(MODELS)}", repr(conv))
     return _CONTENDERS[conv]

@@ -1,4 +1,4 @@
-"""What a contender is, the packed one, and the tensors that float ones are made of."""
+"""The base class of contenders, the packed one, and the tensors that float ones share."""
 
 from __future__ import annotations
 
@@ -22,32 +22,34 @@ _SPARSE_DENSITY = 0.25
 
 
 class Contender(ABC):
-    """Something that predicts every node's class."""
+    """A way to run a model that predicts every node's class."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
 
     @abstractmethod
     def load(self) -> None:
-        """Makes features, weights and buffers."""
+        """Make features, weights and buffers."""
 
     @abstractmethod
     def run(self) -> Any:
-        """The classes of all nodes."""
+        """Return the classes of all nodes."""
 
     def structure_bytes(self) -> int:
-        """Of the graph's edges in the form that this runs on: its tensors before ``load``."""
+        """Return the bytes of the graph's edges as this contender keeps them: its tensors before
+        ``load``.
+        """
         return sum(map(_tensor_bytes, vars(self).values()))
 
     @classmethod
     def bytes_needed(cls, problem: Problem) -> int:
-        """A lower bound of features and activations, weights aside, to refuse what cannot fit."""
+        """Return a lower bound of the bytes of features and activations."""
         widest = max(problem.sizes[1:])
         return 4 * problem.num_nodes * (problem.sizes[0] + 2 * widest)
 
 
 def _tensor_bytes(value: object) -> int:
-    """Of a tensor, dense or CSR, or of those that an object of this package holds."""
+    """Return the bytes of a tensor, dense or CSR, or of all tensors in an object of ours."""
     if isinstance(value, Tensor):
         parts = [value]
         if value.layout == torch.sparse_csr:
@@ -58,14 +60,14 @@ def _tensor_bytes(value: object) -> int:
 
 
 class Packed(Contender):
-    """Ours, on the problem's own neighbours."""
+    """The packed engine, on the problem's own neighbours."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         self.neighbours = problem.packed_neighbours  # some problems make them when asked
 
     def structure_bytes(self) -> int:
-        """Of the packed graph that was loaded; features are not counted."""
+        """Return the bytes of the loaded packed graph without its features."""
         return self.graph.edge_bytes
 
     def load(self) -> None:
@@ -87,41 +89,41 @@ class Packed(Contender):
 
 
 class Buffers:
-    """Float matrices that all layers share, there from when they are first taken."""
+    """Float matrices that all layers share, allocated when they are first taken."""
 
     def __init__(self, num_nodes: int, width: int) -> None:
         self._num_nodes, self._width = num_nodes, width
         self._data: dict[int, Tensor] = {}
 
     def take(self, number: int, width: int) -> Tensor:
-        """A matrix [N, width] in the place of that number."""
+        """Return the matrix [N, width] of that number."""
         if number not in self._data:
             self._data[number] = torch.empty(self._num_nodes * self._width)
         return self._data[number][: self._num_nodes * width].view(self._num_nodes, width)
 
 
 def edge_index(problem: Problem) -> Tensor:
-    """The edges without self-loops [2, E]; PyG adds them itself."""
+    """Return the edges without self-loops [2, E]; PyG adds them itself."""
     kept = problem.rows != problem.ids
     return pairs(problem.ids[kept], problem.rows[kept])
 
 
 def pairs(source: NDArray[Any], target: NDArray[Any]) -> Tensor:
-    """An edge index [2, E]."""
+    """Return an edge index [2, E]."""
     return torch.from_numpy(np.stack([source.astype(np.int64), target.astype(np.int64)]))
 
 
 def _csr(
     pointers: NDArray[Any], columns: NDArray[Any], values: NDArray[Any], shape: tuple[int, ...]
 ) -> Tensor:
-    """Arrays of its own, with 32-bit indices, as MKL likes them."""
+    """Make a CSR tensor of copied arrays, with 32-bit indices, which MKL prefers."""
     ids = torch.from_numpy(columns.astype(np.int32))
     offsets = torch.from_numpy(pointers.astype(np.int32))
     return csr_tensor(offsets, ids, torch.from_numpy(values.copy()), (shape[0], shape[1]))
 
 
 def sign_(h: Tensor) -> tuple[Tensor, Tensor]:
-    """Signs, in place, and row scales [N, 1], by blocks so that no copy of h is made."""
+    """Replace h by its signs, block by block without a copy; return it with row scales [N, 1]."""
     beta = torch.empty(len(h), 1)
     for start in range(0, len(h), 65536):
         rows = h[start : start + 65536]
@@ -131,7 +133,7 @@ def sign_(h: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def adjacency(problem: Problem) -> Tensor:
-    """Â as a CSR tensor (32-bit indices, as MKL likes them)."""
+    """Return Â as a CSR tensor, with 32-bit indices, which MKL prefers."""
     size = (problem.num_nodes, problem.num_nodes)
     return csr_tensor(
         torch.from_numpy(problem.offsets.astype(np.int32)),
@@ -142,8 +144,9 @@ def adjacency(problem: Problem) -> Tensor:
 
 
 def light_features(problem: Problem) -> Tensor:
-    """The float model's features, as a CSR tensor where few of them are not 0: the same whichever
-    form the graph has them in. Of compressed rows no dense matrix is made on the way.
+    """Return the float model's features, as a CSR tensor where most of them are 0.
+
+    The result does not depend on how the graph stores them; compressed rows are never made dense.
     """
     kept = problem.sparse_features()
     if kept is not None and len(kept.values) < _SPARSE_DENSITY * np.prod(kept.shape):
@@ -158,22 +161,22 @@ def light_features(problem: Problem) -> Tensor:
 
 
 def multiply(sparse: Tensor, dense: Tensor, out: Tensor) -> Tensor:
-    """Into a buffer."""
+    """Multiply into a preallocated buffer."""
     return torch.addmm(out, sparse, dense, beta=0, out=out)
 
 
 def product(h: Tensor, weight: Tensor, out: Tensor) -> Tensor:
-    """``h weight`` into a buffer; h is dense or CSR."""
+    """Compute ``h weight`` into a preallocated buffer; h is dense or CSR."""
     return multiply(h, weight, out) if h.is_sparse_csr else torch.mm(h, weight, out=out)
 
 
 def activate_(problem: Problem, h: Tensor) -> Tensor:
-    """The float model's activation, in place."""
+    """Apply the float model's activation in place."""
     return functional.elu_(h) if problem.activation == "elu" else h.relu_()
 
 
 def through(problem: Problem, convs: list[Any], x: Tensor, *edges: Tensor | None) -> Tensor:
-    """Classes from layers with the activation between them."""
+    """Return the classes after all layers, with the activation between them."""
     h = x
     for number, conv in enumerate(convs):
         h = conv(h, *edges)

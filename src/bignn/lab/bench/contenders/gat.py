@@ -39,7 +39,7 @@ class _Attention:
         self.ones = torch.ones(problem.num_nodes, 1)
 
     def sums(self, z: Tensor, source: Tensor, target: Tensor, out: Tensor) -> Tensor:
-        """``Σ_j softmax_j(leaky(target_i + source_j)) z_j`` of one head [N, C]."""
+        """Compute ``Σ_j softmax_j(leaky(target_i + source_j)) z_j`` of one head [N, C]."""
         scores = target.index_select(0, self.rows).add_(source.index_select(0, self.ids))
         scores = functional.leaky_relu_(scores, _SLOPE)
         top = torch.segment_reduce(scores, "max", offsets=self.offsets)
@@ -83,7 +83,7 @@ class PyGGat(Contender):
 
     @classmethod
     def bytes_needed(cls, problem: Problem) -> int:
-        """Two messages per edge and column: taken, and weighed."""
+        """Return the bytes of two messages per edge and column: gathered, and weighted."""
         return 8 * len(problem.ids) * max(problem.sizes[1:])
 
 

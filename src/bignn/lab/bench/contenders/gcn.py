@@ -46,7 +46,7 @@ class PyGEdgeIndex(Contender):
 
     @classmethod
     def bytes_needed(cls, problem: Problem) -> int:
-        """A message per edge and column."""
+        """Return the bytes of a message per edge and column."""
         return 4 * len(problem.ids) * max(problem.sizes[1:])
 
 
@@ -69,7 +69,7 @@ class PyGSparse(Contender):
 
     @classmethod
     def bytes_needed(cls, problem: Problem) -> int:
-        """Three wide activations: transformed, summed, with its bias."""
+        """Return the bytes of three wide activations: transformed, summed, with the bias."""
         return 4 * problem.num_nodes * (problem.sizes[0] + 3 * max(problem.sizes[1:]))
 
 

@@ -25,8 +25,8 @@ from bignn.nn.sparse import csr_tensor
 
 
 def _mean_matrix(problem: Problem) -> Tensor:
-    """Rows of ``1 / |N(i)|``."""
-    offsets, ids = problem.as_given
+    """Return the CSR matrix whose rows hold ``1 / |N(i)|``."""
+    offsets, ids = problem.adjacency_rows
     degree = np.diff(offsets)
     values = np.repeat((1 / np.maximum(degree, 1)).astype(np.float32), degree)
     size = (problem.num_nodes, problem.num_nodes)
@@ -42,7 +42,7 @@ class PyGSage(Contender):
         self.edges: Any = self._edges(problem)
 
     def _edges(self, problem: Problem) -> Any:
-        offsets, ids = problem.as_given
+        offsets, ids = problem.adjacency_rows
         rows = np.repeat(np.arange(problem.num_nodes), np.diff(offsets))
         return pairs(ids, rows)
 
@@ -68,7 +68,7 @@ class PyGSage(Contender):
 
     @classmethod
     def bytes_needed(cls, problem: Problem) -> int:
-        """A message per edge and input column."""
+        """Return the bytes of a message per edge and input column."""
         return 4 * len(problem.ids) * max(problem.sizes[:-1])
 
 
@@ -76,14 +76,14 @@ class PyGSageSparse(PyGSage):
     """PyG's SAGEConv with the adjacency as a CSR matrix."""
 
     def _edges(self, problem: Problem) -> Any:
-        offsets, ids = problem.as_given
+        offsets, ids = problem.adjacency_rows
         size = (problem.num_nodes, problem.num_nodes)
         pointers = torch.from_numpy(offsets.astype(np.int32))  # as MKL likes them
         return csr_tensor(pointers, torch.from_numpy(ids), torch.ones(len(ids)), size)
 
     @classmethod
     def bytes_needed(cls, problem: Problem) -> int:
-        """Three wide activations."""
+        """Return the bytes of three wide activations."""
         return 4 * problem.num_nodes * (problem.sizes[0] + 3 * max(problem.sizes[1:]))
 
 

@@ -12,9 +12,9 @@ from bignn.lab.bench.contenders.base import Buffers, Contender, sign_
 
 
 class Simulated(Contender):
-    """Signs times scales, float products; hidden activations are binarized in place.
+    """A binary model in floats: signs times scales, float products, activations binarized in place.
 
-    Its classes are torch's word on the binary model: ``agreement`` is counted against them.
+    ``agreement`` counts how many of the packed engine's classes equal its classes.
     """
 
     def load(self) -> None:
@@ -30,21 +30,21 @@ class Simulated(Contender):
 
     @abstractmethod
     def take_weights(self, conv: Any) -> None:
-        """Keeps the weights of a convolution, the next one's after it."""
+        """Append the weights of a convolution; called once for each, in order."""
 
     @abstractmethod
     def layer(self, number: int, signs: Tensor, beta: Tensor) -> Tensor:
-        """A layer's output [N, d] from its input's signs and scales."""
+        """Return a layer's output [N, d] from its input's signs and scales."""
 
     def take(self, linear: Any, bias: Tensor | None) -> None:
-        """Keeps a linear map's binary weights, and a bias."""
+        """Append a linear map's binary weights and its bias."""
         signs, alpha = linear.binary_weight()
         self.signs.append(signs.t().contiguous())
         self.alphas.append(alpha[:, 0].clone())
         self.biases.append(torch.zeros(1) if bias is None else bias.detach().clone())
 
     def transformed(self, number: int, signs: Tensor, beta: Tensor) -> Tensor:
-        """``signs B`` with both scales, in the first buffer."""
+        """Compute ``signs B`` with both scales into the first buffer."""
         weight = self.signs[number]
         z = torch.mm(signs, weight, out=self.buffers.take(0, weight.shape[1]))
         return z.mul_(beta).mul_(self.alphas[number])
@@ -55,7 +55,7 @@ class Simulated(Contender):
 
     @torch.no_grad()
     def layers(self, count: int) -> Tensor:
-        """The output of the first ``count`` layers [N, d]; overwritten by the next call."""
+        """Return the output of the first ``count`` layers [N, d]; the next call overwrites it."""
         h, beta = self.x, self.beta
         for number in range(count):
             if number > 0:

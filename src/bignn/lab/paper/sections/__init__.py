@@ -1,7 +1,7 @@
 """The sections of the results: every table and figure of the paper, ours beside it.
 
-Each function makes a section of a results folder: accuracies come from runs, costs from arithmetic,
-speeds from benchmarks, and the paper's own figures from what it prints.
+Each function makes one section from a results folder: accuracies come from runs, costs from
+arithmetic, speeds from benchmarks, and the paper's own figures from what it prints.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from bignn.lab.paper.sections.accuracy import (
     transductive,
     twins,
 )
+from bignn.lab.paper.sections.appendix import machines, worked_example
 from bignn.lab.paper.sections.capacity import entropy, width
-from bignn.lab.paper.sections.costs import cora_cost, depth_cost, overview
+from bignn.lab.paper.sections.costs import cora_cost, depth_cost
 from bignn.lab.paper.sections.depth import depth
-from bignn.lab.paper.sections.how import made, worked_example
+from bignn.lab.paper.sections.overview import overview
 from bignn.lab.paper.sections.speed import speed
 from bignn.lab.report.document import Document, Section
 from bignn.lab.study.run import Run
@@ -49,7 +50,7 @@ SECTIONS: dict[str, Callable[[Results], Section]] = {
 }
 
 
-#: Sections that have nothing to show without runs, as costs.
+#: Sections that are empty without runs; others have costs.
 _NOTHING_BUT_RUNS = ("twins", "family", "ablation", "depth")
 
 
@@ -58,17 +59,19 @@ def _has_runs(results: Results, name: str) -> bool:
 
 
 def document_of(folder: Path, *, even_if_empty: bool = False) -> Document:
-    """All that a results folder has to show; one without anything is refused, unless told not, or
-    unless 'bignn reproduce' wrote its page there, of tables that need no runs.
+    """Make the document of all that a results folder has.
+
+    An empty folder is refused, unless ``even_if_empty`` or unless 'bignn reproduce' wrote a page of
+    tables that need no runs there.
     """
     results = Results(folder)
     if results.is_empty and not (even_if_empty or (folder / PAGE).exists()):
         compared = folder / "report.html"
         if compared.is_file():
-            raise FileError(f"'{folder}' is of 'bignn compare', whose page is there: '{compared}'")
+            raise FileError(f"'{folder}' is of 'bignn compare'; its page is '{compared}'")
         raise FileError(
             f"'{folder}' has no results: no runs.jsonl, bench*.json or capacity*.json with "
-            f"anything in it; 'bignn reproduce transductive --out {folder}' trains for it"
+            f"anything in it; 'bignn reproduce transductive --out {folder}' makes some"
         )
     empty = {
         *(() if results.capacity else ("entropy", "width")),
@@ -78,39 +81,46 @@ def document_of(folder: Path, *, even_if_empty: bool = False) -> Document:
     sections = [make(results) for name, make in SECTIONS.items() if name not in empty]
     return Document(
         "Results",
-        'Binary graph neural networks, measured: the tables and figures of "Binary Graph '
-        'Convolutional Network with Capacity Exploration" with ours beside them.',
+        "Binary graph neural networks, measured: our results beside the tables and figures of "
+        '"Binary Graph Convolutional Network with Capacity Exploration".',
         _headline(results),
-        (*sections, made(results)),
+        (*sections, machines(results)),
     )
 
 
 def _headline(results: Results) -> tuple[tuple[str, str], ...]:
+    """Return the cards at the top; one without a number gives the reason."""
     ratios = cost_of("bi-gcn", "cora").compared(cost_of("gcn", "cora"))
-    found = [(f"{ratios.model:.0f}x", "smaller model than GCN's on Cora, by the paper's count")]
+    cards = [(f"{ratios.model:.0f}x", "smaller model than GCN's on Cora, by the paper's count")]
     speeds = [row for row in results.bench if row["suite"] != "gemm"]
-    for key, told in (
+    for key, what in (
         ("speedup_vs_best_float", "faster than the best float inference, measured"),
         ("speedup_vs_pyg", "faster than PyG on an edge index, measured"),
         ("memory_ratio", "less memory for features, weights and activations, measured"),
     ):
         ratio = [row[key] for row in speeds if row[key] is not None]
         if ratio:
-            found.append((f"{min(ratio):.1f}–{max(ratio):.1f}x", told))
+            low, high = f"{min(ratio):.1f}", f"{max(ratio):.1f}"
+            cards.append((f"{low}x" if low == high else f"{low}–{high}x", what))
+        elif speeds:
+            cards.append(("–", f"{what.removesuffix(', measured')}: not measured"))
+    if not speeds:
+        command = f"`bignn bench --json > {results.folder.name}/bench.json`"
+        cards.append(("–", f"speed and memory were not measured: {command}"))
     kinds = {
         "distilled Bi-GCN": Run("cora", "bi-gcn", distill=True),
         "Bi-GCN": Run("cora", "bi-gcn"),
         "float GCN": Run("cora", "gcn"),
         "distilled float GCN": Run("cora", "gcn", distill=True),
     }
-    means = {kind: results.of(run) for kind, run in kinds.items()}
-    known = {kind: summary for kind, summary in means.items() if summary is not None}
-    if len(known) > 1:
-        (kind, first), *others = known.items()
+    found = {kind: results.of(run) for kind, run in kinds.items()}
+    measured = {kind: summary for kind, summary in found.items() if summary is not None}
+    if len(measured) > 1:
+        (kind, first), *others = measured.items()
         beside = [f"{other} {summary.mean:.1f} ({_seeds(summary)})" for other, summary in others]
-        told = f"test accuracy of a {kind} on Cora ({_seeds(first)}); {', '.join(beside)}"
-        found.append((f"{first.mean:.1f} %", told))
-    return tuple(found)
+        what = f"test accuracy of a {kind} on Cora ({_seeds(first)}); {', '.join(beside)}"
+        cards.append((f"{first.mean:.1f} %", what))
+    return tuple(cards)
 
 
 def _seeds(summary: Summary) -> str:

@@ -1,4 +1,4 @@
-"""Tables of accuracies: the paper's, and ours beside them."""
+"""Sections of accuracies: ours beside the paper's."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _WELCH = (
     "Accuracies are test accuracies in percent, mean ± sample standard deviation over seeds. The "
     "verdict is Welch's test of our mean against the paper's, whose number of runs is not "
     f"printed: {RUNS_ASSUMED} are assumed; a difference with p > {SIGNIFICANT} is put down to "
-    "noise. Recipes are ours, chosen on validation (docs/trials.md says among which, more of them "
-    "for Bi-GCN than for float models), but for GAT on PubMed, whose authors' it is; the ablation "
+    "noise. Recipes are ours, chosen on validation (docs/trials.md lists what was tried, more for "
+    "Bi-GCN than for float models), except for GAT on PubMed, which has its authors'; the ablation "
     "below has the paper's training."
 )
-#: Numbers of runs between which the paper's is sure to be.
+#: The paper's number of runs is surely between these.
 _FEW_OR_MANY = (3, 100)
 
 
 def datasets(results: Results) -> Section:
-    """The paper's table of datasets, and the graphs beside them here."""
+    """Make the section of the paper's datasets and of those we added."""
     rows = []
     for name, facts in PUBLISHED_SIZES.items():
         measured = any(record["dataset"] == name for record in results.records)
@@ -47,15 +47,15 @@ def datasets(results: Results) -> Section:
         )
     columns = ("graph", "nodes", "paper", "edges", "paper", "classes", "features", "accuracy here")
     text = (
-        "Edges are undirected, as their publishers store them. The last column says whether there "
-        "are runs on the graph here. The paper's graphs without them have their costs below, and "
-        "their speed on synthetic graphs of the same sizes where that was measured."
+        "Edges are undirected, as their publishers store them. The last column shows whether we "
+        "trained on the graph. For the paper's other graphs there are costs below, and speeds on "
+        "synthetic graphs of the same sizes where these were measured."
     )
     return Section("datasets", "Datasets", (text, Table("", columns, tuple(rows))))
 
 
 def _accuracy_table(results: Results, rows: Sequence[Run], caption: str) -> Table:
-    """Accuracy beside the paper's, and what the models cost."""
+    """Make a table of our accuracy beside the paper's, and of what the models cost."""
     cells = []
     for run in rows:
         ours, printed = results.of(run), ACCURACY.get(run.dataset, {}).get(run.model)
@@ -81,44 +81,72 @@ def _accuracy_table(results: Results, rows: Sequence[Run], caption: str) -> Tabl
 
 
 def transductive(results: Results) -> Section:
-    """The paper's table of citation graphs."""
+    """Make the section of the paper's table of citation graphs."""
     rows = paper.EXPERIMENTS["transductive"].rows
-    tables = [
-        _accuracy_table(results, [row for row in rows if row.dataset == dataset], name_of(dataset))
-        for dataset in paper.CITATION
-    ]
+    of_graph = {name: [row for row in rows if row.dataset == name] for name in paper.CITATION}
+    tables = [_accuracy_table(results, some, name_of(name)) for name, some in of_graph.items()]
+    figures = [_accuracy_figure(results, name, some) for name, some in of_graph.items()]
     gat = (
-        "GAT on PubMed is trained with eight output heads, as its authors do, and counted with "
-        "one, as the paper's size is. SGC on CiteSeer has 7.40e7 operations by the paper's rule, "
-        "by which its other figures come out; it prints 7.32e7."
+        "GAT on PubMed is trained with eight output heads, as by its authors, and counted with "
+        "one, as in the paper's size. SGC on CiteSeer has 7.40e7 operations by the paper's rule, "
+        "which gives its other figures; it prints 7.32e7."
     )
-    return Section(
-        "transductive", "Transductive learning", (_WELCH, *tables, _steadiness(results, rows), gat)
+    parts: tuple[Part, ...] = (_WELCH, *figures, *tables, _steadiness(results, rows), gat)
+    return Section("transductive", "Transductive learning", parts)
+
+
+def _accuracy_figure(results: Results, dataset: str, rows: Sequence[Run]) -> Figure:
+    """Draw our accuracy and the paper's, a row per model."""
+    names = tuple(name_of(row.model) for row in rows)
+    found = [results.of(row) for row in rows]
+    printed = [ACCURACY[dataset][row.model] for row in rows]
+    return Figure(
+        f"accuracy-{dataset}",
+        f"Test accuracy on {name_of(dataset)}, mean and standard deviation",
+        "dots",
+        "",
+        "test accuracy, %",
+        (
+            Series(
+                "ours",
+                names,
+                tuple(None if one is None else one.mean for one in found),
+                tuple(None if one is None else one.std for one in found),
+            ),
+            Series(
+                "the paper's",
+                names,
+                tuple(mean for mean, _ in printed),
+                tuple(std for _, std in printed),
+                is_papers=True,
+            ),
+        ),
     )
 
 
 def _steadiness(results: Results, rows: Sequence[Run]) -> str:
-    """How much hangs on the number of runs that the paper does not print."""
+    """Describe how many verdicts depend on the number of runs, which the paper does not print."""
     pairs = [(results.of(run), ACCURACY.get(run.dataset, {}).get(run.model)) for run in rows]
     judged = [pair for pair in pairs if verdict(*pair)]
     turned = [
         pair
         for pair in judged
-        if any(_word(verdict(*pair, n)) != _word(verdict(*pair)) for n in _FEW_OR_MANY)
+        if any(_direction(verdict(*pair, n)) != _direction(verdict(*pair)) for n in _FEW_OR_MANY)
     ]
     few, many = _FEW_OR_MANY
     return (
-        f"Of {len(judged)} verdicts {len(turned)} would be another if the paper's runs were {few} "
-        f"or {many} instead of {RUNS_ASSUMED}."
+        f"Of {len(judged)} verdicts, {len(turned)} would change if the paper's runs were {few} or "
+        f"{many} instead of {RUNS_ASSUMED}."
     )
 
 
-def _word(judged: str) -> str:
+def _direction(judged: str) -> str:
+    """Return a verdict without its p-value."""
     return judged.partition(" (")[0]
 
 
 def inductive(results: Results) -> Section:
-    """The paper's table of Reddit and Flickr, and the same models on the graphs at hand."""
+    """Make the section of Reddit and Flickr, with the same models on the graphs at hand."""
     rows = paper.EXPERIMENTS["inductive"].rows
     names = list(dict.fromkeys(row.dataset for row in rows))
     tables = [
@@ -126,8 +154,9 @@ def inductive(results: Results) -> Section:
         for name in names
     ]
     text = (
-        "Accuracy is F1-micro where every node has one class. Training sees the training nodes "
-        "and the edges among them only. Graphs whose data is not at hand have costs alone."
+        "Accuracy is F1-micro, since every node has one class. Training uses the training nodes "
+        "and the edges between them only. For graphs whose data is not at hand there are costs "
+        "alone."
     )
     return Section(
         "inductive",
@@ -141,7 +170,7 @@ def inductive(results: Results) -> Section:
 
 
 def ogb(results: Results) -> Section:
-    """The paper's table of OGB graphs."""
+    """Make the section of the paper's OGB graphs."""
     rows = paper.EXPERIMENTS["ogb"].rows
     names = ("ogbn-arxiv", "ogbn-products")
     tables = [
@@ -152,19 +181,19 @@ def ogb(results: Results) -> Section:
 
 
 def _beside_twin(results: Results, rows: Sequence[Run]) -> list[tuple[str, ...]]:
-    """The accuracy of some rows, and what they are above the first, their float twin."""
+    """Make cells of the accuracy of rows and their difference from the first, the float twin."""
     cells: list[tuple[str, ...]] = []
     twin = results.of(rows[0])
     for row in rows:
         found = results.of(row)
         both = found is not None and twin is not None and row is not rows[0]
-        taught = f"distilled, {row.teachers} teachers" if row.teachers > 1 else "distilled"
+        distilled = f"distilled, {row.teachers} teachers" if row.teachers > 1 else "distilled"
         width = dict(row.changes).get("hidden_channels")
-        how = [taught if row.distill else "", f"{width} wide" if width else ""]
+        trained = [distilled if row.distill else "", f"{width} wide" if width else ""]
         cells.append(
             (
                 f"{name_of(row.dataset)}, {name_of(row.model)}",
-                ", ".join(filter(None, how)),
+                ", ".join(filter(None, trained)),
                 NOT_MEASURED if found is None else found.plus_minus(2),
                 "" if found is None else str(len(found.test)),
                 _above(found, twin) if both else "",  # type: ignore[arg-type]
@@ -174,7 +203,7 @@ def _beside_twin(results: Results, rows: Sequence[Run]) -> list[tuple[str, ...]]
 
 
 def _difference(ours: Summary, twin: Summary) -> tuple[float, float | None]:
-    """Of two means, and its standard error if both have one."""
+    """Return the difference of two means, and its standard error if both have one."""
     errors = [s.std / math.sqrt(len(s.test)) for s in (ours, twin) if s.std is not None]
     return ours.mean - twin.mean, math.hypot(*errors) if len(errors) == 2 else None
 
@@ -188,19 +217,20 @@ _TWIN_COLUMNS = ("graph and model", "trained", "accuracy", "seeds", "minus the f
 
 
 def twins(results: Results) -> Section:
-    """1-bit models beside their float twins: does a bit per weight cost accuracy?"""
+    """Make the section of 1-bit models beside their float twins."""
     cells = [
         cell
         for dataset in paper.RECOMMENDED
         for cell in _beside_twin(results, paper.twin_rows(dataset))
     ]
     text = (
-        "The float GCN of our recipe; its 1-bit version distilled from float GCNs (trained as "
-        "teachers: on citation graphs their recipe is another than the first row's, "
-        "docs/trials.md), as wide as `bignn.recommend_width` says of the float one; a float "
-        "student of the same teachers; and 1-bit models of the float one's own width. "
-        "A 1-bit model several times as wide still takes a fraction of its twin's memory (`bignn "
-        "cost`). ± is the deviation of a seed; differences of means have ± their standard error."
+        "Does a bit per weight cost accuracy? For each graph: the float GCN of our recipe; a 1-bit "
+        "version distilled from float GCNs, as wide as `bignn.recommend_width` advises for the "
+        "float one; a float student of the same teachers; and 1-bit models of the float one's own "
+        "width. On citation graphs the teachers have another recipe than the first row "
+        "(docs/trials.md). A 1-bit model several times as wide still takes a fraction of its "
+        "twin's memory (`bignn cost`). Accuracies have ± the standard deviation of a seed, "
+        "differences of means ± their standard error."
     )
     table = Table("", _TWIN_COLUMNS, tuple(cells))
     figure = _points_above_twins(results)
@@ -213,7 +243,7 @@ _BESIDE_TWINS = ("Bi-GCN, distilled, wide", "GCN, distilled", "Bi-GCN, distilled
 
 
 def _points_above_twins(results: Results) -> Figure | None:
-    """Points of accuracy above the float model, a group per graph."""
+    """Draw the points of accuracy above the float model, a row per graph."""
     groups: list[str] = []
     above: dict[str, list[tuple[float, float | None] | None]] = {
         label: [] for label in _BESIDE_TWINS
@@ -230,7 +260,7 @@ def _points_above_twins(results: Results) -> Figure | None:
     return Figure(
         "twins",
         "Points of test accuracy above the float GCN, with standard errors",
-        "bars",
+        "dots",
         "",
         "points",
         tuple(
@@ -242,27 +272,27 @@ def _points_above_twins(results: Results) -> Figure | None:
             )
             for label, found in above.items()
         ),
-        bars_from=0.0,
+        baseline=0.0,
     )
 
 
 def family(results: Results) -> Section:
-    """The other models of the paper beside their float twins, on graphs with many labels."""
+    """Make the section of the paper's other models beside their float twins."""
     cells = [
         cell for pair in paper.FAMILY for cell in _beside_twin(results, paper.family_rows(*pair))
     ]
     text = (
         "GraphSAGE and GraphSAINT are inductive, on sampled neighbours and on random walks; GAT "
-        "sees the whole graph. Twins have the same widths and as many epochs; binary ones have "
-        "batch normalisation, by which float GraphSAGE and GraphSAINT did not gain over the three "
-        "graphs (docs/trials.md; not tried for GAT). Float twins are not distilled."
+        "trains on the whole graph. Twins have the same widths and as many epochs; binary ones "
+        "have batch normalisation, which did not help float GraphSAGE and GraphSAINT over the "
+        "three graphs (docs/trials.md; not tried for GAT). Float twins are not distilled."
     )
     table = Table("", _TWIN_COLUMNS, tuple(cells))
     return Section("family", "The other models and their twins", (text, table))
 
 
 def ablation(results: Results) -> Section:
-    """Which choices carry the accuracy of Bi-GCN."""
+    """Make the section of which choices carry the accuracy of Bi-GCN."""
     cells = []
     for label, (distill, changes) in paper.ABLATIONS.items():
         found = [

@@ -1,4 +1,4 @@
-"""Entropy and width."""
+"""Sections of entropy and width."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from bignn.lab.paper.published import CAPACITY
 from bignn.lab.paper.results import Results
 from bignn.lab.paper.width_report import figure as figure_of
 from bignn.lab.paper.wording import NOT_MEASURED
-from bignn.lab.report.document import Part, Section, Table
+from bignn.lab.report.document import Footnotes, Part, Section, Table
 from bignn.lab.report.wording import name_of
 from bignn.train.averages import plus_minus
 
 
 def entropy(results: Results) -> Section:
-    """The paper's table of entropies, and the hypothesis on the graphs at hand."""
+    """Make the section of the paper's entropies, and of its hypothesis on the graphs at hand."""
     cells = []
     for found in results.capacity:
-        # By name: the files of earlier versions do not have all of it.
+        # By name: files of earlier versions do not have every field.
         theirs = CAPACITY.get(found["dataset"], {}).get(found["model"])
         published = {} if theirs is None else theirs._asdict()
         cells.append(
@@ -52,25 +52,35 @@ def entropy(results: Results) -> Section:
         for model, theirs in models.items()
         if (dataset, model) not in measured
     ]
+    notes = Footnotes()
     columns = (
-        *("graph and model", "M", "least float width", "entropy, bits", "bound"),
-        *("least binary width", "best binary width", "enough", "needed"),
+        "graph and model",
+        "M" + notes.mark("Bins of the histogram by which entropy is estimated."),
+        "least float width"
+        + notes.mark(
+            "The narrowest with 99 % of the best mean test accuracy, counting neurons in all heads."
+        ),
+        "entropy, bits"
+        + notes.mark("Summed over the neurons of the hidden layer of the float model that wide."),
+        "bound" + notes.mark("The entropy, rounded up."),
+        *("least binary width", "best binary width"),
+        "enough"
+        + notes.mark(
+            "The hypothesis: a binary layer of as many neurons as the bound is enough, so at the "
+            "first swept width from the bound on it has 99 % of its best accuracy. In brackets, "
+            "the share of resamples of the seeds in which that holds: the best of several noisy "
+            "means is a strict judge."
+        ),
+        "needed" + notes.mark("Whether no narrower binary layer is enough."),
         "smaller at both least widths",
     )
     return Section(
         "entropy",
         "The Entropy Cover Hypothesis",
         (
-            "`bignn capacity`: the least width is the narrowest with 99 % of the best mean test "
-            "accuracy, neurons in all heads. The entropy is the sum over neurons of the hidden "
-            "layer of the float model of that width; the bound is it rounded up. The hypothesis is "
-            "that a binary layer of so many neurons is enough: it has 99 % of its best at the "
-            "first swept width from the bound on. In brackets behind that is the share of "
-            "resamples of the seeds in which it is so: the best of several noisy means is a strict "
-            "judge. A bound would also be needed: no narrower binary layer would do. The paper's "
-            "figures are in square brackets. docs/design.md, under How much a layer holds, has "
-            "what this says.",
-            Table("", columns, tuple(cells)),
+            "From `bignn capacity`; the paper's figures are in square brackets. docs/design.md, "
+            "under How much a layer holds, discusses what follows from it.",
+            Table("", columns, tuple(cells), notes.texts),
             *_estimates(results),
         ),
     )
@@ -83,7 +93,7 @@ def _holds(found: dict[str, Any]) -> str:
 
 
 def _entropy(found: dict[str, Any]) -> str:
-    """Bits at our least width, and at the paper's where that is another."""
+    """Write the bits at our least width, and at the paper's where that is another."""
     ours = plus_minus(found["entropy_bits"], found["entropy_std"])
     at_papers = found["at_papers_width"]
     if at_papers is None or found["paper"]["min_width"] == found["min_width"]:
@@ -101,7 +111,7 @@ def _beside(ours: object, printed: object) -> str:
 
 
 def _estimates(results: Results) -> list[Table]:
-    """What other estimates say, beside the widths that binary models were found to need."""
+    """Make a table of other estimates beside the widths that binary models were found to need."""
     names = list(dict.fromkeys(name for found in results.capacity for name in found["estimates"]))
     cells = [
         (
@@ -133,7 +143,7 @@ def _estimates(results: Results) -> list[Table]:
 
 
 def width(results: Results) -> Section:
-    """The paper's figure of widths."""
+    """Make the section of the paper's figure of widths."""
     parts: list[Part] = [
         "Mean test accuracy by width of the hidden layer, float and binary, and the bound."
     ]

@@ -1,4 +1,4 @@
-"""What models cost by the paper's rules, and what accuracy that buys."""
+"""Sections of what models cost by the paper's rules."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from bignn import cost
-from bignn.lab.paper import rows as paper
-from bignn.lab.paper.published import ACCURACY
 from bignn.lab.paper.results import Results
 from bignn.lab.report.document import Figure, Section, Series, Table
-from bignn.lab.report.wording import kib, mib, name_of
+from bignn.lab.report.wording import kib, mib
 from bignn.lab.study.run import Run
 from bignn.train.recipes.cost import cost_of
 
 
 def cost_of_run(run: Run) -> cost.Cost:
-    """What a run's model costs on its dataset."""
+    """Return what a run's model costs on its dataset."""
     return cost_of(run.model, run.dataset, **dict(run.changes))
 
 
 def cora_cost(results: Results) -> Section:
-    """The paper's Table 1: what GCN and Bi-GCN cost on Cora."""
+    """Make the section of the paper's Table 1: what GCN and Bi-GCN cost on Cora."""
     float_cost, binary_cost = cost_of("gcn", "cora"), cost_of("bi-gcn", "cora")
     ratios = binary_cost.compared(float_cost)
     rows = [
@@ -39,44 +37,15 @@ def cora_cost(results: Results) -> Section:
         "cora-cost",
         "What Bi-GCN costs on Cora",
         (
-            "By the rules of the paper's Section 5 (`bignn cost cora --model bi-gcn`): arithmetic, "
-            "not measurement; what the packed engine measures, `bignn bench` prints.",
+            "Computed by the rules of the paper's Section 5 (`bignn cost cora --model bi-gcn`), "
+            "not measured; `bignn bench` measures the packed engine.",
             Table("", columns, (*rows, *printed)),
         ),
     )
 
 
-def overview(results: Results) -> Section:
-    """The paper's Fig. 1: accuracy against size and operations, on Cora."""
-    rows = [row for row in paper.EXPERIMENTS["transductive"].rows if row.dataset == "cora"]
-    costs = {row.model: cost_of_run(row) for row in rows}
-
-    def figure(name: str, x_label: str, of: Callable[[cost.Cost], float]) -> Figure:
-        series = []
-        for row in rows:
-            x = (of(costs[row.model]),)
-            if (ours := results.of(row)) is not None:
-                series.append(Series(name_of(row.model), x, (ours.mean,), (ours.std,)))
-            mean, std = ACCURACY["cora"][row.model]
-            label = f"{name_of(row.model)}, paper"
-            series.append(Series(label, x, (mean,), (std,), is_papers=True))
-        caption = f"Accuracy on Cora against {x_label}: ours and the paper's"
-        return Figure(
-            name, caption, "points", x_label, "test accuracy, %", tuple(series), log_x=True
-        )
-
-    return Section(
-        "overview",
-        "Accuracy, size and operations on Cora",
-        (
-            figure("overview-size", "model size, bits", lambda found: 8 * found.model_bytes),
-            figure("overview-operations", "cycle operations", lambda found: found.cycle_ops),
-        ),
-    )
-
-
 def depth_cost(results: Results) -> Section:
-    """The paper's figure of memory and operations against depth, on Cora."""
+    """Make the section of the paper's figure of memory and operations against depth, on Cora."""
     depths = tuple(range(1, 9))
     sgc = cost_of("sgc", "cora")
     models = {

@@ -1,4 +1,4 @@
-"""Accuracy and validation loss against depth."""
+"""The section of accuracy and validation loss against depth."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bignn.lab.study.run import Run
 
 
 class Decline(NamedTuple):
-    """Points that are lost, and the variance of that difference of means; None for one seed."""
+    """Points lost with depth, and the variance of that difference of means; None for one seed."""
 
     points: float
     variance: float | None
 
     @classmethod
     def between(cls, first: Summary, last: Summary) -> Decline:
-        """From one depth to another."""
+        """Compare the accuracies of two depths."""
         variance = None
         if first.std is not None and last.std is not None:
             variance = first.std**2 / len(first.test) + last.std**2 / len(last.test)
@@ -29,7 +29,7 @@ class Decline(NamedTuple):
 
 
 def depth(results: Results) -> Section:
-    """The paper's figure of depth: accuracy and validation loss, GCN and Bi-GCN."""
+    """Make the section of the paper's figure of depth: GCN and Bi-GCN."""
     kinds = {"the paper's training": paper.depth_rows(())}
     kinds |= {name: paper.depth_rows(more) for name, more in paper.DEPTH_VARIANTS.items()}
     kinds["our recipes"] = paper.depth_rows(None)
@@ -53,10 +53,10 @@ def depth(results: Results) -> Section:
                 spread = tuple(None if f is None else f.std for f in found)
                 series.append(Series(label, paper.DEPTHS, y, spread))
     parts: list[Part] = [
-        "Cora. The paper's training (rate 0.001, dropout 0.4) at every depth, as it says; the same "
-        "with the epoch of the highest validation accuracy instead of the lowest loss, and with "
-        "batch normalisation between all layers; and our recipes for two layers. The paper has GCN "
-        "drop sharply from three layers on.",
+        "Cora. The paper's training (rate 0.001, dropout 0.4) at every depth; the same with the "
+        "epoch of the highest validation accuracy instead of the lowest loss, and with batch "
+        "normalisation between all layers; and our recipes for two layers. In the paper, GCN drops "
+        "sharply from three layers on.",
         Table("Test accuracy by depth", columns, tuple(cells)),
         *_who_declines_less(declines),
         Figure(
@@ -74,13 +74,13 @@ def depth(results: Results) -> Section:
 
 
 def _who_declines_less(declines: dict[str, dict[str, Decline]]) -> list[str]:
-    """How much the paper's finding, that Bi-GCN declines less, depends on the training."""
+    """Describe how the paper's finding, that Bi-GCN declines less, depends on the training."""
     both = {kind: found for kind, found in declines.items() if len(found) == 2}
     if not both:
         return []
-    told = ", ".join(_beyond(kind, found["gcn"], found["bi-gcn"]) for kind, found in both.items())
+    kinds = ", ".join(_beyond(kind, found["gcn"], found["bi-gcn"]) for kind, found in both.items())
     return [
-        f"From 2 to 8 layers GCN loses so many points more than Bi-GCN (± standard error): {told}. "
+        f"Points that GCN loses more than Bi-GCN from 2 to 8 layers (± standard error): {kinds}. "
         "Under two standard errors it is open which loses more."
     ]
 
@@ -93,7 +93,7 @@ def _beyond(kind: str, gcn: Decline, binary: Decline) -> str:
 
 
 def _curves(results: Results, rows: Sequence[Run]) -> Figure | None:
-    """Validation losses by epoch of some depths, seed 0."""
+    """Draw validation losses by epoch of some depths, seed 0."""
     series = []
     for row in rows:
         layers = dict(row.changes)["num_layers"]

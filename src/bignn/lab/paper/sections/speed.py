@@ -1,4 +1,4 @@
-"""What was measured of packed models."""
+"""Sections of the speed and memory of packed models."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from bignn.lab.bench.suite_report import row_names, speedups
 from bignn.lab.paper.results import Results
 from bignn.lab.paper.wording import SHAPE_OF
-from bignn.lab.report.document import Figure, Part, Section, Series, Table
+from bignn.lab.report.document import Figure, Footnotes, Part, Section, Series, Table
 from bignn.lab.report.wording import ms, name_of, times
 
 Row = dict[str, Any]
 
 
 def shape_speeds(results: Results, names: Sequence[str]) -> list[Table]:
-    """Packed prediction on synthetic graphs of the sizes of these datasets."""
+    """Make a table of packed prediction on synthetic graphs of the sizes of these datasets."""
     shapes = {SHAPE_OF[name]: name for name in names}
     cells = [
         (
@@ -39,17 +39,60 @@ def shape_speeds(results: Results, names: Sequence[str]) -> list[Table]:
 
 
 def _than_pyg(row: Row) -> float | None:
-    """How many times faster than the fastest of PyG's ways."""
+    """Return how many times faster than the faster of PyG's ways ours is."""
     ratios = (row["speedup_vs_pyg"], row["speedup_vs_pyg_sparse"])
     return min((ratio for ratio in ratios if ratio is not None), default=None)
 
 
+_SYNTHETIC = (
+    "A random graph of the published size with random weights, where sums near 0, and with them "
+    "classes, can differ from torch's rounding."
+)
+_BUSY = (
+    "Other processes took cores while this was timed, which slows torch's threads down more than "
+    "ours: to be measured again."
+)
+_NOT_WATCHED = "Measured by a version that did not watch for other processes."
+
+
 def speed(results: Results) -> Section:
-    """What ``bignn bench`` measured."""
+    """Make the section of what ``bignn bench`` measured."""
     rows = [row for row in results.bench if row["suite"] != "gemm"]
+    threads = "/".join(map(str, sorted({row["threads"] for row in rows})))
+    text = (
+        f"`bignn bench`, {threads} threads, each row from one run. Where others use the machine "
+        "too, ratios change from run to run, by up to 40 % where it was tried."
+    )
+    parts: list[Part] = [text, _time_table(rows)]
+    if rows:
+        parts += [_memory_table(rows), _machines(rows), speedups(rows), _memory(rows)]
+    return Section("speed", "Speed and memory", tuple(parts))
+
+
+def _time_table(rows: Sequence[Row]) -> Table:
+    notes = Footnotes()
+    columns = (
+        "graph and model",
+        "plan"
+        + notes.mark(
+            "A letter per layer: T transforms, then sums; G sums bits, then transforms; S goes "
+            "over the ones of sparse features."
+        ),
+        "packed, ms" + notes.mark("Times and ratios are medians."),
+        "best float, ms"
+        + notes.mark("The fastest of PyG on an edge index, PyG on CSR and torch by hand."),
+        "faster",
+        "by fastest bursts"
+        + notes.mark(
+            "The fastest burst of calls of the best float against ours, nearer to an idle machine."
+        ),
+        *("than PyG", "than PyG, CSR"),
+        "than a simulation" + notes.mark("The binary model computed in floats by torch."),
+        "classes as torch's",
+    )
     cells = tuple(
         (
-            name + "*" * (row["suite"] == "shapes"),
+            name + _marks(row, notes),
             row["plan"] or "",
             ms(row["packed_ms"]),
             ms(row["best_float_ms"]),
@@ -62,44 +105,24 @@ def speed(results: Results) -> Section:
         )
         for name, row in zip(row_names(rows), rows, strict=True)
     )
-    columns = (
-        *("graph and model", "plan", "packed, ms", "best float, ms", "faster", "by fastest bursts"),
-        *("than PyG", "than PyG, CSR", "than a simulation", "classes as torch's"),
-    )
-    threads = "/".join(map(str, sorted({row["threads"] for row in rows})))
-    text = (
-        f"`bignn bench`, {threads} threads, a row from one run each; best float is the fastest of "
-        "PyG on an edge index, PyG on CSR and torch by hand. Times and ratios are medians; by "
-        "fastest bursts: the fastest burst of calls of the best float against ours, nearer to an "
-        "idle machine. Plans: T transforms, then sums; G sums bits, then transforms; S goes over "
-        "the ones of sparse features. Memory is the peak of features, weights and activations. "
-        "Where others use the machine too, ratios move from run to run, by up to 40 % where it "
-        "was tried. Graphs with a * are random ones of the published sizes with random weights, "
-        "where sums near 0, and with them classes, can differ from torch's rounding."
-    )
-    parts: list[Part] = [text, Table("Time to predict all nodes", columns, cells)]
-    if held_up := [
-        name for name, row in zip(row_names(rows), rows, strict=True) if row.get("machine_was_busy")
-    ]:
-        parts.append(
-            f"Other processes took cores while these were timed: {'; '.join(held_up)}. That slows "
-            "torch's threads down more than ours: their ratios are to be measured again."
-        )
-    if unwatched := [
-        name
-        for name, row in zip(row_names(rows), rows, strict=True)
-        if row.get("machine_was_busy") is None
-    ]:
-        parts.append(f"Not watched for other processes: {'; '.join(unwatched)}.")
-    if rows:
-        parts += [_memory_table(rows), _where(rows), speedups(rows), _memory(rows)]
-    return Section("speed", "Speed and memory", tuple(parts))
+    return Table("Time to predict all nodes", columns, cells, notes.texts)
+
+
+def _marks(row: Row, notes: Footnotes) -> str:
+    """Return the references to the footnotes of a row."""
+    texts = {
+        _SYNTHETIC: row["suite"] == "shapes",
+        _BUSY: row.get("machine_was_busy") is True,
+        _NOT_WATCHED: row.get("machine_was_busy") is None,
+    }
+    return "".join(notes.mark(text) for text, holds in texts.items() if holds)
 
 
 def _memory_table(rows: Sequence[Row]) -> Table:
+    notes = Footnotes()
     cells = tuple(
         (
-            name + "*" * (row["suite"] == "shapes"),
+            name + (notes.mark(_SYNTHETIC) if row["suite"] == "shapes" else ""),
             _mib(row["peak_mib_float"]),
             _mib(row["peak_mib_packed"]),
             times(row["memory_ratio"]),
@@ -113,15 +136,16 @@ def _memory_table(rows: Sequence[Row]) -> Table:
         *("graph and model", "best float, MiB", "packed, MiB", "times less"),
         *("edges in floats, MiB", "edges packed, MiB", "times less with edges"),
     )
-    return Table("Peak memory of features, weights and activations", columns, cells)
+    caption = "Peak memory of features, weights and activations"
+    return Table(caption, columns, cells, notes.texts)
 
 
 def _mib(value: float | None) -> str:
     return "" if value is None else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
 
 
-def _where(rows: Sequence[Row]) -> Table:
-    """What is known of the machine of each row, a file at a time."""
+def _machines(rows: Sequence[Row]) -> Table:
+    """Make a table of the machine of each row, a file at a time."""
     files: dict[str, list[str]] = {}
     for name, row in zip(row_names(rows), rows, strict=True):
         files.setdefault(row["file"], []).append(name)
@@ -139,13 +163,13 @@ def _where(rows: Sequence[Row]) -> Table:
 
 
 def _memory(rows: Sequence[Row]) -> Figure:
-    """Peak memory of both."""
+    """Draw the peak memory of the best float way and of ours."""
     some = [row for row in rows if row["peak_mib_float"] and row["peak_mib_packed"]]
     names = row_names(some)
     return Figure(
         "memory",
         "Peak memory of features, weights and activations, MiB",
-        "bars",
+        "dots",
         "",
         "MiB",
         (

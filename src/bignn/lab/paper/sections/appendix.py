@@ -1,4 +1,4 @@
-"""How results were made, and an example of what the engine does."""
+"""The end of the results: an example of what the engine does, then commands and machines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bignn.lab.report.document import Listing, Section, Table
 
 
 def worked_example(results: Results) -> Section:
-    """The paper's Fig. 2 with real numbers."""
+    """Make the section of the paper's Fig. 2, with real numbers."""
     text = (
         "Three nodes of PubMed, one of each class, and as weights the means of the classes. Nine "
         "products of eight numbers become nine XNORs of eight bits and a scale each; the largest "
@@ -21,18 +21,18 @@ def worked_example(results: Results) -> Section:
     )
 
 
-def made(results: Results) -> Section:
-    """Commands, versions, machines."""
+def machines(results: Results) -> Section:
+    """Make the section of commands, versions and machines."""
     # A run that several tables share has a line for each of their names.
     runs = {(record["recipe"], record["seed"]): record for record in results.records}
     counts = Counter((run["machine"], run["version"], run["torch"]) for run in runs.values())
     cells = tuple((*kind, f"{count:,}") for kind, count in counts.items())
     return Section(
-        "made",
-        "How it was made",
+        "machines",
+        "Commands and machines",
         (
-            f"`bignn reproduce all --out {results.folder.name}` does the runs (a line each in "
-            "`runs.jsonl`; what is there is not run again) and writes this page; `bignn bench "
+            f"`bignn reproduce all --out {results.folder.name}` trains the models (a line each in "
+            "`runs.jsonl`; what is there is not trained again) and writes this page; `bignn bench "
             f"--json > {results.folder.name}/bench.json` measures speed.",
             Table("Runs by machine", ("machine", "bignn", "torch", "runs"), cells),
         ),
