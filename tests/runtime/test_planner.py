@@ -9,7 +9,15 @@ import pytest
 
 from bignn import InputError, bits
 from bignn.kernels.attention import Attention
-from bignn.kernels.layer import DenseBits, Edges, Features, Floats, Own, SparseBits, Weights
+from bignn.kernels.layer import (
+    BinaryLayer,
+    DenseBits,
+    Edges,
+    Floats,
+    OwnPart,
+    PackedFeatures,
+    SparseBits,
+)
 from bignn.runtime import Plan
 from bignn.runtime.planner import plan_layers
 
@@ -30,7 +38,7 @@ def sparse(deviations: int, num_bits: int = 64) -> SparseBits:
 
 def plan(
     *sizes: tuple[int, int],
-    features: Features | None = None,
+    features: PackedFeatures | None = None,
     entries: int = 5 * NODES,
     has_lookup: bool = True,
     forced: str | None = None,
@@ -45,9 +53,9 @@ def plan(
     )
 
 
-def weights_of(inputs: int, outputs: int) -> Weights:
+def weights_of(inputs: int, outputs: int) -> BinaryLayer:
     words = np.zeros((outputs, bits.words_per_row(inputs)), dtype=np.uint64)
-    return Weights(words, inputs, ones(outputs), ones(outputs))
+    return BinaryLayer(words, inputs, ones(outputs), ones(outputs))
 
 
 def edges_of(entries: int) -> Edges:
@@ -189,7 +197,7 @@ def test_a_plan_prints_as_a_table() -> None:
 @pytest.mark.parametrize("has_lookup", [False, True])
 def test_own_parts_and_heads_cost_more(has_lookup: bool) -> None:
     plain = weights_of(256, 128)
-    own = replace(plain, own=Own(plain.words, plain.scale))
+    own = replace(plain, own=OwnPart(plain.words, plain.scale))
     values = np.zeros((4, 256), dtype=np.int32)
     attention = Attention(2, averages=False, slope=0.2, values=values, sigma=ones(4),
                           end_scale=plain.scale)  # fmt: skip

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bignn.kernels.chain import Chain
+from bignn.kernels.packed_layers import PackedLayers
 from conftest import make_graph, make_packed_model
 
 import bignn
 from bignn import FileError, InputError, PackedGraph, PackedModel, pack_graph
-from bignn.kernels.layer import DenseBits, Edges, Layer, SparseBits, Weights
+from bignn.kernels.layer import BinaryLayer, DenseBits, Edges, SparseBits
 from bignn.runtime import tensors
 
 
