@@ -65,9 +65,9 @@ class Writer:
                 "attention", z, att_src=vectors[0], att_dst=vectors[1], concat=kind == "gat",
                 negative_slope=0.2, edge_bits=edge_bits,
             )  # fmt: skip
-        norm = {"sage": "mean", "mean-gcn": "mean_self"}.get(kind, kind)
+        aggr = {"sage": "mean", "mean-gcn": "mean_self"}.get(kind, kind)
         z = self.binary_linear(value, inputs, outputs)
-        out = self.add("aggregate", z, aggr=norm, edge_bits=edge_bits)
+        out = self.add("aggregate", z, aggr=aggr, edge_bits=edge_bits)
         if kind == "sage":
             out = self.add("add", out, self.binary_linear(value, inputs, outputs))
         return out

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import make_packed_model
+from conftest import make_graph, make_packed_model
 from numpy.typing import NDArray
 from packed_family import Writer, make_chain, make_jumping
 
-from bignn import FileError, PackedModel
+from bignn import FileError, PackedModel, pack_graph
 from bignn.runtime.network import Network, understand
 from bignn.runtime.operations import OPERATIONS
 
@@ -97,17 +97,13 @@ def test_names_of_values_are_free(model: PackedModel) -> None:
     assert understand(steps, model.arrays, 70).num_classes == 3
 
 
-@pytest.mark.parametrize("num_features", [None, "70", 70.0, 0, -70, 2**31, 10**30, [70], {}])
-def test_the_number_of_features_is_checked(model: PackedModel, num_features: Any) -> None:
-    match = "number of features is missing or out of range"
-    refused(model.operations, model.arrays, num_features, match)
-
-
-@pytest.mark.parametrize("num_features", [69, 71, 128, 64, 2**31 - 1])
-def test_a_number_of_features_that_does_not_fit_the_arrays(
-    model: PackedModel, num_features: Any
-) -> None:
-    refused(model.operations, model.arrays, num_features, r"array 'input\.mean' must be float32")
+def test_the_number_of_features_is_checked(model: PackedModel) -> None:
+    numbers: list[Any] = [None, "70", 70.0, 0, -70, 2**31, 10**30, [70], {}, True]
+    for number in numbers:
+        match = "number of features is missing or out of range"
+        refused(model.operations, model.arrays, number, match)
+    for number in (69, 71, 128, 64, 2**31 - 1):
+        refused(model.operations, model.arrays, number, r"array 'input\.mean' must be float32")
 
 
 def test_a_word_more_than_the_inputs_fill_is_refused(model: PackedModel) -> None:
@@ -118,17 +114,17 @@ def test_a_word_more_than_the_inputs_fill_is_refused(model: PackedModel) -> None
     refused(steps, model.arrays, 65, "padding bits of a weight are not 0")
 
 
-@pytest.mark.parametrize("operations", [None, [], {}, "abc", 5, [{}] * 10_001])
-def test_what_is_no_list_is_refused(model: PackedModel, operations: Any) -> None:
-    refused(operations, model.arrays, 70, "list of operations is missing or too long")
-
-
-@pytest.mark.parametrize("step", [None, 5, "relu", [], {}, {"op": None}, {"op": "conv"}])
-def test_unknown_operations_are_refused(model: PackedModel, step: Any) -> None:
-    for at in (0, 3, len(model.operations)):
-        steps: list[Any] = list(model.operations)
-        steps.insert(at, step)
-        refused(steps, model.arrays, 70, "is unknown; a newer bignn may know it")
+def test_what_is_no_list_of_operations_is_refused(model: PackedModel) -> None:
+    no_lists: list[Any] = [None, [], {}, "abc", 5, True, {"a": 1}, [{}] * 10_001]
+    for operations in no_lists:
+        match = "list of operations is missing or too long"
+        refused(operations, model.arrays, 70, match)
+    no_steps: list[Any] = [None, 5, "relu", [], {}, {"op": None}, {"op": [1]}, {"op": "conv"}]
+    for step in no_steps:
+        for at in (0, 3, len(model.operations)):
+            steps: list[Any] = list(model.operations)
+            steps.insert(at, step)
+            refused(steps, model.arrays, 70, "is unknown; a newer bignn may know it")
 
 
 def test_every_operation_has_exactly_its_parameters(model: PackedModel) -> None:
@@ -153,19 +149,16 @@ def test_every_operation_has_exactly_its_parameters(model: PackedModel) -> None:
     assert {"standardize", "binarize", "binary_linear", "aggregate", "bias", "batch_norm"} <= tried
 
 
-@pytest.mark.parametrize("norm", ["max", "", None, 3, ["gcn"], {"gcn": 1}])
-def test_unknown_aggregations_are_refused(model: PackedModel, norm: Any) -> None:
-    steps = copy.deepcopy(model.operations)
-    steps[place(model, "aggregate")]["aggr"] = norm
-    refused(steps, model.arrays, 70, r"'norm' of 'aggregate' must be one of \['gcn', .*\]")
-
-
-@pytest.mark.parametrize("edge_bits", [16, 21, 0, -17, "17", None, True, [17], 17.0, 2**70])
-def test_unknown_edge_bits_are_refused(model: PackedModel, edge_bits: Any) -> None:
-    steps = copy.deepcopy(model.operations)
-    steps[place(model, "aggregate")]["edge_bits"] = edge_bits
-    message = r"'edge_bits' of 'aggregate' must be one of \[17, 20\]"
-    refused(steps, model.arrays, 70, message)
+def test_unknown_aggregations_and_edge_bits_are_refused(model: PackedModel) -> None:
+    wrong: dict[str, tuple[str, list[Any]]] = {
+        "aggr": (r"\['gcn', .*\]", ["max", "", None, 3, ["gcn"], {"gcn": 1}]),
+        "edge_bits": (r"\[17, 20\]", [16, 21, 0, -17, "17", None, True, [17], 17.0, 2**70]),
+    }
+    for key, (known, values) in wrong.items():
+        for value in values:
+            steps = changed(model, "aggregate", **{key: value})
+            match = rf"'{key}' of 'aggregate' must be one of {known}"
+            refused(steps, model.arrays, 70, match)
 
 
 def test_values_that_are_not_there_are_refused(model: PackedModel) -> None:
@@ -239,18 +232,15 @@ def test_a_layer_needs_outputs(model: PackedModel) -> None:
     refused(model.operations, none, 70, "a layer has no outputs")
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_numbers_that_are_not_finite_are_refused(model: PackedModel, value: float) -> None:
-    tried = 0
-    for name, values in model.arrays.items():
-        if values.dtype != np.float32:
-            continue
-        bad = values.copy()
-        bad[-1] = value
-        match = f"array '{name}' has values that are not finite"
-        refused(model.operations, model.arrays | {name: bad}, 70, match)
-        tried += 1
-    assert tried == 8
+def test_numbers_that_are_not_finite_are_refused(model: PackedModel) -> None:
+    floats = [name for name, values in model.arrays.items() if values.dtype == np.float32]
+    assert len(floats) == 8
+    for name in floats:
+        for value in (np.nan, np.inf, -np.inf):
+            bad = model.arrays[name].copy()
+            bad[-1] = value
+            match = f"array '{name}' has values that are not finite"
+            refused(model.operations, model.arrays | {name: bad}, 70, match)
 
 
 def test_padding_bits_of_weights_must_be_0(model: PackedModel) -> None:
@@ -272,13 +262,13 @@ def changed(model: PackedModel, op: str, **change: Any) -> Steps:
 
 
 def test_layers_are_recognised_by_their_shape() -> None:
-    for kinds, norms in (
+    for kinds, aggregations in (
         (["gcn", "sage", "gat"], ["gcn", "mean", "attention"]),
         (["mean-gcn"], ["mean_self"]),
     ):
         network = make_chain(kinds).network
-        assert [layer.aggr for layer in network.layers] == norms
-        assert network.aggregations == set(norms)
+        assert [layer.aggr for layer in network.layers] == aggregations
+        assert network.aggregations == set(aggregations)
         assert network.rest == []
     own, attention = (make_chain(["sage", "gat"]).network.layers[n] for n in (0, 1))
     assert own.own is not None
@@ -318,15 +308,17 @@ def test_raw_features_that_are_read_twice_stay_as_they_are() -> None:
     assert network.source == "x"
 
 
-@pytest.mark.parametrize(
-    "slope", [-0.1, 1.5, float("nan"), float("inf"), "0.2", None, True, 10**400]
-)
-def test_slopes_of_attention(slope: Any) -> None:
+def test_slopes_and_factors_are_numbers_in_their_range() -> None:
     model = make_chain(["gat"])
-    steps = changed(model, "attention", negative_slope=slope)
-    refused(
-        steps, model.arrays, 70, r"'negative_slope' of 'attention' must be a number in \[0, 1\]"
-    )
+    slopes: list[Any] = [-0.1, 1.5, float("nan"), float("inf"), "0.2", None, True, 10**400]
+    for slope in slopes:
+        steps = changed(model, "attention", negative_slope=slope)
+        match = r"'negative_slope' of 'attention' must be a number in \[0, 1\]"
+        refused(steps, model.arrays, 70, match)
+    factors: list[Any] = [float("inf"), float("nan"), None, "1", True, 1e39, 10**400]
+    for factor in factors:
+        steps = [{"op": "scale", "in": ["x"], "out": "y", "factor": factor}]
+        refused(steps, {}, 7, "'factor' of 'scale' must be a number in")
 
 
 def test_attention_must_fit_its_columns() -> None:
@@ -377,14 +369,26 @@ def test_values_that_are_put_together_must_fit() -> None:
         refused(steps_of(*more), arrays, 70, match)
 
 
-@pytest.mark.parametrize("factor", [float("inf"), float("nan"), None, "1", True, 1e39, 10**400])
-def test_factors_are_numbers(factor: Any) -> None:
-    steps = [{"op": "scale", "in": ["x"], "out": "y", "factor": factor}]
-    refused(steps, {}, 7, "'factor' of 'scale' must be a number in")
-
-
 def test_the_last_operation_makes_the_logits() -> None:
     model = make_jumping("sage", binary_head=True)
     refused(model.operations[:-2], model.arrays, 70, "no operation uses value")
     more = [*model.operations, {"op": "binarize", "in": [model.operations[-1]["out"]], "out": "b"}]
     refused(more, model.arrays, 70, "the last operation does not make the logits")
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_a_relu_after_a_binary_layer_is_not_forgotten(layer: int) -> None:
+    model = make_packed_model([100, 9, 3])
+    steps = [dict(step) for step in model.operations]
+    at = [number for number, step in enumerate(steps) if step["op"] == "bias"][layer] + 1
+    steps.insert(at, {"op": "relu"})
+    with_relu = PackedModel(numbered(steps), model.arrays, 100)
+    assert with_relu.network.is_binary == (layer == 1)  # a sum of floats, or none
+    graph = pack_graph(make_graph(40, 100), like=with_relu)
+    logits = with_relu.predict(graph, output="logits")
+    if layer == 1:
+        plain = np.maximum(model.predict(graph, output="logits"), 0)
+        np.testing.assert_allclose(logits, plain, rtol=1e-3, atol=1e-4)
+        assert (logits == 0).any()
+    else:  # behind a ReLU every sign is +1, so that all columns of a row are alike
+        assert not np.allclose(logits, model.predict(graph, output="logits"), atol=1e-2)

@@ -1,5 +1,7 @@
-"""Packed graphs: their features are signs, their neighbours GCN's, and files give both back."""
+"""Packed graphs: GCN's neighbours, arrays that fit and are read-only, files that give all back."""
 
+import copy
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,10 +11,8 @@ import pytest
 from conftest import make_graph, make_packed_model
 
 import bignn
-from bignn import Graph, InputError, PackedGraph, PackedModel, bits, pack_graph
-from bignn.graph import SparseRows
+from bignn import FileError, Graph, InputError, PackedGraph, PackedModel, pack_graph
 from bignn.kernels.layer import DenseBits, SparseBits
-from bignn.runtime import features as features_module
 
 FORMS = ["dense bits", "sparse bits", "floats"]
 
@@ -56,72 +56,9 @@ def words_of(graph: PackedGraph) -> Any:
     return some.dense().words if isinstance(some, SparseBits) else some.words
 
 
-@pytest.mark.parametrize("like_words", [False, True])
-def test_features_are_the_signs_of_the_normalised_input(
-    model: PackedModel, like_words: bool
-) -> None:
-    graph = make_graph(50, 300, like_words=like_words)
-    some = pack_graph(graph, like=model)
-    raw = graph.dense_x()
-    total = np.abs(raw).sum(axis=1, keepdims=True)
-    x = raw / np.where(total == 0, np.float32(1), total)
-    x = (x - model.arrays["input.mean"]) * model.arrays["input.scale"]
-    assert np.array_equal(words_of(some), bits.pack(x))
-    assert some.beta is not None
-    np.testing.assert_allclose(some.beta, np.abs(x).mean(axis=1), rtol=1e-5)
-    assert (some.num_nodes, some.num_features) == (50, 300)
-
-
-def test_the_smaller_form_is_taken(model: PackedModel) -> None:
-    x = np.zeros((64, 300), dtype=np.float32)
-    edges = np.zeros((2, 0), dtype=np.int64)
-    seen = []
-    for ones in range(0, 30, 2):
-        x[:] = 0
-        # Each row has other ones; a row costs 5 words of 8 bytes, or 8 bytes and 4 per deviation.
-        for row in range(64):
-            x[row, (np.arange(ones) * 7 + 4 * row) % 300] = 1
-        some = pack_graph(Graph(x, edges), like=model)
-        if isinstance(some.features, SparseBits):
-            assert some.feature_bytes < 64 * (5 * 8) + 64 * 4 + 6 * 8
-        seen.append(type(some.features))
-    assert seen[0] is SparseBits
-    assert seen[-1] is DenseBits
-    assert sorted(seen, key=lambda kind: kind is DenseBits) == seen
-
-
-def test_sparse_input_is_packed_like_dense(model: PackedModel) -> None:
-    graph = make_graph(50, 300, like_words=True)
-    x = graph.dense_x()
-    rows, columns = np.nonzero(x)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=50))])
-    sparse = SparseRows(indptr, columns, x[rows, columns], (50, 300))
-    a = pack_graph(graph, like=model)
-    b = pack_graph(Graph(sparse, graph.edge_index), like=model)
-    assert np.array_equal(words_of(a), words_of(b))
-    assert np.array_equal(a.beta, b.beta)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("like_words", [False, True])
-def test_features_are_read_in_blocks(
-    model: PackedModel, like_words: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    graph = make_graph(50, 300, like_words=like_words)
-    whole = pack_graph(graph, like=model)
-    for size in (1, 300 * 7, 300 * 49, 300 * 50):
-        monkeypatch.setattr(features_module, "_BLOCK_VALUES", size)
-        some = pack_graph(graph, like=model)
-        assert type(some.features) is type(whole.features)
-        assert np.array_equal(words_of(some), words_of(whole))
-        assert np.array_equal(some.beta, whole.beta)  # type: ignore[arg-type]
-        if isinstance(some.features, SparseBits):
-            assert isinstance(whole.features, SparseBits)
-            assert np.array_equal(some.features.inputs, whole.features.inputs)
-
-
 @pytest.mark.parametrize("weighted", [False, True])
 def test_neighbours_are_those_of_gcn(model: PackedModel, weighted: bool) -> None:
-    """Against a dense matrix: A + I; a node's own self-loops count in place of I, by the last."""
+    """A dense matrix gives the same A + I; of a node's self-loops the last counts in I's place."""
     rng = np.random.default_rng(1)
     edges = rng.integers(0, 12, (2, 40))
     edges = np.concatenate([edges, edges[:, :9], [[2, 2], [2, 2]]], axis=1)
@@ -154,7 +91,7 @@ def test_neighbours_are_those_of_gcn(model: PackedModel, weighted: bool) -> None
     assert graph.ids.dtype == np.int32
 
 
-def test_a_node_of_no_weight_has_norm_0(model: PackedModel) -> None:
+def test_a_node_of_no_weight_has_degree_scale_0(model: PackedModel) -> None:
     x = np.ones((3, 300), dtype=np.float32)
     edges = np.array([[0, 1, 2], [0, 1, 1]])
     graph = pack_graph(Graph(x, edges, np.array([0, 0, 0], dtype=np.float32)), like=model)
@@ -226,7 +163,7 @@ def test_labels_travel_with_the_graph(graph: Graph) -> None:
     assert some.name == "toy"
 
 
-def test_it_says_what_it_is(model: PackedModel, float_model: PackedModel) -> None:
+def test_its_text_shows_form_and_sizes(model: PackedModel, float_model: PackedModel) -> None:
     for form, word in (("dense bits", "DenseBits"), ("sparse bits", "SparseBits"), ("floats", "x")):
         some = packed(form, model, float_model)
         text = repr(some)
@@ -236,10 +173,10 @@ def test_it_says_what_it_is(model: PackedModel, float_model: PackedModel) -> Non
     assert packed("floats", model, float_model).feature_bytes == 50 * 300 * 4
 
 
-def test_nobody_makes_a_graph_whose_arrays_do_not_fit(
+def test_a_graph_whose_arrays_do_not_fit_cannot_be_made(
     model: PackedModel, float_model: PackedModel
 ) -> None:
-    """Not only files: native code takes the arrays at their word."""
+    """Not only files are checked: native code relies on the arrays."""
     dense = packed("dense bits", model, float_model)
     sparse = packed("sparse bits", model, float_model)
     assert isinstance(dense.features, DenseBits)
@@ -251,20 +188,31 @@ def test_nobody_makes_a_graph_whose_arrays_do_not_fit(
     unsorted[first : first + 2] = unsorted[first : first + 2][::-1]
     past[-1] = 300
     changes: list[tuple[PackedGraph, dict[str, Any], str]] = [
-        (dense, {"degree_scale": dense.norm.astype(np.float64)}, "'degree_scale' must be float32"),
         (
             dense,
-            {"degree_scale": np.repeat(dense.norm, 2)[::2]},
+            {"degree_scale": dense.degree_scale.astype(np.float64)},
+            "'degree_scale' must be float32",
+        ),
+        (
+            dense,
+            {"degree_scale": np.repeat(dense.degree_scale, 2)[::2]},
             "'degree_scale' must be float32.*contiguous",
         ),
-        (dense, {"degree_scale": dense.norm[:-1]}, "'offsets' must be int64"),
+        (dense, {"degree_scale": dense.degree_scale[:-1]}, "'offsets' must be int64"),
         (dense, {"ids": dense.ids + 50}, "'ids' has numbers that are not in"),
+        (dense, {"degree_scale": np.full_like(dense.degree_scale, np.nan)}, "not finite"),
         (dense, {"ids": dense.ids[:-1]}, "'offsets' does not rise"),
+        (dense, {"ids": dense.ids.astype(np.float32)}, "'ids' must be int32"),
+        (dense, {"offsets": dense.offsets[:-1]}, "'offsets' must be int64"),
+        (dense, {"weights": np.ones(3, dtype=np.float32)}, "'weights' must be float32"),
+        (dense, {"labels": {"y": np.zeros(3, dtype=np.int64)}}, "'labels.y' has 3 values"),
         (dense, {"offsets": dense.offsets[::-1]}, "'offsets' must be int64.*contiguous"),
         (dense, {"beta": None}, "'beta' is missing"),
         (dense, {"beta": -dense.beta}, "'beta' has negative values"),  # type: ignore[operator]
         (dense, {"num_features": 200}, "'features.words' must be uint64"),
         (dense, {"num_features": 0}, "number of features is out of range"),
+        (dense, {"num_features": 400}, "'features.words' must be uint64"),
+        (dense, {"features": DenseBits(dense.features.words[:-1])}, "'features.words' must be"),
         (dense, {"features": DenseBits(dense.features.words[:, :4])}, "'features.words' must be"),
         (dense, {"features": DenseBits(~dense.features.words)}, "padding bits"),
         (sparse, {"features": replace(sparse.features, inputs=past)}, "not in 0..299"),
@@ -272,8 +220,9 @@ def test_nobody_makes_a_graph_whose_arrays_do_not_fit(
         (sparse, {"features": replace(sparse.features, inputs=unsorted)}, "does not rise within"),
     ]
     for graph, change, match in changes:
-        with pytest.raises(InputError, match=match):
+        with pytest.raises(InputError, match=match) as error:
             replace(graph, **change)
+        assert "\n" not in str(error.value)
     # So many features fit the arrays, but not the model.
     for other in (replace(dense, num_features=320), replace(sparse, num_features=301)):
         match = r"^'graph' must be one with 300 features as bits, got 3.. as bits$"
@@ -287,6 +236,60 @@ def test_nobody_makes_a_graph_whose_arrays_do_not_fit(
     bits_of = replace(dense, input_digest=float_model.input_digest)
     with pytest.raises(InputError, match=r"as floats, got 300 as bits$"):
         float_model.predict(bits_of)
+
+
+def test_arrays_are_read_only(model: PackedModel, float_model: PackedModel) -> None:
+    """They were checked once; an id written later would be read past the end of a table."""
+    for form in FORMS:
+        given = np.arange(50) % 3
+        weights = np.ones(packed(form, model, float_model).num_entries, dtype=np.float32)
+        some = replace(packed(form, model, float_model), labels={"y": given}, weights=weights)
+        arrays = {
+            key: getattr(some, key) for key in ("offsets", "ids", "degree_scale", "weights", "beta")
+        } | {"labels": some.labels["y"]}
+        if isinstance(some.features, np.ndarray):
+            arrays["features"] = some.features
+        else:
+            arrays |= vars(some.features)
+        for key, values in arrays.items():
+            if values is None:
+                assert (key, form) == ("beta", "floats")
+                continue
+            with pytest.raises(ValueError, match="read-only"):
+                values.flat[5 % values.size] = 1
+            with pytest.raises(ValueError, match="read-only"):
+                values[...] = 2
+    with pytest.raises(ValueError, match="read-only"):
+        pack_graph(make_graph(50, 300), like=model).ids[5] = 2**30
+
+
+def test_pickles_and_copies_are_the_same_graph(
+    model: PackedModel, float_model: PackedModel
+) -> None:
+    for form in FORMS:
+        some = packed(form, model, float_model)
+        predictor = float_model if form == "floats" else model
+        expected = predictor.predict(some, output="logits")  # also caches its edges
+        for again in (pickle.loads(pickle.dumps(some)), copy.deepcopy(some), copy.copy(some)):
+            assert again is not some
+            assert (again.name, again.adjacency) == (some.name, some.adjacency)
+            assert not again.ids.flags.writeable
+            assert np.array_equal(predictor.predict(again, output="logits"), expected), form
+    # A pickle of arrays that do not fit is refused as a file of them is.
+    arguments = list(some.__reduce__()[1])
+    arguments[4] = arguments[4] + 50
+    with pytest.raises(FileError, match="'ids' has numbers that are not in"):
+        PackedGraph(*arguments)
+
+
+def test_a_graphs_file_is_named_so(model: PackedModel, tmp_path: Path) -> None:
+    some = pack_graph(make_graph(50, 300), like=model)
+    for name in ("graph.bignn", "graph", "bigraph", "graph.bigraph.npz"):
+        with pytest.raises(
+            InputError, match=r"^'path' must be a file name ending in \.bigraph, got"
+        ):
+            some.save(tmp_path / name)
+    assert not any(tmp_path.iterdir())
 
 
 def test_bad_arguments_name_themselves(model: PackedModel, graph: Graph) -> None:

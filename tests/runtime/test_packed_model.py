@@ -1,8 +1,12 @@
 """Packed models: any nodes, outputs, plans and backends, from memory or from a file."""
 
+import copy
+import pickle
+import pickletools
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -14,10 +18,12 @@ from conftest import make_graph, make_packed_model
 import bignn
 from bignn import FileError, Graph, InputError, PackedGraph, PackedModel, kernels, pack_graph
 from bignn.kernels.layer import DenseBits, SparseBits
-from bignn.runtime import executor
+from bignn.runtime import Output, Plan, executor, planner
+from bignn.runtime.backends import cpu
 from bignn.runtime.operations import checked
 
 NODES = 60
+OUTPUTS: tuple[Output, ...] = ("classes", "logits", "probabilities")
 
 
 def as_floats(model: PackedModel) -> PackedModel:
@@ -34,19 +40,25 @@ def as_floats(model: PackedModel) -> PackedModel:
     return PackedModel(operations, arrays, model.num_features)
 
 
-@pytest.fixture(scope="module", params=["1 layer", "2 layers", "3 layers", "floats"])
-def model(request: pytest.FixtureRequest) -> PackedModel:
-    if request.param == "floats":
+@pytest.fixture(scope="module", params=["1 dense", "2 sparse", "3 dense", "3 sparse", "floats"])
+def case(request: pytest.FixtureRequest) -> str:
+    """The number of layers and the form of the features; "floats" is not all bits."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def model(case: str) -> PackedModel:
+    if case == "floats":
         return as_floats(make_packed_model([300, 20, 5]))
-    sizes = {"1": [300, 5], "2": [300, 20, 5], "3": [300, 20, 33, 5]}[request.param[0]]
+    sizes = {"1": [300, 5], "2": [300, 20, 5], "3": [300, 20, 33, 5]}[case[0]]
     return make_packed_model(sizes, batch_norm=True)
 
 
-@pytest.fixture(scope="module", params=["dense bits", "sparse bits"])
-def graph(request: pytest.FixtureRequest, model: PackedModel) -> PackedGraph:
-    raw = make_graph(NODES, 300, like_words=request.param == "sparse bits")
-    packed = pack_graph(raw, like=model)
-    assert isinstance(packed.features, SparseBits) == (request.param == "sparse bits")
+@pytest.fixture(scope="module")
+def graph(case: str, model: PackedModel) -> PackedGraph:
+    is_sparse = case in ("2 sparse", "3 sparse", "floats")
+    packed = pack_graph(make_graph(NODES, 300, like_words=is_sparse), like=model)
+    assert isinstance(packed.features, SparseBits) == is_sparse
     return packed
 
 
@@ -79,7 +91,8 @@ def test_logits_are_those_of_the_formula_in_floats(model: PackedModel, graph: Pa
         steps[start:],
         {steps[start - 1].out: executor.Bits(dense.words, graph.beta, 300)},
         None,
-        lambda norm, taken, made: graph.edges(norm),
+        lambda aggr, taken, made: graph.edges(aggr),
+        "reference",
     )
     logits = model.predict(graph, output="logits")
     assert logits.dtype == np.float32
@@ -114,11 +127,7 @@ def test_probabilities_of_large_logits_do_not_overflow(binary: PackedModel) -> N
     assert np.array_equal(probabilities, [[0.5, 0, 0, 0.5, 0]] * 3)
 
 
-@pytest.mark.parametrize("output", ["classes", "logits", "probabilities"])
-def test_some_nodes_are_predicted_as_among_all(
-    model: PackedModel, graph: PackedGraph, output: Any
-) -> None:
-    everything = model.predict(graph, output=output)
+def test_some_nodes_are_predicted_as_among_all(model: PackedModel, graph: PackedGraph) -> None:
     rng = np.random.default_rng(0)
     isolated = int(np.flatnonzero(np.diff(graph.offsets) == 1)[0])
     cases: list[Any] = [
@@ -134,25 +143,24 @@ def test_some_nodes_are_predicted_as_among_all(
         (1, 2, 3),
         *[rng.integers(0, NODES, size) for size in (1, 2, 10, 100)],
     ]
-    # Floats are added in another order where other nodes are neighbours; bits never.
-    exact = model.network.is_binary or output == "classes"
-    for nodes in cases:
-        got = model.predict(graph, nodes, output=output)
-        expected = everything[np.asarray(nodes)]
-        assert got.dtype == expected.dtype
-        assert got.shape == expected.shape
-        if exact:
-            assert got.tobytes() == expected.tobytes(), nodes
-        else:
-            np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_a_single_number_is_a_list_of_one(model: PackedModel, graph: PackedGraph) -> None:
-    everything = model.predict(graph)
-    for node in (0, 17, np.int32(17), np.int64(59)):
-        got = model.predict(graph, node)
-        assert got.shape == (1,)
-        assert got[0] == everything[node]
+    for output in OUTPUTS:
+        everything = model.predict(graph, output=output)
+        # Floats are added in another order where other nodes are neighbours; bits never.
+        exact = model.network.is_binary or output == "classes"
+        for nodes in cases:
+            got = model.predict(graph, nodes, output=output)
+            expected = everything[np.asarray(nodes)]
+            assert got.dtype == expected.dtype
+            assert got.shape == expected.shape
+            if exact:
+                assert got.tobytes() == expected.tobytes(), (output, nodes)
+            else:
+                np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+    classes = model.predict(graph)
+    for node in (0, 17, np.int32(17), np.int64(59)):  # a number is a list of one
+        one = model.predict(graph, node)
+        assert one.shape == (1,)
+        assert one[0] == classes[node]
 
 
 def test_no_nodes_give_empty_results(model: PackedModel, graph: PackedGraph) -> None:
@@ -181,13 +189,10 @@ def test_some_nodes_by_every_plan_and_backend(
                 assert got.tobytes() == expected.tobytes(), (plan, backend, some)
 
 
-@pytest.mark.parametrize("output", ["classes", "logits", "probabilities"])
-@pytest.mark.parametrize("block", [1, 7, NODES, 1000])
-def test_a_stream_gives_what_predict_gives(
-    binary: PackedModel, binary_graph: PackedGraph, block: int, output: Any
-) -> None:
-    expected = binary.predict(binary_graph, output=output)
-    for backend in kernels.available_backends():
+def test_a_stream_gives_what_predict_gives(binary: PackedModel, binary_graph: PackedGraph) -> None:
+    cases = product(OUTPUTS, [1, 7, NODES, 1000], kernels.available_backends())
+    for output, block, backend in cases:
+        expected = binary.predict(binary_graph, output=output)
         blocks = list(binary.stream(binary_graph, output=output, block=block, backend=backend))
         places = [place for place, _ in blocks]
         assert places[0].start == 0
@@ -196,7 +201,7 @@ def test_a_stream_gives_what_predict_gives(
         assert all(place.stop - place.start == len(some) <= block for place, some in blocks)
         got = np.concatenate([some for _, some in blocks])
         assert got.dtype == expected.dtype
-        assert got.tobytes() == expected.tobytes()
+        assert got.tobytes() == expected.tobytes(), (output, block, backend)
 
 
 def test_streams_of_other_models(model: PackedModel, graph: PackedGraph) -> None:
@@ -209,16 +214,14 @@ def test_streams_of_other_models(model: PackedModel, graph: PackedGraph) -> None
             assert np.array_equal(some, expected[place].argmax(axis=1))
 
 
-@pytest.mark.parametrize("output", ["classes", "logits", "probabilities"])
-def test_results_belong_to_the_caller(
-    binary: PackedModel, binary_graph: PackedGraph, output: Any
-) -> None:
-    first = binary.predict(binary_graph, output=output)
-    kept = first.copy()
-    second = binary.predict(binary_graph, output=output)
-    second[:] = 7
-    assert np.array_equal(first, kept)
-    assert np.array_equal(binary.predict(binary_graph, output=output), kept)
+def test_results_belong_to_the_caller(binary: PackedModel, binary_graph: PackedGraph) -> None:
+    for output in OUTPUTS:
+        first = binary.predict(binary_graph, output=output)
+        kept = first.copy()
+        second = binary.predict(binary_graph, output=output)
+        second[:] = 7
+        assert np.array_equal(first, kept), output
+        assert np.array_equal(binary.predict(binary_graph, output=output), kept), output
 
 
 def test_one_model_serves_several_graphs_in_turn(binary: PackedModel) -> None:
@@ -232,12 +235,12 @@ def test_one_model_serves_several_graphs_in_turn(binary: PackedModel) -> None:
 
 
 def test_graphs_that_are_gone_leave_nothing_behind(binary: PackedModel) -> None:
-    before = len(binary._bound._idle)
+    before = len(binary._cpu._idle)
     graph = pack_graph(make_graph(9, 300), like=binary)
     binary.predict(graph)
-    assert len(binary._bound._idle) == before + 1
+    assert len(binary._cpu._idle) == before + 1
     del graph
-    assert len(binary._bound._idle) == before
+    assert len(binary._cpu._idle) == before
 
 
 # --- Files -------------------------------------------------------------------------------------
@@ -269,14 +272,15 @@ def test_a_file_gives_the_same_model_back(
 def test_what_is_opened_as_another_kind_is_refused(
     binary: PackedModel, binary_graph: PackedGraph, tmp_path: Path
 ) -> None:
-    binary.save(tmp_path / "model")
-    binary_graph.save(tmp_path / "graph")
-    assert isinstance(PackedModel.open(tmp_path / "model"), PackedModel)
-    assert isinstance(PackedGraph.open(tmp_path / "graph"), PackedGraph)
-    with pytest.raises(FileError, match="graph' holds a packed graph, expected a packed model"):
-        PackedModel.open(tmp_path / "graph")
-    with pytest.raises(FileError, match="model' holds a packed model, expected a packed graph"):
-        PackedGraph.open(tmp_path / "model")
+    model, graph = tmp_path / "model.bignn", tmp_path / "graph.bigraph"
+    binary.save(model)
+    binary_graph.save(graph)
+    assert isinstance(PackedModel.open(model), PackedModel)
+    assert isinstance(PackedGraph.open(graph), PackedGraph)
+    with pytest.raises(FileError, match="h' holds a packed graph, expected a packed model"):
+        PackedModel.open(graph)
+    with pytest.raises(FileError, match="n' holds a packed model, expected a packed graph"):
+        PackedGraph.open(model)
     with pytest.raises(FileError, match="does not exist"):
         PackedGraph.open(tmp_path / "nothing")
 
@@ -314,7 +318,75 @@ assert not any(name == "torch" and module for name, module in sys.modules.items(
     np.testing.assert_allclose(np.load(tmp_path / "floats.npy"), expected, rtol=1e-3, atol=1e-3)
 
 
+def test_pickles_and_copies_go_through_the_models_own_bytes(
+    model: PackedModel, graph: PackedGraph
+) -> None:
+    """So that a pickle is checked as a file is, and carries nothing but the model."""
+    expected = model.predict(graph, output="logits")
+    function, arguments = model.__reduce__()
+    assert [type(argument) for argument in arguments] == [bytes]
+    content = pickle.dumps(model)
+    names = [opcode.name for opcode, *_ in pickletools.genops(content)]
+    assert sum("BYTES" in name for name in names) == names.count("REDUCE") == 1
+    assert not {"BUILD", "NEWOBJ", "EMPTY_DICT", "EMPTY_LIST"} & set(names)
+    for again in (pickle.loads(content), copy.deepcopy(model), copy.copy(model)):
+        assert again is not model
+        assert (again.operations, again.about) == (model.operations, model.about)
+        assert again.predict(graph, output="logits").tobytes() == expected.tobytes()
+    for place in range(0, len(arguments[0]), 97):
+        damaged = bytearray(arguments[0])
+        damaged[place] ^= 4
+        with pytest.raises(FileError) as error:
+            function(bytes(damaged))
+        assert "\n" not in str(error.value)
+
+
 # --- What is explained -------------------------------------------------------------------------
+
+
+def test_a_graph_is_planned_once(
+    binary: PackedModel, binary_graph: PackedGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str | None] = []
+
+    def counted(*arguments: Any, forced: str | None, **options: Any) -> Plan:
+        calls.append(forced)
+        return planner.plan_layers(*arguments, forced=forced, **options)
+
+    monkeypatch.setattr(cpu, "plan_layers", counted)
+    graph = replace(binary_graph)
+    for _ in range(2):
+        for output in OUTPUTS:
+            binary.predict(graph, output=output)
+        list(binary.stream(graph))
+    assert calls == [None]
+    binary.explain(graph)
+    assert calls == [None]
+    binary.predict(graph, plan="T")
+    assert calls == [None, "T"]
+    before = bignn.get_num_threads()
+    try:  # plans are for a number of threads
+        bignn.set_num_threads(before + 1)
+        binary.predict(graph)
+    finally:
+        bignn.set_num_threads(before)
+    assert calls == [None, "T", None]
+    binary.predict(replace(graph))
+    assert len(calls) == 4
+
+
+def test_explaining_leaves_the_plan_of_predictions_alone(
+    binary: PackedModel, binary_graph: PackedGraph
+) -> None:
+    chosen = kernels.checked_backend(None)
+    kept = binary._cpu.plan(binary_graph, None, chosen)
+    explained = binary.explain(binary_graph)
+    assert explained is not kept
+    assert all(layer.measured is not None for layer in explained.layers)
+    explained.layers[0].way = "G" if explained.layers[0].way != "G" else "T"
+    assert binary._cpu.plan(binary_graph, None, chosen) is kept
+    assert all(layer.measured is layer.record_bytes is None for layer in kept.layers)
+    assert kept.ways == binary.explain(binary_graph, measure=False).ways
 
 
 def test_a_plan_is_explained(binary: PackedModel, binary_graph: PackedGraph) -> None:
@@ -357,9 +429,9 @@ def test_the_reference_can_be_explained(binary: PackedModel, binary_graph: Packe
     assert len(binary.explain(binary_graph, backend="reference").layers) == 2
 
 
-def test_it_says_what_it_is(binary: PackedModel) -> None:
+def test_its_text_shows_widths_and_bytes(binary: PackedModel) -> None:
     assert repr(binary).startswith("PackedModel(300 -> 20 -> 5, binary, ")
-    # Words and α of each output, biases: as it was printed before sizes had names.
+    # Words and α of each output, biases.
     weights, biases = 20 * 5 * 8 + 20 * 4 + 5 * 8 + 5 * 4, (20 + 5) * 4
     assert f" {weights + biases:,} bytes of weights)" in repr(binary)
     assert "with floats" in repr(as_floats(binary))
@@ -390,11 +462,14 @@ def test_nodes_that_are_none_are_refused(model: PackedModel, graph: PackedGraph)
 
 
 def test_wrong_graphs_are_refused(binary: PackedModel, binary_graph: PackedGraph) -> None:
-    raw: Any = make_graph(9, 300)
-    match = r"^'graph' must be a packed graph, got Graph; make one with bignn\.pack_graph"
-    refused(lambda: binary.predict(raw), match)
-    refused(lambda: binary.explain(raw), match)
-    refused(lambda: next(binary.stream(raw)), match)
+    something: Any
+    for something in ({"x": 1}, None, "cora", np.ones((3, 300)), PackedGraph):
+        match = rf"^'graph' must be a .*Graph.*, got {type(something).__name__}; see bignn\.load"
+        refused(lambda some=something: binary.predict(some), match)  # type: ignore[misc]
+        refused(lambda some=something: binary.explain(some), match)  # type: ignore[misc]
+        refused(lambda some=something: binary.stream(some), match)  # type: ignore[misc]
+    match = r"^'graph' must be one with 300 features per node, got 20"
+    refused(lambda: binary.predict(make_graph(9, 20)), match)
     other = make_packed_model([300, 20, 5], seed=1)
     match = r"^'graph' must be packed with this model's input statistics, got .* like=model\)$"
     refused(lambda: other.predict(binary_graph), match)

@@ -26,11 +26,14 @@ def offsets_fit(offsets: NDArray[Any], count: int) -> bool:
     )
 
 
-def order_of_entries(rows: Ints, columns: Ints, shape: tuple[int, int]) -> tuple[Ints, Ints]:
+def order_of_entries(
+    rows: NDArray[Any], columns: NDArray[Any], shape: tuple[int, int]
+) -> tuple[Ints, Ints]:
     """Sort a sparse matrix's entries by row, then by column, stably: ``(offsets, order)``.
 
     Ids must be in range. By counting, in time that grows with entries and sizes alone.
     """
+    rows, columns = (native.readable(ids, np.int64) for ids in (rows, columns))
     sort = native.sort_edges if native.is_available() else sampling_reference.sort_edges
     by_column = sort(columns, columns, shape[1])[2]
     offsets, _, by_row = sort(rows[by_column], rows, shape[0])
@@ -44,11 +47,10 @@ def compress_edges(
 
     Weights are None where all are 1; ids are int32 if they can be.
     """
-    rows, columns = (native.readable(ids, np.int64) for ids in (target, source))
-    offsets, order = order_of_entries(rows, columns, (num_nodes, num_nodes))
+    offsets, order = order_of_entries(target, source, (num_nodes, num_nodes))
     if weights is not None:
         weights = None if (weights == 1).all() else weights[order]
-    ids = columns[order].astype(np.int32 if num_nodes < 2**31 else np.int64)
+    ids = source[order].astype(np.int32 if num_nodes < 2**31 else np.int64)
     return offsets, ids, weights
 
 

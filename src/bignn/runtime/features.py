@@ -79,7 +79,10 @@ def _dense_rows(graph: Graph, start: int, stop: int) -> Floats:
 
 
 def _merged(x: SparseRows) -> tuple[Ints, Ints, Floats]:
-    """Rows, columns and values of the entries, by row and column; repeated ones added up."""
+    """Rows, columns and values of the entries, by row and column; repeated ones added up.
+
+    They are added in the order given, as ``SparseRows.toarray`` does: sums of floats round.
+    """
     row = np.repeat(np.arange(x.shape[0], dtype=np.int64), np.diff(x.indptr))
     column, values = x.indices, x.values
     if ((row[1:] == row[:-1]) & (column[1:] <= column[:-1])).any():
@@ -88,8 +91,9 @@ def _merged(x: SparseRows) -> tuple[Ints, Ints, Floats]:
     is_new = np.ones(len(row), dtype=np.bool_)
     is_new[1:] = (row[1:] != row[:-1]) | (column[1:] != column[:-1])
     if not is_new.all():
-        first = np.flatnonzero(is_new)
-        row, column, values = row[first], column[first], np.add.reduceat(values, first)
+        sums = np.zeros(np.count_nonzero(is_new), dtype=np.float32)
+        np.add.at(sums, np.cumsum(is_new) - 1, values)
+        row, column, values = row[is_new], column[is_new], sums
     return row, column, values
 
 

@@ -26,7 +26,8 @@ class Packings:
     def __init__(self, model: PackedModel) -> None:
         self._model = weakref.ref(model)
         self._known: dict[int, tuple[weakref.ref[Any], _State, PackedGraph]] = {}
-        self._lock = threading.Lock()
+        # A graph may be collected, and forgotten, while this thread holds the lock.
+        self._lock = threading.RLock()
 
     def of(self, graph: GraphLike) -> PackedGraph:
         """Return the packing of a graph, made if there is none or the graph has changed."""
@@ -53,18 +54,26 @@ class _State:
 
     def __init__(self, graph: GraphLike) -> None:
         self._parts = [
-            (None if part is None else weakref.ref(part), getattr(part, "_version", None))
-            for part in _parts(graph)
+            (None if part is None else weakref.ref(part), _changes(part)) for part in _parts(graph)
         ]
 
     def is_of(self, graph: GraphLike) -> bool:
         """Whether the graph still has these tensors, unchanged."""
         return all(
-            (None if reference is None else reference()) is part
-            and version == getattr(part, "_version", None)
-            for (reference, version), part in zip(self._parts, _parts(graph), strict=True)
+            part is None
+            if reference is None
+            else reference() is part and changes is not None and changes == _changes(part)
+            for (reference, changes), part in zip(self._parts, _parts(graph), strict=True)
         )
 
 
 def _parts(graph: GraphLike) -> list[Any]:
     return [] if isinstance(graph, Graph) else [getattr(graph, name, None) for name in _READ]
+
+
+def _changes(part: Any) -> int | None:
+    """How often a tensor was changed in place; None for tensors of inference mode, uncounted."""
+    try:
+        return None if part is None else int(part._version)
+    except RuntimeError:
+        return None

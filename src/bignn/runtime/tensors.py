@@ -76,15 +76,22 @@ def to_bytes(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> b
 
 
 def from_bytes(content: bytes) -> tuple[Arrays, dict[str, Any]]:
-    """Read the arrays and the header that :func:`to_bytes` wrote."""
-    deserialize(content)  # type: ignore[no-untyped-call]  # checks that shapes, types and places fit each other and the content
-    size = int.from_bytes(content[:8], "little")
-    places = json.loads(content[8 : 8 + size])
-    metadata = places.pop("__metadata__")
-    raw = np.frombuffer(content, dtype=np.uint8)
-    arrays = {name: _array(raw, place, 8 + size) for name, place in places.items()}
-    header = json.loads(metadata["bignn"])
-    _check_digests(metadata, header, arrays, verify=True)
+    """Read the arrays and the header that :func:`to_bytes` wrote, compared with their digest."""
+    try:
+        # Checks that shapes, types and places fit each other and the content.
+        deserialize(content)  # type: ignore[no-untyped-call]
+        size = int.from_bytes(content[:8], "little")
+        places = json.loads(content[8 : 8 + size])
+        metadata = places.pop("__metadata__")
+        header = json.loads(metadata["bignn"])
+        if not isinstance(header, dict):
+            raise ValueError("their header is not an object")
+        raw = np.frombuffer(content, dtype=np.uint8)
+        arrays = {name: _array(raw, place, 8 + size) for name, place in places.items()}
+        _check_digests(metadata, header, arrays, verify=True)
+    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+        what = "these bytes are not those of a packed model, or are damaged"
+        raise FileError(f"{what} ({one_line(error)})") from None
     return arrays, header
 
 

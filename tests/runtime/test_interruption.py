@@ -1,0 +1,78 @@
+"""Ctrl-C ends a long prediction, which runs in native code, and leaves the model usable."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from bignn.kernels import native
+
+# 60 layers of 4096 x 4096 bits for 20,000 nodes are 2e13 products of bits, minutes at the least.
+CODE = """
+import numpy as np
+from bignn import PackedGraph, PackedModel
+from bignn.kernels.layer import DenseBits
+
+WIDTH, NODES, LAYERS = 4096, 20_000, 60
+rng = np.random.default_rng(0)
+arrays = {
+    "words": rng.integers(0, 2**64, (WIDTH, WIDTH // 64), dtype=np.uint64),
+    "alpha": np.full(WIDTH, 0.01, dtype=np.float32),
+}
+steps = []
+for layer in range(LAYERS):
+    steps += [
+        {"op": "binarize"},
+        {"op": "binary_linear", "words": "words", "alpha": "alpha"},
+        {"op": "aggregate", "aggr": "gcn", "edge_bits": 17},
+    ]
+for number, step in enumerate(steps):
+    step |= {"in": [f"v{number - 1}" if number else "x"], "out": f"v{number}"}
+model = PackedModel(steps, arrays, WIDTH)
+words = rng.integers(0, 2**64, (NODES, WIDTH // 64), dtype=np.uint64)
+ones = np.ones(NODES, dtype=np.float32)
+
+def graph_of(nodes):
+    return PackedGraph(
+        DenseBits(words[:nodes]), WIDTH, ones[:nodes], np.arange(nodes + 1),
+        np.arange(nodes, dtype=np.int32), None, ones[:nodes], model.input_digest,
+    )
+
+one, many = graph_of(1), graph_of(NODES)
+expected = model.predict(one, plan="T", backend="portable")  # makes what it needs of the weights
+print("start", flush=True)
+try:
+    model.predict(many, plan="T", backend="portable")
+except KeyboardInterrupt:
+    again = model.predict(one, plan="T", backend="portable")
+    print("interrupted", np.array_equal(again, expected), flush=True)
+    raise
+print("finished", flush=True)
+"""
+
+
+@pytest.mark.skipif(not native.is_available(), reason="Python code is interrupted by itself")
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_ctrl_c_ends_a_prediction(threads: str) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", CODE],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": threads},
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "start\n"
+        time.sleep(1)  # now it is in native code, where it would be for minutes
+        child.send_signal(signal.SIGINT)
+        out, errors = child.communicate(timeout=60)
+    finally:
+        child.kill()
+        child.wait()
+    assert out == "interrupted True\n"
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert child.returncode == -signal.SIGINT
