@@ -27,8 +27,8 @@ def test_every_public_name_has_a_line() -> None:
     for room in rooms:
         assert f"- `bignn.{room}." in page
     assert (
-        "- `bignn.recommend_width(model, graph, bins=200, *, estimate='robust')`: How wide the "
-        "binary version of a trained float model should be; seconds, no search.\n"
+        "- `bignn.recommend_width(model, graph, bins=200, *, estimate='robust')`: Recommend a "
+        "width for the binary version of a trained float model, without a search.\n"
     ) in page
 
 
