@@ -139,9 +139,7 @@ def test_the_surface_is_for_users() -> None:
 
 def python(code: str, *, torch: bool = True) -> subprocess.CompletedProcess[str]:
     """Runs code in another process, if need be one where packages for training are missing."""
-    block = (
-        "import sys; sys.modules.update(torch=None, torch_geometric=None, tqdm=None, scipy=None)\n"
-    )
+    block = "import sys; sys.modules.update(torch=None, torch_geometric=None, tqdm=None)\n"
     return subprocess.run(
         [sys.executable, "-c", code if torch else block + code],
         capture_output=True,
