@@ -139,14 +139,13 @@ def test_the_surface_is_for_users() -> None:
 
 def python(code: str, *, torch: bool = True) -> subprocess.CompletedProcess[str]:
     """Runs code in another process, if need be one where packages for training are missing."""
-    # By a finder: None in sys.modules would confuse SciPy.
+    # As if they were not there: None in sys.modules would confuse SciPy.
     block = (
         "import sys\n"
-        "class Blocked:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name in ('torch', 'torch_geometric', 'tqdm'):\n"
-        "            raise ModuleNotFoundError(name, name=name)\n"
-        "sys.meta_path.insert(0, Blocked())\n"
+        "from importlib.machinery import PathFinder\n"
+        "found = PathFinder.find_spec\n"
+        "missing = ('torch', 'torch_geometric', 'tqdm')\n"
+        "PathFinder.find_spec = lambda name, *more: None if name in missing else found(name, *more)\n"
     )
     return subprocess.run(
         [sys.executable, "-c", code if torch else block + code],
