@@ -145,7 +145,9 @@ def python(code: str, *, torch: bool = True) -> subprocess.CompletedProcess[str]
         "from importlib.machinery import PathFinder\n"
         "found = PathFinder.find_spec\n"
         "missing = ('torch', 'torch_geometric', 'tqdm')\n"
-        "PathFinder.find_spec = lambda name, *more: None if name in missing else found(name, *more)\n"
+        "PathFinder.find_spec = lambda name, *more: (\n"
+        "    None if name in missing else found(name, *more)\n"
+        ")\n"
     )
     return subprocess.run(
         [sys.executable, "-c", code if torch else block + code],
