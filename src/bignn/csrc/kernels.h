@@ -72,6 +72,7 @@ struct Records {
     const std::int32_t* center;  // per column
     std::int32_t max_center;     // of |center|
     bool far;                    // too many for the nearer caches: worth prefetching
+    int edge_bits;               // of the weights that they are multiplied by
 };
 
 static constexpr std::size_t record_stride(std::size_t num_columns, std::size_t bytes_per_column) {
