@@ -139,8 +139,15 @@ def test_the_surface_is_for_users() -> None:
 
 def python(code: str, *, torch: bool = True) -> subprocess.CompletedProcess[str]:
     """Runs code in another process, if need be one where packages for training are missing."""
+    # As if they were not there: None in sys.modules would confuse SciPy.
     block = (
-        "import sys; sys.modules.update(torch=None, torch_geometric=None, tqdm=None, scipy=None)\n"
+        "import sys\n"
+        "from importlib.machinery import PathFinder\n"
+        "found = PathFinder.find_spec\n"
+        "missing = ('torch', 'torch_geometric', 'tqdm')\n"
+        "PathFinder.find_spec = lambda name, *more: (\n"
+        "    None if name in missing else found(name, *more)\n"
+        ")\n"
     )
     return subprocess.run(
         [sys.executable, "-c", code if torch else block + code],

@@ -1,7 +1,7 @@
 """Binarization and its gradients: the mathematics of the paper's Sections 4.1 to 4.3.
 
-Formulas stand beside the code, and where they differ from what the paper prints, it says so.
-May import torch; knows nothing of graphs or layers.
+Formulas stand beside the code, with a note where they differ from what the paper prints. Imports
+torch and no graphs or layers.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from bignn.config.options import check_choice
 
 @dataclass(frozen=True)
 class Binarization:
-    """What of a layer is 1-bit, and which rule carries gradients through the sign of features.
+    """The 1-bit parts of a layer, and the rule for gradients through the sign of features.
 
     Attributes:
-        features: binarize the layer's input, one scale β per row.
-        weights: binarize the weight matrix, one scale α per output column.
-        ste: see :func:`binarize_features`.
+        features: whether the layer's input is binarized, with one scale β per row.
+        weights: whether the weight matrix is binarized, with one scale α per output column.
+        ste: gradient rule, see :func:`binarize_features`.
 
     """
 
@@ -33,26 +33,26 @@ class Binarization:
 
     @classmethod
     def of(cls, mode: BinarizeMode, ste: SteRule = "input") -> Binarization:
-        """``"none"``, ``"features"``, ``"weights"`` or ``"both"``."""
+        """Choose by mode: ``"none"``, ``"features"``, ``"weights"`` or ``"both"``."""
         check_choice("binarize", mode, BinarizeMode)
         check_choice("ste", ste, SteRule)
         return cls(mode in ("features", "both"), mode in ("weights", "both"), ste)
 
 
 def sign(x: Tensor) -> Tensor:
-    """+1 where x >= 0, -1 elsewhere, in x's dtype (``torch.sign`` has a third value, 0)."""
+    """Compute +1 where x >= 0 and -1 elsewhere, in x's dtype (``torch.sign`` also has 0)."""
     x = x.detach()
     # Compared straight into floats: by way of booleans torch takes seven times as long.
     return torch.ge(x, 0, out=torch.empty_like(x)).mul_(2).sub_(1)
 
 
 def _within(grad: Tensor, x: Tensor, bound: float) -> Tensor:
-    """``grad ⊙ 1[|x| < bound]`` in one pass."""
+    """Compute ``grad ⊙ 1[|x| < bound]`` in one pass."""
     return torch.ops.aten.hardtanh_backward(grad, x, -bound, bound)  # type: ignore[no-any-return]
 
 
 def binarize_vector(v: Tensor) -> tuple[Tensor, Tensor]:
-    """The best approximation of v by a sign vector and one scale (Sec. 4.1).
+    """Compute the best approximation of v by a sign vector and one scale (Sec. 4.1).
 
     Minimises ``J_v(V_B, α) = ||V - α V_B||²``: ``V_B* = sign(V)``, ``α* = ||V||_1 / t``.
     Works on the last dimension; returns ``(V_B, α)`` with α of size 1 there.
@@ -68,7 +68,7 @@ def binarize_vector(v: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def inner_product_scale(i: Tensor, v: Tensor) -> Tensor:
-    """The scale that truly minimises J_ip of :func:`binarize_vector`: ``mean|I ⊙ V|``.
+    """Compute the scale that minimises J_ip of :func:`binarize_vector`: ``mean|I ⊙ V|``.
 
     With signs fixed J_ip is a quadratic in the scale s, ``Σ (|I_k V_k| - s)²``, so s is the mean.
     """
@@ -76,7 +76,7 @@ def inner_product_scale(i: Tensor, v: Tensor) -> Tensor:
 
 
 class _SignOfRows(torch.autograd.Function):
-    """F = sign(H), with ∂L/∂H of Eq. bp-H. Gets β since ∂L/∂F = β ∂L/∂H̃, and the rule is for H̃."""
+    """F = sign(H) with ∂L/∂H of Eq. bp-H; β is needed since the rule is for ∂L/∂H̃ = ∂L/∂F / β."""
 
     @staticmethod
     def forward(ctx: Any, h: Tensor, beta: Tensor, ste: SteRule) -> Tensor:
@@ -108,7 +108,7 @@ class _SignOfWeight(torch.autograd.Function):
 
 
 def binarize_features(h: Tensor, ste: SteRule = "input") -> tuple[Tensor, Tensor]:
-    r"""Row buckets: ``H̃_i = β_i F_i``, ``F_i = sign(H_i)``, ``β_i = ||H_i||_1 / d`` (Sec. 4.2.2).
+    r"""Binarize rows: ``H̃_i = β_i F_i``, ``F_i = sign(H_i)``, ``β_i = ||H_i||_1 / d`` (Sec. 4.2.2).
 
     Backward (Eq. bp-H), no gradient through β:
 
@@ -117,10 +117,10 @@ def binarize_features(h: Tensor, ste: SteRule = "input") -> tuple[Tensor, Tensor
 
     Differs from the paper: Eq. beta prints 1/N for the scale; the length of the row, d, is what the
     vector rule of Sec. 4.1 asks for. The default mask is the one its public code uses. A row of
-    zeros gets the smallest normal number as β instead of 0, so that ∂L/∂H̃ can be told from ∂L/∂F.
+    zeros gets the smallest normal number as β instead of 0, so that ∂L/∂H̃ follows from ∂L/∂F.
 
-    Shapes: h [N, d] -> F [N, d], β [N, 1]. They come apart so that a layer can multiply the signs
-    first, in whole numbers, and scale the result: a sum that cancels is then exactly 0.
+    Shapes: h [N, d] -> F [N, d], β [N, 1]. They are returned apart so that a layer can multiply the
+    signs first, in whole numbers, and scale the result: a sum that cancels is then exactly 0.
     """
     beta = h.detach().abs().mean(dim=-1, keepdim=True).clamp_(min=torch.finfo(h.dtype).tiny)
     signs: Tensor = _SignOfRows.apply(h, beta, ste)  # type: ignore[no-untyped-call]
@@ -128,7 +128,8 @@ def binarize_features(h: Tensor, ste: SteRule = "input") -> tuple[Tensor, Tensor
 
 
 def binarize_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Column buckets: ``W̃_j = α_j B_j``, ``B_j = sign(W_j)``, ``α_j = ||W_j||_1 / d_in`` (4.2.1).
+    r"""Binarize columns: ``W̃_j = α_j B_j``, ``B_j = sign(W_j)``, ``α_j = ||W_j||_1 / d_in``
+    (Sec. 4.2.1).
 
     Backward, both terms of Eq. bp-W, with ``∂B/∂W = 1[|W| < 1]``:
 

@@ -1,7 +1,7 @@
-"""The packed kernels as torch operations, so that torch.compile and export see through them.
+"""The packed kernels as torch operations, which torch.compile and export can trace.
 
-Words travel as int64 tensors (torch's uint64 has few operations); the bits are the same.
-CPU only: elsewhere the layers take the same integers from a float product of signs.
+Words are int64 tensors with the bits of uint64, for which torch has few operations. CPU only: on
+other devices layers get the same integers from a float product of signs.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from bignn.kernels import masked
 
 @torch.library.custom_op("bignn::pack_rows", mutates_args=(), device_types="cpu")
 def pack_rows(x: Tensor) -> Tensor:
-    """The signs of x [N, K] as words, int64 [N, ceil(K / 64)]."""
-    # NumPy knows no bfloat16; float32 holds every half-precision number.
+    """Pack the signs of x [N, K] into words, int64 [N, ceil(K / 64)]."""
+    # NumPy has no bfloat16; float32 holds every half-precision number.
     values = x.detach() if x.dtype == torch.float64 else x.detach().float()
     words = kernels.pack_rows(values.numpy())
     return torch.from_numpy(words.view("int64"))
@@ -33,7 +33,7 @@ def _(x: Tensor) -> Tensor:
 
 @torch.library.custom_op("bignn::xnor_matmul", mutates_args=(), device_types="cpu")
 def xnor_matmul(a: Tensor, b: Tensor, num_bits: int) -> Tensor:
-    """The product of ±1 matrices from packed rows a [N, w] and columns b [M, w]: int32 [N, M]."""
+    """Multiply ±1 matrices given as packed rows a [N, w] and columns b [M, w]: int32 [N, M]."""
     if a.dtype != torch.int64 or b.dtype != torch.int64:
         raise input_error("a, b", "int64 words from bignn.ops.pack_rows", f"{a.dtype}, {b.dtype}")
     product = kernels.xnor_matmul(a.numpy().view("uint64"), b.numpy().view("uint64"), num_bits)
@@ -46,9 +46,9 @@ def _(a: Tensor, b: Tensor, num_bits: int) -> Tensor:
 
 
 def draw_masks(among: Tensor, keep: int) -> Tensor:
-    """The bits of words, each kept with probability ``keep / KEEP_SCALE``.
+    """Keep each bit of some words with probability ``keep / KEEP_SCALE``.
 
-    The seed comes from torch's generator, so torch's seeds and saved states decide the masks.
+    The seed comes from torch's generator, so torch's seeds and saved states determine the masks.
     """
     seed = int(torch.empty((), dtype=torch.int64).random_())
     words = among.contiguous().numpy().view("uint64")
@@ -57,10 +57,10 @@ def draw_masks(among: Tensor, keep: int) -> Tensor:
 
 @torch.library.custom_op("bignn::masked_linear", mutates_args=(), device_types="cpu")
 def masked_linear(signs: Tensor, words: Tensor, masks: Tensor, weight: Tensor) -> Tensor:
-    """``(M ⊙ F) Bᵀ`` for signs F [N, K], a mask M and B [M, K], exactly; float32 [N, M].
+    """Compute ``(M ⊙ F) Bᵀ`` for signs F [N, K], a mask M and B [M, K], exactly; float32 [N, M].
 
     F is given twice: as floats, to which the gradient flows, and as the ``words`` that are
-    multiplied. What is kept for the backward pass is bits.
+    multiplied. Only bits are kept for the backward pass.
     """
     columns = kernels.pack_rows(weight.detach().numpy())
     out = masked.masked_matmul(_words(words), _words(masks), columns, weight.shape[1])
@@ -78,12 +78,12 @@ def _keep_bits(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
 
 
 def _masked_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None, Tensor | None]:
-    """``∂L/∂F = M ⊙ (G B)`` and ``∂L/∂B = Gᵀ (M ⊙ F)``."""
+    """Compute ``∂L/∂F = M ⊙ (G B)`` and ``∂L/∂B = Gᵀ (M ⊙ F)``."""
     words, masks, weight = ctx.saved_tensors
     g = grad.float().contiguous()
     to_signs = to_weight = None
     if ctx.needs_input_grad[0]:
-        with torch.autocast("cpu", enabled=False):  # NumPy knows no bfloat16
+        with torch.autocast("cpu", enabled=False):  # NumPy has no bfloat16
             product = (g @ weight.float()).numpy()
         to_signs = torch.from_numpy(masked.keep_masked(product, _words(masks)))
     if ctx.needs_input_grad[3]:

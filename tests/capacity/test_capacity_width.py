@@ -97,14 +97,15 @@ def test_modes_gradients_and_hooks_stay_as_they_were(graph: Graph) -> None:
     assert all(not module._forward_pre_hooks for module in model.modules())
 
 
-@pytest.mark.parametrize("conv", ["mean-gcn", "sage", "gat"])
-def test_every_model_of_ours(graph: Graph, conv: Any) -> None:
-    heads = 2 if conv == "gat" else 1
-    model = bignn.nn.GNN(graph.num_features, 6, 3, 2, conv=conv, heads=heads)
-    assert shapes_of(model, graph) == {
-        **{"input": (60, 20), "output": (60, 2)},
-        **{f"hidden {number}": (60, 6 * heads) for number in (1, 2)},
-    }
+def test_every_model_of_ours(graph: Graph) -> None:
+    conv: Any
+    for conv in ["mean-gcn", "sage", "gat"]:
+        heads = 2 if conv == "gat" else 1
+        model = bignn.nn.GNN(graph.num_features, 6, 3, 2, conv=conv, heads=heads)
+        assert shapes_of(model, graph) == {
+            **{"input": (60, 20), "output": (60, 2)},
+            **{f"hidden {number}": (60, 6 * heads) for number in (1, 2)},
+        }
 
 
 def test_a_jumping_head_reads_layers_one_by_one(graph: Graph) -> None:

@@ -273,7 +273,7 @@ def test_pack_and_predict(
     assert len(report["plan"]) == 2
     assert report["seconds"] > 0
     # A few nodes, each kind of file, a saved graph: the same classes.
-    table, array, stored = (tmp_path / name for name in ("p.csv", "p.npy", "toy.graph"))
+    table, array, stored = (tmp_path / name for name in ("p.csv", "p.npy", "toy.bigraph"))
     few = ["--nodes", "5,0,5"]
     assert main(["predict", packed, toy, *few, "--out", str(table)]) == 0
     assert table.read_text() == (f"node,class\n5,{classes[5]}\n0,{classes[0]}\n5,{classes[5]}\n")
@@ -297,7 +297,7 @@ def test_predict_refuses_wrong_arguments_in_one_line(
 ) -> None:
     damaged = tmp_path / "damaged.bignn"
     damaged.write_bytes(Path(packed).read_bytes()[:-10])
-    stored = tmp_path / "toy.graph"
+    stored = tmp_path / "toy.bigraph"
     assert main(["predict", packed, toy, "--save-graph", str(stored)]) == 0
     capsys.readouterr()
     for arguments, line in (
@@ -313,7 +313,10 @@ def test_predict_refuses_wrong_arguments_in_one_line(
         ([packed, toy, "--out", "p.txt"], "--out must be a file name ending in"),
         ([packed, toy, "--save-graph", packed], "--save-graph must be another file than 'model'"),
         ([packed, toy, "--save-graph", toy], "--save-graph must be another file than 'dataset'"),
-        ([packed, toy, "--save-graph", "x.npz"], "--save-graph must be a file name not ending"),
+        (
+            [packed, toy, "--save-graph", "x.npz"],
+            "--save-graph must be a file name ending in .bigraph",
+        ),
         ([packed, toy, "--threads", "0"], "--threads must be a number from 1"),
     ):
         assert main(["predict", *arguments]) == 1, arguments

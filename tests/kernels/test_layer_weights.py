@@ -24,9 +24,12 @@ from bignn.kernels.layer import DenseBits, Edges
 DEGREES = [0, 1, 15, 16, 17, 511, 512, 513, 0, 1023, 1024, 1025, 1, 2, 3, 4, 2049, 5000, 63, 64, 65]
 
 
-@pytest.mark.parametrize("bytes_per_column", [1, 2, 4])
-@pytest.mark.parametrize("outputs", [16, 17, 65])
-def test_degrees_around_tiles_chunks_and_batches(
+def test_degrees_around_tiles_chunks_and_batches(instruction_set: str) -> None:
+    for outputs, bytes_per_column in product([16, 17, 65], [1, 2, 4]):
+        check_degrees_around_tiles_chunks_and_batches(instruction_set, outputs, bytes_per_column)
+
+
+def check_degrees_around_tiles_chunks_and_batches(
     instruction_set: str, outputs: int, bytes_per_column: int
 ) -> None:
     for weighted in (False, True):
@@ -36,9 +39,9 @@ def test_degrees_around_tiles_chunks_and_batches(
         expected = problem.expected()
         for way in "TS":
             problem.layers[0].native.widen(bytes_per_column // 2)
-            assert same(problem.run(way, instruction_set), expected), way
+            assert same(problem.run(way, instruction_set), expected), (way, outputs, weighted)
             assert problem.layers[0].native.bytes_per_column == bytes_per_column
-        assert same(problem.run("G", instruction_set), expected)
+        assert same(problem.run("G", instruction_set), expected), (outputs, weighted)
 
 
 @pytest.mark.parametrize(
@@ -69,9 +72,12 @@ def test_the_rule_of_edge_bits_keeps_totals_below_2_to_31(
         assert same(problem.run(way, instruction_set), expected), way
 
 
-@pytest.mark.parametrize("degree", [300, 3293, 3294, 5000, 16383])
-@pytest.mark.parametrize("outputs", [7, 40])
-def test_like_minded_neighbours_need_more_than_four_bytes(
+def test_like_minded_neighbours_need_more_than_four_bytes(instruction_set: str) -> None:
+    for outputs, degree in product([7, 40], [300, 3293, 3294, 5000, 16383]):
+        check_like_minded_neighbours_need_more_than_four_bytes(instruction_set, degree, outputs)
+
+
+def check_like_minded_neighbours_need_more_than_four_bytes(
     instruction_set: str, degree: int, outputs: int
 ) -> None:
     """Sums of bits near 2^31: the lookup product must take them apart."""
@@ -92,13 +98,16 @@ def test_like_minded_neighbours_need_more_than_four_bytes(
     # A group of five sums needs 33 bits from a degree of 3294 on.
     assert (10 * total >= 2**32) == (degree > 3293)
     for way in "GT":
-        assert same(problem.run(way, instruction_set), problem.expected()), way
+        got = problem.run(way, instruction_set)
+        assert same(got, problem.expected()), (way, degree, outputs)
 
 
-@pytest.mark.parametrize(
-    ("num_bits", "bytes_per_column"), [(255, 1), (256, 2), (512, 2), (65_000, 2), (65_536, 4)]
-)
-def test_like_minded_neighbours_at_every_width(
+def test_like_minded_neighbours_at_every_width(instruction_set: str) -> None:
+    for num_bits, width in ((255, 1), (256, 2), (512, 2), (65_000, 2), (65_536, 4)):
+        check_like_minded_neighbours_at_every_width(instruction_set, num_bits, width)
+
+
+def check_like_minded_neighbours_at_every_width(
     instruction_set: str, num_bits: int, bytes_per_column: int
 ) -> None:
     """All products are K or -K and all weights the largest: sums beyond 32 bits everywhere."""
@@ -115,8 +124,12 @@ def test_like_minded_neighbours_at_every_width(
     assert weights.native.bytes_per_column == bytes_per_column
 
 
-@pytest.mark.parametrize("bits_of_range", [16, 24, 32])
-def test_sums_of_bits_at_the_ends_of_their_bytes(instruction_set: str, bits_of_range: int) -> None:
+def test_sums_of_bits_at_the_ends_of_their_bytes(instruction_set: str) -> None:
+    for bits_of_range in (16, 24, 32):
+        check_sums_of_bits_at_the_ends_of_their_bytes(instruction_set, bits_of_range)
+
+
+def check_sums_of_bits_at_the_ends_of_their_bytes(instruction_set: str, bits_of_range: int) -> None:
     """The lookup product chooses two, three or four bytes by ten times the largest sum."""
     rng = np.random.default_rng(bits_of_range)
     weights, features = opposites(65, 17)
@@ -140,8 +153,12 @@ def test_sums_of_bits_at_the_ends_of_their_bytes(instruction_set: str, bits_of_r
         assert same(problem.run("G", instruction_set), problem.expected()), largest
 
 
-@pytest.mark.parametrize("bytes_per_column", [1, 2, 4])
-def test_many_rows_of_many_neighbours(instruction_set: str, bytes_per_column: int) -> None:
+def test_many_rows_of_many_neighbours(instruction_set: str) -> None:
+    for bytes_per_column in (1, 2, 4):
+        check_many_rows_of_many_neighbours(instruction_set, bytes_per_column)
+
+
+def check_many_rows_of_many_neighbours(instruction_set: str, bytes_per_column: int) -> None:
     """More rows than are done together, most of them of over 64 neighbours."""
     rng = np.random.default_rng(0)
     degrees = rng.integers(60, 70, 2100)
@@ -189,11 +206,13 @@ def test_weights_round_to_even_and_never_past_their_bits(
             assert same(problem.run(way, instruction_set), problem.expected()), (repeated, way)
 
 
-@pytest.mark.parametrize(
-    "factor",
-    [0.0, 1e-45, 1e-30, 2.0**-61, 2.0**-60 * (1 - 2.0**-24), 2.0**-60, 1e-9, 1e30, 1e35],
-)
-def test_tiny_and_huge_factors(instruction_set: str, factor: float) -> None:
+def test_tiny_and_huge_factors(instruction_set: str) -> None:
+    border = 2.0**-60
+    for factor in (0.0, 1e-45, 1e-30, 2.0**-61, border * (1 - 2.0**-24), border, 1e-9, 1e30, 1e35):
+        check_tiny_and_huge_factors(instruction_set, factor)
+
+
+def check_tiny_and_huge_factors(instruction_set: str, factor: float) -> None:
     """Below 2^-60 a row counts as 0; anything above is as exact as ordinary numbers."""
     problem = make_problem(4, [65, 40, 7], [[3, 0, 5, 2, 30, 1], [2, 3, 1, 4, 0]], 9)
     problem = replace(problem, beta=np.full(9, factor, dtype=np.float32))
@@ -207,7 +226,7 @@ def test_tiny_and_huge_factors(instruction_set: str, factor: float) -> None:
         assert same(first.run(way, instruction_set), first.expected()), way
     for ways in product("STG", "TG"):
         got = problem.run("".join(ways), instruction_set)
-        assert same(got, problem.expected()), ways
+        assert same(got, problem.expected()), (ways, factor)
 
 
 def test_what_overflows_is_alike_everywhere(instruction_set: str) -> None:
@@ -233,8 +252,12 @@ def test_what_overflows_is_alike_everywhere(instruction_set: str) -> None:
             assert np.array_equal(got, values, equal_nan=True), ways
 
 
-@pytest.mark.parametrize("outputs", [1, 7, 16, 17, 33, 65])
-def test_what_is_not_a_number_is_never_the_class(instruction_set: str, outputs: int) -> None:
+def test_what_is_not_a_number_is_never_the_class(instruction_set: str) -> None:
+    for outputs in (1, 7, 16, 17, 33, 65):
+        check_what_is_not_a_number_is_never_the_class(instruction_set, outputs)
+
+
+def check_what_is_not_a_number_is_never_the_class(instruction_set: str, outputs: int) -> None:
     rng = np.random.default_rng(outputs)
     for rows in (1, 4, 7):
         problem = make_problem(rows, [65, outputs], [[2] * rows], 9)

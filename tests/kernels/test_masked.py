@@ -1,5 +1,7 @@
 """Products under a mask and their gradients, against NumPy on unpacked arrays."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -32,21 +34,26 @@ def everywhere(n: int, d: int) -> NDArray[np.uint64]:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(("n", "d", "m"), SIZES)
-@pytest.mark.parametrize("keep", [1, 1024, 2458, 4095, 4096])
-def test_masked_products_and_gradients(backend: str, n: int, d: int, m: int, keep: int) -> None:
+def test_masked_products_and_gradients(backend: str) -> None:
+    for size, keep in product(SIZES, [1, 1024, 2458, 4095, 4096]):
+        check_products_and_gradients(backend, size, keep)
+
+
+def check_products_and_gradients(backend: str, size: tuple[int, int, int], keep: int) -> None:
+    n, d, m = size
     f, b, g = matrices(n, d, m)
     masks = masked.draw_masks(3, keep, everywhere(n, d), backend=backend)
     kept = bits.unpack(masks, d) > 0
     left = np.where(kept, f, 0)
-    product = masked.masked_matmul(bits.pack(f), masks, bits.pack(b), d, backend=backend)
-    assert product.dtype == np.float32
-    assert np.array_equal(product, left @ b.T.astype(np.int32))
+    dots = masked.masked_matmul(bits.pack(f), masks, bits.pack(b), d, backend=backend)
+    assert dots.dtype == np.float32
+    assert np.array_equal(dots, left @ b.T.astype(np.int32)), (size, keep)
     gradient = masked.masked_gradient(bits.pack(f), masks, d, g, backend=backend)
     exact = g.T.astype(np.float64) @ left
-    assert np.allclose(gradient, exact, rtol=0, atol=1e-5 * n**0.5)
+    assert np.allclose(gradient, exact, rtol=0, atol=1e-5 * n**0.5), (size, keep)
     x = np.random.default_rng(1).standard_normal((n, d)).astype(np.float32)
-    assert np.array_equal(masked.keep_masked(x, masks, backend=backend), np.where(kept, x, 0))
+    expected = np.where(kept, x, 0)
+    assert np.array_equal(masked.keep_masked(x, masks, backend=backend), expected), (size, keep)
 
 
 @pytest.mark.parametrize("backend", native.supported())

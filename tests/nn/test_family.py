@@ -47,9 +47,8 @@ def copied(ours: torch.nn.Module, theirs: torch.nn.Module) -> None:
     ours.load_state_dict(theirs.state_dict())
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [
+def test_unbinarized_convs_equal_pyg_with_its_weights() -> None:
+    pairs: list[tuple[Conv, Any]] = [
         (SAGEConv(6, 3), pyg.SAGEConv(6, 3)),
         (SAGEConv(6, 3, bias=False), pyg.SAGEConv(6, 3, bias=False)),
         (GATConv(6, 3), pyg.GATConv(6, 3)),
@@ -57,42 +56,41 @@ def copied(ours: torch.nn.Module, theirs: torch.nn.Module) -> None:
         (GATConv(6, 3, heads=2, concat=False), pyg.GATConv(6, 3, heads=2, concat=False)),
         (SGConv(6, 3, K=2), pyg.SGConv(6, 3, K=2)),
         (SGConv(6, 3, K=3), pyg.SGConv(6, 3, K=3)),
-    ],
-    ids=str,
-)
-def test_unbinarized_convs_equal_pyg_with_its_weights(ours: Conv, theirs: Any) -> None:
-    copied(ours, theirs)
-    x = features().requires_grad_()
-    out, expected = ours(x, EDGES), theirs(x, EDGES)
-    assert torch.allclose(out, expected, atol=1e-5)
-    pull = torch.randn_like(out)
-    mine = torch.autograd.grad((out * pull).sum(), [x, *ours.parameters()])
-    names = [name for name, _ in ours.named_parameters()]
-    there = dict(theirs.named_parameters())
-    other = torch.autograd.grad((expected * pull).sum(), [x, *(there[name] for name in names)])
-    for a, b in zip(mine, other, strict=True):
-        assert torch.allclose(a, b, atol=1e-4)
-
-
-@pytest.mark.parametrize("jk", [None, "cat"])
-def test_models_equal_pyg_with_its_weights(jk: Any) -> None:
-    """PyG's state_dict loads as it is, jumping knowledge included."""
-    x = features()
-    pairs = [
-        (GCN(6, 8, 3, 4, jk=jk, normalize_rows=False), pyg.GCN(6, 8, 3, 4, jk=jk)),
-        (GraphSAGE(6, 8, 3, 4, jk=jk, normalize_rows=False), pyg.GraphSAGE(6, 8, 3, 4, jk=jk)),
-        # PyG's hidden_channels are those of all heads, and its last layer has as many heads.
-        (
-            GAT(6, 4, 3, 4, heads=2, out_heads=2, jk=jk, normalize_rows=False),
-            pyg.GAT(6, 8, 3, 4, heads=2, jk=jk),
-        ),
     ]
     for ours, theirs in pairs:
         copied(ours, theirs)
-        assert set(ours.state_dict()) == set(theirs.state_dict())
-        for mode in (True, False):  # without dropout, which is 0 by default in both
-            out, expected = ours.train(mode)(x, EDGES), theirs.train(mode)(x, EDGES)
-            assert torch.allclose(out, expected, atol=1e-4), type(ours)
+        x = features().requires_grad_()
+        out, expected = ours(x, EDGES), theirs(x, EDGES)
+        assert torch.allclose(out, expected, atol=1e-5)
+        pull = torch.randn_like(out)
+        mine = torch.autograd.grad((out * pull).sum(), [x, *ours.parameters()])
+        names = [name for name, _ in ours.named_parameters()]
+        there = dict(theirs.named_parameters())
+        other = torch.autograd.grad((expected * pull).sum(), [x, *(there[name] for name in names)])
+        for a, b in zip(mine, other, strict=True):
+            assert torch.allclose(a, b, atol=1e-4)
+
+
+def test_models_equal_pyg_with_its_weights() -> None:
+    """PyG's state_dict loads as it is, jumping knowledge included."""
+    jk: Any
+    for jk in [None, "cat"]:
+        x = features()
+        pairs = [
+            (GCN(6, 8, 3, 4, jk=jk, normalize_rows=False), pyg.GCN(6, 8, 3, 4, jk=jk)),
+            (GraphSAGE(6, 8, 3, 4, jk=jk, normalize_rows=False), pyg.GraphSAGE(6, 8, 3, 4, jk=jk)),
+            # PyG's hidden_channels are those of all heads, and its last layer has as many heads.
+            (
+                GAT(6, 4, 3, 4, heads=2, out_heads=2, jk=jk, normalize_rows=False),
+                pyg.GAT(6, 8, 3, 4, heads=2, jk=jk),
+            ),
+        ]
+        for ours, theirs in pairs:
+            copied(ours, theirs)
+            assert set(ours.state_dict()) == set(theirs.state_dict())
+            for mode in (True, False):  # without dropout, which is 0 by default in both
+                out, expected = ours.train(mode)(x, EDGES), theirs.train(mode)(x, EDGES)
+                assert torch.allclose(out, expected, atol=1e-4), type(ours)
 
 
 def written(conv: Conv, x: Tensor, aggr: Aggregation) -> Tensor:
@@ -126,23 +124,20 @@ def written(conv: Conv, x: Tensor, aggr: Aggregation) -> Tensor:
     return torch.stack(rows)
 
 
-@pytest.mark.parametrize(
-    "conv",
-    [
+def test_binary_convs_compute_the_written_formula() -> None:
+    convs: list[Conv] = [
         SAGEConv(6, 3, binarize="both"),
         GATConv(6, 3, heads=2, binarize="both"),
         GCNConv(6, 3, aggr="mean_self", binarize="both"),
-    ],
-    ids=str,
-)
-def test_binary_convs_compute_the_written_formula(conv: Conv) -> None:
-    x = features()
-    for parameter in conv.parameters():
-        torch.nn.init.normal_(parameter)
-    expected = written(conv, x, conv.aggr)
-    assert torch.allclose(conv(x, EDGES).double(), expected, atol=1e-5)
-    with torch.no_grad():  # by bits
+    ]
+    for conv in convs:
+        x = features()
+        for parameter in conv.parameters():
+            torch.nn.init.normal_(parameter)
+        expected = written(conv, x, conv.aggr)
         assert torch.allclose(conv(x, EDGES).double(), expected, atol=1e-5)
+        with torch.no_grad():  # by bits
+            assert torch.allclose(conv(x, EDGES).double(), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("conv", ["gcn", "mean-gcn", "sage", "gat", "sgc"])
@@ -232,22 +227,23 @@ def test_rectangular_matrices_make_the_first_rows() -> None:
         assert torch.equal(whole.take_rows(order).matrix.to_dense(), whole.matrix.to_dense()[order])
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_the_head_of_jumping_models_is_a_product_of_blocks(mode: BinarizeMode) -> None:
-    torch.manual_seed(0)
-    head = JumpingHead(6, 2, 3, binarize=mode)
-    torch.nn.init.normal_(head.bias)  # type: ignore[arg-type]
-    layers = [torch.randn(5, 6), 10 * torch.randn(5, 6)]
-    blocks = layers
-    if mode in ("features", "both"):
-        blocks = [signs * beta for signs, beta in map(binarize_features, layers)]
-    weight: Tensor = head.weight
-    if mode in ("weights", "both"):
-        signs, alpha = binarize_weight(weight)
-        weight = signs * alpha
-    assert head.bias is not None
-    expected = torch.cat(blocks, dim=1) @ weight.t() + head.bias
-    assert torch.allclose(head(layers), expected, atol=1e-4)
+def test_the_head_of_jumping_models_is_a_product_of_blocks() -> None:
+    mode: BinarizeMode
+    for mode in MODES:
+        torch.manual_seed(0)
+        head = JumpingHead(6, 2, 3, binarize=mode)
+        torch.nn.init.normal_(head.bias)  # type: ignore[arg-type]
+        layers = [torch.randn(5, 6), 10 * torch.randn(5, 6)]
+        blocks = layers
+        if mode in ("features", "both"):
+            blocks = [signs * beta for signs, beta in map(binarize_features, layers)]
+        weight: Tensor = head.weight
+        if mode in ("weights", "both"):
+            signs, alpha = binarize_weight(weight)
+            weight = signs * alpha
+        assert head.bias is not None
+        expected = torch.cat(blocks, dim=1) @ weight.t() + head.bias
+        assert torch.allclose(head(layers), expected, atol=1e-4)
 
 
 def test_wrong_arguments_are_told_in_one_line() -> None:

@@ -38,15 +38,15 @@ def messy_graph() -> tuple[Tensor, Tensor, Tensor]:
     return torch.randn(5, 6), edge_index, weight
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_unbinarized_conv_equals_pyg_with_its_weights(weighted: bool) -> None:
-    x, edge_index, weight = messy_graph()
-    theirs = pyg.GCNConv(6, 3)
-    torch.nn.init.normal_(theirs.bias)
-    ours = GCNConv(6, 3)
-    ours.load_state_dict(theirs.state_dict())
-    w = weight if weighted else None
-    assert torch.allclose(ours(x, edge_index, w), theirs(x, edge_index, w), atol=1e-6)
+def test_unbinarized_conv_equals_pyg_with_its_weights() -> None:
+    for weighted in [False, True]:
+        x, edge_index, weight = messy_graph()
+        theirs = pyg.GCNConv(6, 3)
+        torch.nn.init.normal_(theirs.bias)
+        ours = GCNConv(6, 3)
+        ours.load_state_dict(theirs.state_dict())
+        w = weight if weighted else None
+        assert torch.allclose(ours(x, edge_index, w), theirs(x, edge_index, w), atol=1e-6)
 
 
 def test_unbinarized_model_equals_pyg(data: tuple[Tensor, Tensor]) -> None:
@@ -58,51 +58,54 @@ def test_unbinarized_model_equals_pyg(data: tuple[Tensor, Tensor]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
-@pytest.mark.parametrize("mode", MODES)
-def test_edge_list_and_sparse_adjacency_and_ready_matrix_agree(mode: BinarizeMode) -> None:
-    x, edge_index, weight = messy_graph()
-    conv = GCNConv(6, 3, binarize=mode)
-    # A sparse tensor holds each pair once; PyG's convention: rows are targets.
-    merged = torch.sparse_coo_tensor(edge_index.flip(0), weight, (5, 5)).coalesce()
-    edges, weights = merged.indices().flip(0), merged.values()
-    expected = conv(x, edges, weights)
-    assert torch.allclose(conv(x, merged.to_sparse_csr()), expected, atol=1e-6)
-    assert torch.allclose(conv(x, normalized_adjacency(edges, weights, 5)), expected, atol=1e-6)
+def test_edge_list_and_sparse_adjacency_and_ready_matrix_agree() -> None:
+    mode: BinarizeMode
+    for mode in MODES:
+        x, edge_index, weight = messy_graph()
+        conv = GCNConv(6, 3, binarize=mode)
+        # A sparse tensor holds each pair once; PyG's convention: rows are targets.
+        merged = torch.sparse_coo_tensor(edge_index.flip(0), weight, (5, 5)).coalesce()
+        edges, weights = merged.indices().flip(0), merged.values()
+        expected = conv(x, edges, weights)
+        assert torch.allclose(conv(x, merged.to_sparse_csr()), expected, atol=1e-6)
+        assert torch.allclose(conv(x, normalized_adjacency(edges, weights, 5)), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_permuting_the_nodes_permutes_the_output(mode: BinarizeMode) -> None:
-    x, edge_index, weight = messy_graph()
-    conv = GCNConv(6, 3, binarize=mode)
-    order = torch.tensor([3, 1, 4, 0, 2])
-    position = torch.argsort(order)
-    permuted = conv(x[order], position[edge_index], weight)
-    assert torch.allclose(permuted, conv(x, edge_index, weight)[order], atol=1e-6)
+def test_permuting_the_nodes_permutes_the_output() -> None:
+    mode: BinarizeMode
+    for mode in MODES:
+        x, edge_index, weight = messy_graph()
+        conv = GCNConv(6, 3, binarize=mode)
+        order = torch.tensor([3, 1, 4, 0, 2])
+        position = torch.argsort(order)
+        permuted = conv(x[order], position[edge_index], weight)
+        assert torch.allclose(permuted, conv(x, edge_index, weight)[order], atol=1e-6)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("grad", [True, False])
-def test_linear_computes_the_written_formula(mode: BinarizeMode, grad: bool) -> None:
-    torch.manual_seed(0)
-    x = torch.randn(9, 70)
-    x[0, 0] = 0.0
-    layer = Linear(70, 5, binarize=mode)
-    torch.nn.init.normal_(layer.bias)  # type: ignore[arg-type]
-    h, w = x.double().numpy(), layer.weight.detach().double().numpy()
-    if mode in ("features", "both"):
-        h = np.where(h >= 0, 1, -1) * np.abs(h).mean(1, keepdims=True)
-    if mode in ("weights", "both"):
-        w = np.where(w >= 0, 1, -1) * np.abs(w).mean(1, keepdims=True)
-    expected = h @ w.T + layer.bias.detach().double().numpy()  # type: ignore[union-attr]
-    with torch.set_grad_enabled(grad):
-        assert np.allclose(layer(x).detach().numpy(), expected, atol=1e-5)
+def test_linear_computes_the_written_formula() -> None:
+    mode: BinarizeMode
+    for grad in [True, False]:
+        for mode in MODES:
+            torch.manual_seed(0)
+            x = torch.randn(9, 70)
+            x[0, 0] = 0.0
+            layer = Linear(70, 5, binarize=mode)
+            torch.nn.init.normal_(layer.bias)  # type: ignore[arg-type]
+            h, w = x.double().numpy(), layer.weight.detach().double().numpy()
+            if mode in ("features", "both"):
+                h = np.where(h >= 0, 1, -1) * np.abs(h).mean(1, keepdims=True)
+            if mode in ("weights", "both"):
+                w = np.where(w >= 0, 1, -1) * np.abs(w).mean(1, keepdims=True)
+            expected = h @ w.T + layer.bias.detach().double().numpy()  # type: ignore[union-attr]
+            with torch.set_grad_enabled(grad):
+                assert np.allclose(layer(x).detach().numpy(), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("size", [3, 64, 101, 1433])
-def test_binary_columns_start_balanced(size: int) -> None:
-    torch.manual_seed(0)
-    plus = (Linear(size, 40, binarize="both").weight >= 0).sum(1)
-    assert ((plus - size / 2).abs() <= 0.5).all()
+def test_binary_columns_start_balanced() -> None:
+    for size in [3, 64, 101, 1433]:
+        torch.manual_seed(0)
+        plus = (Linear(size, 40, binarize="both").weight >= 0).sum(1)
+        assert ((plus - size / 2).abs() <= 0.5).all()
 
 
 def test_tiny_binary_layers_start_with_something() -> None:
@@ -110,31 +113,30 @@ def test_tiny_binary_layers_start_with_something() -> None:
         assert (Linear(size, 40, binarize="both").weight != 0).all()
 
 
-@pytest.mark.parametrize("scale_gradient", [True, False])
-@pytest.mark.parametrize("ste", ["input", "gradient"])
-def test_gradients_of_a_binary_layer_are_those_of_the_paper(
-    ste: SteRule, scale_gradient: bool
-) -> None:
+def test_gradients_of_a_binary_layer_are_those_of_the_paper() -> None:
     """Algorithm 1, Eq. bp-H and Eq. bp-W in NumPy, in the paper's layout."""
-    torch.manual_seed(0)
-    x = torch.randn(9, 14, dtype=torch.float64, requires_grad=True)
-    options = {"ste": ste, "scale_gradient": scale_gradient}
-    layer = Linear(14, 5, binarize="both", bias=False, **options).double()  # type: ignore[arg-type]
-    torch.nn.init.normal_(layer.weight)
-    gradient = torch.randn(9, 5, dtype=torch.float64) * 0.5
-    layer(x).backward(gradient)
-    h, w, g = x.detach().numpy(), layer.weight.detach().numpy().T, gradient.numpy()
-    b, alpha = np.where(w >= 0, 1, -1), np.abs(w).mean(0)
-    f, beta = np.where(h >= 0, 1, -1), np.abs(h).mean(1, keepdims=True)
-    to_h = g @ (b * alpha).T
-    to_w = (f * beta).T @ g
-    mask = np.abs(h) <= 1 if ste == "input" else np.abs(to_h) < 1
-    assert 0 < mask.mean() < 1
-    through_scale = b * (to_w * b).sum(0) / 14 if scale_gradient else 0
-    expected = through_scale + alpha * to_w * (np.abs(w) < 1)
-    assert x.grad is not None and layer.weight.grad is not None
-    assert np.allclose(x.grad.numpy(), to_h * mask)
-    assert np.allclose(layer.weight.grad.numpy().T, expected)
+    rules: list[SteRule] = ["input", "gradient"]
+    for ste in rules:
+        for scale_gradient in [True, False]:
+            torch.manual_seed(0)
+            x = torch.randn(9, 14, dtype=torch.float64, requires_grad=True)
+            options = {"ste": ste, "scale_gradient": scale_gradient}
+            layer = Linear(14, 5, binarize="both", bias=False, **options).double()  # type: ignore[arg-type]
+            torch.nn.init.normal_(layer.weight)
+            gradient = torch.randn(9, 5, dtype=torch.float64) * 0.5
+            layer(x).backward(gradient)
+            h, w, g = x.detach().numpy(), layer.weight.detach().numpy().T, gradient.numpy()
+            b, alpha = np.where(w >= 0, 1, -1), np.abs(w).mean(0)
+            f, beta = np.where(h >= 0, 1, -1), np.abs(h).mean(1, keepdims=True)
+            to_h = g @ (b * alpha).T
+            to_w = (f * beta).T @ g
+            mask = np.abs(h) <= 1 if ste == "input" else np.abs(to_h) < 1
+            assert 0 < mask.mean() < 1
+            through_scale = b * (to_w * b).sum(0) / 14 if scale_gradient else 0
+            expected = through_scale + alpha * to_w * (np.abs(w) < 1)
+            assert x.grad is not None and layer.weight.grad is not None
+            assert np.allclose(x.grad.numpy(), to_h * mask)
+            assert np.allclose(layer.weight.grad.numpy().T, expected)
 
 
 def test_prebinarized_and_sparse_input_give_the_same_products_and_gradients() -> None:
@@ -174,20 +176,23 @@ def test_dropout_in_sparse_rows_keeps_forward_and_backward_together() -> None:
     assert not torch.allclose(out.sum(), x.sum(), rtol=1e-3)
 
 
-@pytest.mark.parametrize("p", [0.1, 0.4, 0.75])
-def test_dropout_drops_and_scales_with_the_right_probability(p: float) -> None:
-    torch.manual_seed(0)
-    x = torch.full((1000, 401), 2.0)
-    out = dropout(x, p, training=True)
-    kept = out != 0
-    assert abs(float(kept.float().mean()) - (1 - p)) < 5 * (p * (1 - p) / x.numel()) ** 0.5 + 2**-16
-    assert torch.allclose(out[kept], torch.tensor(2 / (1 - p)), rtol=1e-4)
-    # Neighbouring entries come from one draw: they must be independent all the same.
-    flat = kept.flatten().float() - (1 - p)
-    for lag in (1, 2, 3, 4):
-        correlation = float((flat[lag:] * flat[:-lag]).mean()) / (p * (1 - p))
-        assert abs(correlation) < 5 / x.numel() ** 0.5
-    assert dropout(x, p, training=False) is x
+def test_dropout_drops_and_scales_with_the_right_probability() -> None:
+    for p in [0.1, 0.4, 0.75]:
+        torch.manual_seed(0)
+        x = torch.full((1000, 401), 2.0)
+        out = dropout(x, p, training=True)
+        kept = out != 0
+        assert (
+            abs(float(kept.float().mean()) - (1 - p))
+            < 5 * (p * (1 - p) / x.numel()) ** 0.5 + 2**-16
+        )
+        assert torch.allclose(out[kept], torch.tensor(2 / (1 - p)), rtol=1e-4)
+        # Neighbouring entries come from one draw: they must be independent all the same.
+        flat = kept.flatten().float() - (1 - p)
+        for lag in (1, 2, 3, 4):
+            correlation = float((flat[lag:] * flat[:-lag]).mean()) / (p * (1 - p))
+            assert abs(correlation) < 5 / x.numel() ** 0.5
+        assert dropout(x, p, training=False) is x
 
 
 def test_packed_and_float_products_are_equal_to_the_last_bit() -> None:
@@ -227,20 +232,24 @@ def test_custom_operations_pass_torchs_own_checks() -> None:
     torch.library.opcheck(ops.xnor_matmul, (words, words, 70))
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_models_train_copy_pickle_and_reload(
-    mode: BinarizeMode, data: tuple[Tensor, Tensor]
-) -> None:
-    x, edge_index = data
-    model = GCN(x.shape[1], 8, 3, 2, binarize=mode, norm="batch")
-    model.train()(x, edge_index).sum().backward()
-    assert all(p.grad is not None for p in model.parameters())
-    model.eval()
-    expected = model(x, edge_index)
-    again = GNN(**model.config).eval()
-    again.load_state_dict(model.state_dict())
-    for copied in (again, copy.deepcopy(model), pickle.loads(pickle.dumps(model)), model.to("cpu")):
-        assert torch.equal(copied(x, edge_index), expected)
+def test_models_train_copy_pickle_and_reload(data: tuple[Tensor, Tensor]) -> None:
+    mode: BinarizeMode
+    for mode in MODES:
+        x, edge_index = data
+        model = GCN(x.shape[1], 8, 3, 2, binarize=mode, norm="batch")
+        model.train()(x, edge_index).sum().backward()
+        assert all(p.grad is not None for p in model.parameters())
+        model.eval()
+        expected = model(x, edge_index)
+        again = GNN(**model.config).eval()
+        again.load_state_dict(model.state_dict())
+        for copied in (
+            again,
+            copy.deepcopy(model),
+            pickle.loads(pickle.dumps(model)),
+            model.to("cpu"),
+        ):
+            assert torch.equal(copied(x, edge_index), expected)
 
 
 def test_input_statistics_belong_to_the_model() -> None:
@@ -279,19 +288,20 @@ def test_a_changed_input_or_graph_is_noticed(data: tuple[Tensor, Tensor]) -> Non
     assert not torch.allclose(rewired, model(x, edge_index))
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_inference_mode_leaves_no_trace(mode: BinarizeMode, data: tuple[Tensor, Tensor]) -> None:
-    x, edge_index = data
-    model = fitted(x, mode)
-    with torch.inference_mode():
-        expected = model(x, edge_index)
-    model.train()(x, edge_index).sum().backward()
-    assert torch.equal(model.eval()(x, edge_index), expected)
-    with torch.inference_mode():  # such tensors do not count their changes
-        own = x.clone()
-        before = model(own, edge_index)
-        own.copy_(own.flip(0))
-        assert not torch.equal(model(own, edge_index), before)
+def test_inference_mode_leaves_no_trace(data: tuple[Tensor, Tensor]) -> None:
+    mode: BinarizeMode
+    for mode in MODES:
+        x, edge_index = data
+        model = fitted(x, mode)
+        with torch.inference_mode():
+            expected = model(x, edge_index)
+        model.train()(x, edge_index).sum().backward()
+        assert torch.equal(model.eval()(x, edge_index), expected)
+        with torch.inference_mode():  # such tensors do not count their changes
+            own = x.clone()
+            before = model(own, edge_index)
+            own.copy_(own.flip(0))
+            assert not torch.equal(model(own, edge_index), before)
 
 
 def test_other_statistics_are_noticed(data: tuple[Tensor, Tensor]) -> None:
@@ -319,18 +329,19 @@ def test_what_is_remembered_goes_with_its_tensor(data: tuple[Tensor, Tensor]) ->
             assert alive[1]() is None
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_double_precision_and_autocast(mode: BinarizeMode, data: tuple[Tensor, Tensor]) -> None:
-    x, edge_index = data
-    model = fitted(x, mode)
-    expected = model(x, edge_index)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert model.train()(x, edge_index).isfinite().all()
-    model.double().eval()
-    wide = model(x.double(), edge_index)
-    assert wide.dtype == torch.float64
-    if mode in ("none", "weights"):  # rounding may flip a sign on the way otherwise
-        assert torch.allclose(wide.float(), expected, atol=1e-4)
+def test_double_precision_and_autocast(data: tuple[Tensor, Tensor]) -> None:
+    mode: BinarizeMode
+    for mode in MODES:
+        x, edge_index = data
+        model = fitted(x, mode)
+        expected = model(x, edge_index)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert model.train()(x, edge_index).isfinite().all()
+        model.double().eval()
+        wide = model(x.double(), edge_index)
+        assert wide.dtype == torch.float64
+        if mode in ("none", "weights"):  # rounding may flip a sign on the way otherwise
+            assert torch.allclose(wide.float(), expected, atol=1e-4)
 
 
 def test_edge_weights_can_be_learned_as_in_pyg() -> None:

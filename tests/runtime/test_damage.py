@@ -123,6 +123,7 @@ def test_a_large_array_of_a_graph_is_compared_on_demand(tmp_path: Path) -> None:
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     refused(path, "its digest is not that of its content")
     assert isinstance(dense.features, DenseBits)
+    assert dense.beta is not None
     # Small arrays are compared whenever a graph is opened; these features are no small array.
     repeated = 600
     words = np.tile(dense.features.words, (repeated, 1))

@@ -12,9 +12,13 @@ from bignn.kernels import native
 
 # 60 layers of 4096 x 4096 bits for 20,000 nodes are 2e13 products of bits, minutes at the least.
 CODE = """
+import signal
 import numpy as np
 from bignn import PackedGraph, PackedModel
 from bignn.kernels.layer import DenseBits
+
+# A shell that starts tests in the background has its children ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 WIDTH, NODES, LAYERS = 4096, 20_000, 60
 rng = np.random.default_rng(0)

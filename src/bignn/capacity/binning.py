@@ -25,7 +25,7 @@ _LARGEST = 1e300
 def entropy(
     values: ArrayLike, bins: int = 200, *, correction: Correction = "none"
 ) -> NDArray[np.float64]:
-    r"""The entropy of each neuron in bits, by binning.
+    r"""Estimate the entropy of each neuron in bits, by binning.
 
     ``H(h_k) = -Σ_m p_km log2 p_km``, ``p_km`` the share of samples in bin m of neuron k. A neuron's
     own range [min, max] is cut into M equal bins, closed on the right; the minimum belongs to the
@@ -35,7 +35,7 @@ def entropy(
     Counts of N samples underestimate: the Miller-Madow correction adds ``(K - 1) / (2 N ln 2)``, K
     the bins that are not empty.
 
-    Differs from the paper: it does not say where bins begin and end, nor the base (2 follows from
+    Differs from the paper: it gives neither the bins' ends nor the base (2 follows from
     its "storage capacity" of a binary neuron, 1).
 
     Args:
@@ -61,8 +61,7 @@ def entropy(
 def robust_entropy(
     values: ArrayLike, bins: int = 200, *, tails: float = 0.01, correction: Correction = "none"
 ) -> NDArray[np.float64]:
-    """:func:`entropy` between the quantiles ``tails`` and ``1 - tails``; values beyond them count
-    as those.
+    """Estimate :func:`entropy` with values clipped to the quantiles ``tails`` and ``1 - tails``.
 
     A few nodes of many neighbours can stretch a neuron's range so far that all others fall into the
     first bins: on musae-github the sum over 128 neurons is 249 bits, and 433 without the outer 1 %.
@@ -85,7 +84,7 @@ def robust_entropy(
 
 
 def of_counts(counts: NDArray[Any], correction: Correction = "none") -> NDArray[np.float64]:
-    """The entropy in bits of each row of counts [d, M] -> [d]; see :func:`entropy`."""
+    """Compute the entropy in bits of each row of counts [d, M] -> [d]; see :func:`entropy`."""
     total = counts.sum(axis=1)
     p = counts / total[:, None]
     # 0 log 0 is 0; adding 0.0 makes -0.0 of constant neurons 0.0.
@@ -98,7 +97,7 @@ def of_counts(counts: NDArray[Any], correction: Correction = "none") -> NDArray[
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate in bits, and where the truth may be.
+    """An estimate in bits with its confidence interval.
 
     Attributes:
         bits: the estimate from all samples.
@@ -122,12 +121,12 @@ def bootstrap(
     level: float = 0.95,
     seed: int = 0,
 ) -> Interval:
-    """How sure the sum of :func:`entropy` over neurons is, by drawing nodes with replacement.
+    """Estimate the uncertainty of :func:`entropy` summed over neurons, by resampling nodes.
 
     The interval is the "basic" one, ``[2 H - q_high, 2 H - q_low]`` of the resamples' quantiles q:
     a resample underestimates H as H does the truth, and this mirrors the bias instead of doubling
     it. Nodes are drawn whole, so dependence among neurons counts; bins stay those of all samples.
-    Neighbouring nodes are not independent samples, so the truth is less sure than this says.
+    Neighbouring nodes are not independent samples, so the truth is less certain than this.
 
     Keeps the bin of every value (1, 2 or 4 bytes each).
     """
@@ -154,7 +153,7 @@ def bootstrap(
 
 @dataclass(frozen=True)
 class Estimate:
-    """The sum of :func:`entropy` over neurons, with so many bins, from so many samples."""
+    """The sum of :func:`entropy` over neurons for a number of bins and of samples."""
 
     bins: int
     samples: int
@@ -165,7 +164,7 @@ class Estimate:
 def dependence(
     values: ArrayLike, bins: Sequence[int], samples: Sequence[int] = (), *, seed: int = 0
 ) -> list[Estimate]:
-    """How the estimate depends on the number of bins and of samples, every pair of both.
+    """Estimate the sum of :func:`entropy` for every pair of a number of bins and of samples.
 
     Samples are the first of one random order of all nodes, so smaller ones are parts of larger
     ones; none given means all nodes.
@@ -188,7 +187,7 @@ def dependence(
 
 
 def checked(values: ArrayLike, bins: int) -> tuple[NDArray[Any], int]:
-    """The values as an array [N] or [N, d] of at least one sample, and M; refuses what is wrong."""
+    """Check the values and M; return an array [N] or [N, d] of at least one sample, and M."""
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -213,14 +212,14 @@ def checked(values: ArrayLike, bins: int) -> tuple[NDArray[Any], int]:
 
 @dataclass(frozen=True)
 class Ranges:
-    """Each neuron's smallest and largest value [d]."""
+    """The smallest and largest value of each neuron [d]."""
 
     low: NDArray[np.float64]
     high: NDArray[np.float64]
 
     @classmethod
     def of(cls, columns: NDArray[Any]) -> Ranges:
-        """The ranges of columns; refuses what is not finite."""
+        """Find the range of each column; values must be finite."""
         width = columns.shape[1]
         low, high = np.full(width, np.inf), np.full(width, -np.inf)
         for rows in _blocks(len(columns), width):
@@ -238,7 +237,7 @@ class Ranges:
 
     @property
     def span(self) -> NDArray[np.float64]:
-        """How wide each is."""
+        """The width of each range."""
         return self.high - self.low
 
 
@@ -249,7 +248,7 @@ def _blocks(num_rows: int, width: int) -> Iterator[slice]:
 
 
 def _binned(block: NDArray[Any], ranges: Ranges, part: slice, bins: int) -> NDArray[np.int64]:
-    """The bin of every value of some rows and some columns."""
+    """Find the bin of every value of some rows and some columns."""
     span = ranges.span[part]
     places = block - ranges.low[part]
     # First times M, then by the span: values that lie on an edge, as whole numbers do, stay there.
@@ -263,7 +262,7 @@ def _binned(block: NDArray[Any], ranges: Ranges, part: slice, bins: int) -> NDAr
 def _histograms(
     columns: NDArray[Any], ranges: Ranges, bins: int
 ) -> Iterator[tuple[slice, NDArray[np.int64]]]:
-    """Counts [some columns, M], for some columns at a time."""
+    """Yield counts [some columns, M], some columns at a time."""
     width = columns.shape[1]
     step = max(1, _AT_ONCE // bins)
     for start in range(0, width, step):
@@ -278,7 +277,7 @@ def _histograms(
 
 
 def _codes(columns: NDArray[Any], bins: int) -> NDArray[Any]:
-    """The bin of every value, a row per neuron, in the smallest type that holds M."""
+    """Find the bin of every value, a row per neuron, in the smallest type that holds M."""
     ranges = Ranges.of(columns)
     codes = np.empty(columns.shape[::-1], dtype=np.min_scalar_type(bins))
     for rows in _blocks(*columns.shape):

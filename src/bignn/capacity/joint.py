@@ -25,18 +25,18 @@ def copula_entropy(
     max_samples: int = 50_000,
     seed: int = 0,
 ) -> float:
-    r"""``Σ_k max(0, H(h_k) - I(h_k; h_1, ..., h_{k-1}))``: binned entropies less what is shared.
+    r"""Estimate ``Σ_k max(0, H(h_k) - I(h_k; h_1, ..., h_{k-1}))``: entropies less what is shared.
 
-    The chain rule (Eq. entropy_of_layer), with the information I of a Gaussian copula: every neuron
-    is replaced by its normal scores ``Φ⁻¹(rank / N)`` (equal values, as the zeros of a ReLU, share
-    the mean of their ranks), and ``I = -½ log2(1 - R²)`` with R² the share of a neuron's scores
-    that a linear map of those before explains. Ranks make it blind to any increasing map of a
-    neuron. Neurons are taken in the order of what they add, largest first, until none adds a bit:
-    copies add nothing, and no determinant is ever near 0.
+    This is the chain rule (Eq. entropy_of_layer) with the information I of a Gaussian copula. Every
+    neuron is replaced by its normal scores ``Φ⁻¹(rank / N)`` (equal values, as the zeros of a ReLU,
+    share the mean of their ranks), and ``I = -½ log2(1 - R²)`` with R² the share of a neuron's
+    scores that a linear map of those before explains. Ranks do not change under an increasing map
+    of a neuron. Neurons are taken in the order of what they add, largest first, until none adds a
+    bit: copies add nothing, and no determinant is ever near 0.
 
-    Exact for a Gaussian layer cut into many bins. Of scores that are normal, correlation
-    bounds I from below, so what is nonlinear among neurons is missed and too much is counted; many
-    equal values (neurons of few levels) can err to either side.
+    The estimate is exact for a Gaussian layer cut into many bins. Correlation of normal scores
+    bounds I from below, so nonlinear dependence is missed and too much is counted; many equal
+    values (neurons of few levels) can err to either side.
 
     R² from N samples is too large even where there is nothing to explain; the expected logarithm of
     a residual sum of squares with N - k degrees of freedom takes that out (exactly so for Gaussian
@@ -45,9 +45,9 @@ def copula_entropy(
     Args:
         values: a row per node, a column per neuron.
         bins: M of the neurons' own entropies.
-        correction: of the neurons' own entropies.
+        correction: correction of the neurons' own entropies.
         max_samples: correlations are taken from at most so many nodes, drawn by ``seed``.
-        seed: of that draw.
+        seed: seed of that draw.
 
     """
     array, bins = checked(values, bins)
@@ -61,7 +61,7 @@ def copula_entropy(
 
 
 def rate(values: ArrayLike, bins: int = 200, *, max_samples: int = 50_000, seed: int = 0) -> float:
-    r"""The bits per node that describe a layer as finely as bins do: a rate-distortion bound.
+    r"""Compute the bits per node that describe a layer as finely as bins: a rate-distortion bound.
 
     Rounding neuron k to the middle of its bin, ``Δ_k = (max - min) / M`` wide, costs a mean square
     error of ``Δ_k² / 12`` where values are spread evenly within bins (a mass at a bin's end, as the
@@ -83,7 +83,7 @@ def rate(values: ArrayLike, bins: int = 200, *, max_samples: int = 50_000, seed:
         values: a row per node, a column per neuron.
         bins: M.
         max_samples: the covariance is taken from at most so many nodes, drawn by ``seed``.
-        seed: of that draw.
+        seed: seed of that draw.
 
     """
     array, bins = checked(values, bins)
@@ -100,7 +100,7 @@ def rate(values: ArrayLike, bins: int = 200, *, max_samples: int = 50_000, seed:
 
 
 def water_filling(variances: ArrayLike, distortion: float) -> float:
-    """The rate in bits of independent Gaussians at a total mean square error (see :func:`rate`)."""
+    """Compute the rate in bits of independent Gaussians at a total mean square error."""
     falling = np.sort(np.maximum(np.asarray(variances, dtype=np.float64), 0))[::-1]
     if distortion <= 0:
         raise input_error("distortion", "above 0", distortion)
@@ -124,7 +124,7 @@ def _some(columns: NDArray[Any], max_samples: int, seed: int) -> NDArray[Any]:
 
 
 def _normal_scores(columns: NDArray[Any], chosen: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Φ⁻¹ of the ranks, equal values at their mean rank: a row per chosen neuron."""
+    """Compute Φ⁻¹ of the ranks, equal values at their mean rank: a row per chosen neuron."""
     size = len(columns)
     # Mean ranks are multiples of a half, so there are 2 N - 1 of them.
     table = _quantiles(size)
@@ -138,7 +138,7 @@ def _normal_scores(columns: NDArray[Any], chosen: NDArray[np.int64]) -> NDArray[
 
 @lru_cache(maxsize=2)
 def _quantiles(size: int) -> NDArray[np.float64]:
-    """Φ⁻¹((r + ½) / N) for the ranks r = 0, ½, 1, ..., N - 1."""
+    """Tabulate Φ⁻¹((r + ½) / N) for the ranks r = 0, ½, 1, ..., N - 1."""
     quantile = NormalDist().inv_cdf
     return np.array([quantile((number + 1) / (2 * size)) for number in range(2 * size - 1)])
 
@@ -151,7 +151,7 @@ def _correlations(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _chain(own: NDArray[np.float64], correlations: NDArray[np.float64], size: int) -> float:
-    """Conditional entropies added up: a Cholesky factorisation whose pivot adds the most bits."""
+    """Add up conditional entropies, by a Cholesky factorisation whose pivot adds the most bits."""
     width = len(own)
     left = np.ones(width)  # 1 - R² of each neuron, given those taken
     taken = np.zeros(width, dtype=bool)
@@ -178,6 +178,6 @@ def _chain(own: NDArray[np.float64], correlations: NDArray[np.float64], size: in
 
 
 def _mean_log(degrees: int) -> float:
-    """E[ln X] of a chi-squared X, within 0.01 from 2 degrees of freedom on (0.07 at one)."""
+    """Compute E[ln X] of a chi-squared X, within 0.01 from 2 degrees of freedom on (0.07 at 1)."""
     n = float(degrees)
     return float(np.log(n) - 1 / n - 1 / (3 * n**2) + 2 / (15 * n**4))

@@ -1,4 +1,4 @@
-"""What a trained model's layers hold, for every node: input, hidden layers, output."""
+"""The values of a trained model's layers for every node: input, hidden layers, output."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from bignn.graph import GraphLike, as_graph
 from bignn.nn import GATConv, GCNConv, GINConv, JumpingHead, Linear, SAGEConv, SGConv
 from bignn.nn.evaluation import evaluating, naming_width_errors
 
-#: What reads a layer's values as a whole; modules inside of them are their own affair.
+#: Modules that read a layer's values as a whole; modules inside them are not visited.
 _READERS: tuple[type[nn.Module], ...] = (
     *(GCNConv, SAGEConv, GATConv, GINConv, SGConv, JumpingHead, Linear),
     *(pyg.MessagePassing, pyg.JumpingKnowledge, pyg.Linear, nn.Linear),
 )
 
-Seen = Callable[[str, NDArray[Any]], None]
+Visit = Callable[[str, NDArray[Any]], None]
 
 
 @torch.no_grad()
-def visit_layers(model: nn.Module, graph: GraphLike, see: Seen) -> None:
-    """Runs the model once on the whole graph and shows each layer's values [N, d], in order.
+def visit_layers(model: nn.Module, graph: GraphLike, visit: Visit) -> None:
+    """Run the model once on the whole graph and visit each layer's values [N, d], in order.
 
-    ``see("input", x)``, ``see("hidden 1", h)``, ..., ``see("output", logits)``. A hidden layer is
-    what a convolution or a linear map reads, the first one excepted: values after aggregation,
-    normalisation and activation, which is where the paper's entropies come from. What several
-    modules read is shown once; the layers' outputs that a jumping head reads side by side are
-    layers of their own. In evaluation mode; every module's mode is as before afterwards.
+    The calls are ``visit("input", x)``, ``visit("hidden 1", h)``, ..., ``visit("output", logits)``.
+    A hidden layer is what a convolution or a linear map reads, the first one excepted: values after
+    aggregation, normalisation and activation, which the paper takes entropies of. Values that
+    several modules read are visited once; outputs that a jumping head reads side by side are
+    layers of their own. The model runs in evaluation mode; afterwards every module's mode is as
+    before.
     """
     if not isinstance(model, nn.Module):
         raise input_error("model", "a trained torch.nn.Module", type(model).__name__)
@@ -45,21 +46,25 @@ def visit_layers(model: nn.Module, graph: GraphLike, see: Seen) -> None:
     rest = [torch.from_numpy(graph.edge_index).to(where)]
     if graph.edge_weight is not None:
         rest.append(torch.from_numpy(graph.edge_weight).to(where))
-    see("input", features)
+    visit("input", features)
     del features
-    with evaluating(model), naming_width_errors("model", x.shape[1]), _Hidden(model, x, see):
+    with (
+        evaluating(model),
+        naming_width_errors("model", x.shape[1]),
+        _HiddenLayers(model, x, visit),
+    ):
         out = model(x, *rest)
     if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != graph.num_nodes:
         came = f"shape {list(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
         raise input_error("model", "one that returns a tensor [nodes, classes]", came)
-    see("output", _numpy(out))
+    visit("output", _numpy(out))
 
 
-class _Hidden:
-    """While inside, each value that a reader of the model reads is shown, but the first one's."""
+class _HiddenLayers:
+    """A context in which values that the model's readers read are visited, but the first one's."""
 
-    def __init__(self, model: nn.Module, x: Tensor, see: Seen) -> None:
-        self._model, self._see = model, see
+    def __init__(self, model: nn.Module, x: Tensor, visit: Visit) -> None:
+        self._model, self._visit = model, visit
         self._num_nodes = len(x)
         self._shown = {_fingerprint(x)}
         self._count = 0
@@ -90,16 +95,16 @@ class _Hidden:
             self._shown.add(_fingerprint(value))
             if not known and not is_first:
                 self._count += 1
-                self._see(f"hidden {self._count}", _numpy(value))
+                self._visit(f"hidden {self._count}", _numpy(value))
 
     def _joined(self, module: nn.Module, args: Any, out: Any) -> None:
-        """Layers side by side are no new layer."""
+        """Note layers side by side, which are no new layer."""
         if isinstance(out, Tensor):
             self._shown.add(_fingerprint(out))
 
 
 def _fingerprint(values: Tensor) -> tuple[object, ...]:
-    """Tells values apart; by what they are, since dropout in evaluation makes a new tensor."""
+    """Identify values by what they are, since dropout in evaluation makes a new tensor."""
     total = values.sum(dtype=torch.float64)
     length = torch.linalg.vector_norm(values.to(torch.promote_types(values.dtype, torch.float32)))
     if length == 0:  # dead layers look alike and are not the same
@@ -117,6 +122,6 @@ def _readers(module: nn.Module) -> Iterator[nn.Module]:
 
 def _numpy(values: Tensor) -> NDArray[Any]:
     values = values.detach().cpu()
-    # NumPy does not know every float of 16 bits.
+    # NumPy does not have every float of 16 bits.
     array: NDArray[Any] = (values.float() if values.element_size() < 4 else values).numpy()
     return np.asarray(array)

@@ -1,4 +1,4 @@
-"""How wide a binary model must be: the Entropy Cover Hypothesis (Sec. 6.1) on a trained model."""
+"""The width that a binary model needs: the Entropy Cover Hypothesis (Sec. 6.1)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bignn.capacity.layers import visit_layers
 from bignn.errors import InputError, input_error
 from bignn.graph import GraphLike
 
-#: How the bits of a layer are estimated, see :func:`estimate_bits`.
+#: Estimates of the bits of a layer, see :func:`estimate_bits`.
 EstimateName = Literal["independent", "robust", "copula", "rate"]
 #: The names of all estimates.
 ESTIMATES: tuple[EstimateName, ...] = get_args(EstimateName)
@@ -29,12 +29,12 @@ def estimate_bits(
     *,
     correction: Correction = "none",
 ) -> float:
-    """The bits of a layer, values [N, d].
+    """Estimate the bits of a layer, values [N, d].
 
     ``"independent"`` adds the neurons' binned entropies up, as the paper does; ``"robust"`` does so
-    without their outliers (:func:`robust_entropy`); ``"copula"`` takes away what they share
+    without outliers (:func:`robust_entropy`); ``"copula"`` takes away what they share
     (:func:`copula_entropy`); ``"rate"`` is the rate that describes them as finely as the bins
-    (:func:`rate`; it counts nothing, so there is nothing to correct).
+    (:func:`rate`; no correction applies to it).
     """
     if estimate not in ESTIMATES:
         raise input_error("estimate", f"one of {list(ESTIMATES)}", repr(estimate))
@@ -67,7 +67,7 @@ class LayerEntropy:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether it is neither input nor output."""
+        """Whether the layer is neither input nor output."""
         return self.name.startswith("hidden")
 
     @property
@@ -84,7 +84,7 @@ def layer_entropies(
     estimates: Sequence[EstimateName] = ("independent",),
     correction: Correction = "none",
 ) -> list[LayerEntropy]:
-    """The bits of the input, of every hidden layer and of the output of a trained model.
+    """Estimate the bits of the input, every hidden layer and the output of a trained model.
 
     Hidden layers are taken after normalisation and activation, on all nodes of the graph
     (:func:`bignn.capacity.layers.visit_layers`).
@@ -102,7 +102,7 @@ def layer_entropies(
     names = tuple(dict.fromkeys(paper + tuple(estimates)))
     found: list[LayerEntropy] = []
 
-    def see(name: str, values: NDArray[Any]) -> None:
+    def visit(name: str, values: NDArray[Any]) -> None:
         chosen = paper if name == "input" else names
         try:
             bits = {
@@ -113,7 +113,7 @@ def layer_entropies(
             raise InputError(f"the {name} layer of {type(model).__name__}: {error}") from error
         found.append(LayerEntropy(name, values.shape[1], len(values), bits))
 
-    visit_layers(model, graph, see)
+    visit_layers(model, graph, visit)
     return found
 
 
@@ -125,7 +125,7 @@ def lower_bound(
     estimate: EstimateName = "independent",
     correction: Correction = "none",
 ) -> int:
-    """``ceil(max_l H(h^(l)))`` over the hidden layers: the paper's bound on a binary layer's width.
+    """Compute the paper's bound on a binary layer's width: ``ceil(max_l H(h^(l)))``, l hidden.
 
     By the hypothesis a binary layer should be able to hold as many bits as the float layer does at
     the resolution of the bins. It is no law: narrower binary models have been seen to do as well,
@@ -136,7 +136,7 @@ def lower_bound(
 
 
 def bound_of(layers: Sequence[LayerEntropy], estimate: EstimateName = "independent") -> int:
-    """:func:`lower_bound` of layers that were measured; at least 1."""
+    """Compute :func:`lower_bound` from layers that were measured; at least 1."""
     bits = [layer.estimates[estimate] for layer in layers if layer.is_hidden]
     if not bits:
         raise InputError("the model has no hidden layer, so there is no width to bound")
@@ -145,12 +145,12 @@ def bound_of(layers: Sequence[LayerEntropy], estimate: EstimateName = "independe
 
 @dataclass(frozen=True)
 class WidthAdvice:
-    """What :func:`recommend_width` found; ``int(advice)`` is the width.
+    """The result of :func:`recommend_width`; ``int(advice)`` is the width.
 
     Attributes:
         width: hidden neurons for the binary model (heads times neurons where there are heads): the
             estimate, rounded up to whole words of 64 bits, since a part of one costs as much.
-        estimate: which one.
+        estimate: the estimate that the width is based on.
         lower_bound: the paper's bound, by the independent estimate.
         bins: M.
         layers: the figures of every layer.
@@ -183,20 +183,19 @@ def recommend_width(
     *,
     estimate: EstimateName = "robust",
 ) -> WidthAdvice:
-    """How wide the binary version of a trained float model should be; seconds, no search.
+    """Recommend a width for the binary version of a trained float model, without a search.
 
-    One evaluation of the model, the bits of its hidden layers, the largest of them rounded up to
-    whole words. It is for *this* model: the paper's hypothesis is about a float model that is just
-    wide enough, and a wider one says more than it needs to (``bignn capacity`` finds the narrowest
-    by training).
-    What the bits mean depends on M: each doubling adds up to a bit per neuron (docs/design.md).
+    It evaluates the model once and rounds the bits of its largest hidden layer up to whole words of
+    64. It is for *this* model: the paper's hypothesis is about a float model that is just
+    wide enough, and a wider one holds more than it needs to (``bignn capacity`` finds the narrowest
+    by training). The bits depend on M: each doubling adds up to a bit per neuron (docs/design.md).
 
     Args:
-        model: trained, float; see :func:`layer_entropies`.
+        model: a trained float model; see :func:`layer_entropies`.
         graph: a :class:`bignn.Graph` or a PyG ``Data``.
         bins: M; the paper takes 200 on PubMed and 1000 on its larger graphs.
         estimate: ``"robust"``, ``"independent"`` (the paper's), ``"copula"`` or ``"rate"``;
-            docs/results.md says how far each is from measured widths (none is close everywhere).
+            docs/results.md compares each with measured widths (none is close everywhere).
 
     """
     if estimate not in ESTIMATES:

@@ -31,7 +31,11 @@ def add_predict(commands: Any) -> None:
     )
     add("--explain", action="store_true", help="show the plan, its predicted costs and its times")
     add_threads(add)
-    add("--save-graph", metavar="FILE", help="also write the packed graph, for later predictions")
+    add(
+        "--save-graph",
+        metavar="FILE",
+        help="also write the packed graph (.bigraph), for later predictions",
+    )
 
 
 def _predict(options: argparse.Namespace) -> Report:

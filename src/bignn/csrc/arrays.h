@@ -1,4 +1,4 @@
-// Arrays as Python hands them over: on the CPU, without gaps.
+// The arrays that Python passes: on the CPU, without gaps.
 #pragma once
 
 #include <nanobind/nanobind.h>

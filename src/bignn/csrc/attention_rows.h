@@ -5,7 +5,7 @@
 
 namespace bignn {
 
-// One head of row i: as gather_row, with weights from scores.
+// Walks over the neighbours of row i as gather_row does, with one head's weights.
 template <class Isa, typename Id, class Add>
 inline float attend_row(const Layer& layer, std::size_t head, std::size_t i,
                         Batch<Isa, Id>& entries, Scratch<Isa>& scratch, Add add) {
@@ -21,7 +21,7 @@ inline float attend_row(const Layer& layer, std::size_t head, std::size_t i,
         const float some = Isa::largest_score_of(entries.scores(head, at), count(at));
         largest_source = some > largest_source ? some : largest_source;
     }
-    // leaky rises, also as it is rounded: the largest source has the largest score.
+    // leaky is monotonic, rounding included: the largest source has the largest score.
     const float top = leaky(target + largest_source, attention.slope);
     const auto attend_chunk = [&](std::size_t at) {
         entries.cover(at, at + count(at));
@@ -51,7 +51,7 @@ inline float attend_row(const Layer& layer, std::size_t head, std::size_t i,
     return weights.scale;
 }
 
-// One head of a row: its sums, or u by bits.
+// Sums one head of row i: into `sums`, or by bits into `u`.
 template <class Isa, typename Id>
 inline float attend_one(const Layer& layer, const Records& part, std::size_t head, std::size_t i,
                         Batch<Isa, Id>& entries, Scratch<Isa>& scratch, float* sums,
@@ -61,7 +61,7 @@ inline float attend_one(const Layer& layer, const Records& part, std::size_t hea
     return sum_row(part, layer.attention.channels, num_neighbours(layer, i), scratch, sums, gather);
 }
 
-// All heads of a tile's rows, put together in scratch.sums.
+// Sums all heads of a tile's rows and puts them together in scratch.sums.
 template <class Isa, typename Id>
 inline void attend_tile(const Layer& layer, std::size_t first, std::size_t num_rows, bool is_few,
                         Batch<Isa, Id>& entries, Scratch<Isa>& scratch) {

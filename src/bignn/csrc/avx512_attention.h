@@ -5,7 +5,7 @@
 
 namespace bignn::avx512 {
 
-// The same operations in the same order as in arithmetic.h.
+// exp_of_negative of arithmetic.h: the same operations in the same order.
 static inline __m512 exp_of_negative(__m512 t) {
     const __mmask16 counts = _mm512_cmp_ps_mask(t, _mm512_set1_ps(lowest_score), _CMP_GE_OQ);
     const __m512i n = _mm512_maskz_cvtps_epi32(counts, _mm512_mul_ps(t, _mm512_set1_ps(log2_of_e)));
@@ -97,7 +97,7 @@ struct AttentionPieces : Base {
                 static_cast<std::uint32_t>(_mm512_reduce_add_epi32(shares))};
     }
 
-    // Four rows of a vector each, whose sums across lanes are taken together.
+    // Each of the four rows is one vector; sums across lanes are taken for the four together.
     static void attend_few(const float* source, const float* factor, const std::int64_t* offsets,
                            const float* targets, float slope, int bits, std::uint32_t* q,
                            std::uint32_t* totals, float* row_scale) {
@@ -134,7 +134,7 @@ struct AttentionPieces : Base {
         const __m128 share = _mm_maskz_div_ps(
             _mm_test_epi32_mask(shares, shares), _mm_set1_ps(1.0f),
             _mm_mul_ps(_mm_cvtepi32_ps(shares), _mm_set1_ps(1.0f / (1 << share_bits))));
-        // Weights by the row, as weigh_tile wants them: one after the other.
+        // weigh_tile wants the rows' weights one after the other.
         alignas(64) float x[4 * few], shares_of_rows[4];
         const auto weigh_row = [&](std::size_t r, __m512 p, __mmask16 valid) {
             _mm512_mask_storeu_ps(

@@ -1,5 +1,4 @@
-// Way G, first half: sums of bits, in AVX-512. avx512_product.h defines how far apart rows of u
-// are.
+// Way G's first half in AVX-512: sums of bits.
 #pragma once
 
 #include "avx512_vectors.h"
@@ -8,13 +7,14 @@ namespace bignn::avx512 {
 
 // --- Gather of bits ----------------------------------------------------------------------------
 
+// Adds q to the lanes whose bits, the 16 of a piece, are 1.
 static inline __m512i add_where(__m512i sum, const std::byte* bits, std::size_t piece, __m512i q) {
     __mmask16 mask;
     __builtin_memcpy(&mask, bits + 2 * piece, sizeof mask);
     return _mm512_mask_add_epi32(sum, mask, sum, q);
 }
 
-// Up to four words of every neighbour: the bits are the masks of the additions.
+// Adds up to four words of every neighbour: the bits are the masks of the additions.
 template <int words>
 static inline void add_words(const std::byte* const* rows, const std::uint32_t* q,
                              std::size_t count, std::size_t offset, __m512i minus_total, bool first,
@@ -64,18 +64,20 @@ static inline void add_words(const std::byte* const* rows, const std::uint32_t* 
 
 // --- Gather of many neighbours' bits -----------------------------------------------------------
 //
-// Sixteen neighbours at a time, by lookup. Four weights have 16 sums of subsets; four such groups
-// fill a 64-byte table per byte of the sums (three of them: 4 q < 2^22), and the sixteen bits of a
-// column are four places in it. vpermb looks up 16 columns, vpdpbusd adds up a column's four. That
-// and the transposition of the bits take a third of the instructions of the additions above.
+// Sixteen neighbours are added at a time, by lookup. Four weights have 16 sums of subsets; four
+// such groups fill a 64-byte table per byte of the sums (three of them: 4 q < 2^22), and the
+// sixteen bits of a column are four places in it. vpermb looks up 16 columns, vpdpbusd adds up a
+// column's four. That and the transposition of the bits take a third of the instructions of the
+// additions above.
 
-constexpr std::size_t unit = 16;  // neighbours
-constexpr std::size_t many = 32;  // from here on it pays (runtime/planner.py knows it too)
+constexpr std::size_t unit = 16;  // neighbours at a time
+constexpr std::size_t many = 32;  // neighbours from which on it pays; also in runtime/planner.py
 static_assert(most_edge_bits + 2 <= 24);
-constexpr std::size_t block_units = 8;  // whose places are made at once: 16 KB of a slab
-constexpr std::size_t slab_words = 8;   // of columns
+constexpr std::size_t block_units = 8;  // units whose places are made at once: 16 KB of a slab
+constexpr std::size_t slab_words = 8;   // words of columns in a slab
 
-// Entry i of group g: the sum of the weights 4 g + m where bit m of i is set, at byte 4 i + g.
+// Makes the tables of sixteen weights. Entry i of group g, at byte 4 i + g, is the sum of the
+// weights 4 g + m for which bit m of i is set.
 static inline void make_subset_sums(const std::uint32_t* q, std::byte* tables) {
     const auto subsets = [&](std::size_t g) {
         const auto weight = [&](std::size_t m) {
@@ -100,7 +102,7 @@ static inline void make_subset_sums(const std::uint32_t* q, std::byte* tables) {
     _mm512_store_si512(tables + 128, select(even, high02, _mm512_slli_epi32(high13, 8)));
 }
 
-// The bits of four neighbours, 16 bytes of each.
+// Loads 16 bytes of each of four neighbours' bits (8 if not whole).
 template <bool whole>
 static inline __m512i four_rows(const std::byte* const* rows, std::size_t offset) {
     const auto load = [&](std::size_t n) {
@@ -113,8 +115,8 @@ static inline __m512i four_rows(const std::byte* const* rows, std::size_t offset
     return _mm512_inserti32x4(four, load(3), 3);
 }
 
-// The places of 64 columns, from a byte per column and group: a dword per column, in an order that
-// natural_order below turns back.
+// Writes the places of 64 columns, a dword per column, from a byte per column and group. Columns
+// come in an order that natural_order turns back.
 static inline void store_places(__m512i g0, __m512i g1, __m512i g2, __m512i g3, std::byte* places) {
     const __m512i low01 = _mm512_unpacklo_epi8(g0, g1), high01 = _mm512_unpackhi_epi8(g0, g1);
     const __m512i low23 = _mm512_unpacklo_epi8(g2, g3), high23 = _mm512_unpackhi_epi8(g2, g3);
@@ -124,14 +126,14 @@ static inline void store_places(__m512i g0, __m512i g1, __m512i g2, __m512i g3, 
     _mm512_store_si512(places + 192, _mm512_unpackhi_epi16(high01, high23));
 }
 
-// Two words (one, if not whole) of sixteen neighbours. A product in GF(2) of a matrix of 8 rows
-// with the unit vectors is its transpose: neighbour m of a group becomes bit m + 2 of each of 8
-// columns, and the number of the group, the constant that is added, the lowest two.
+// Makes the places of two words (one, if not whole) of sixteen neighbours. A product in GF(2) of a
+// matrix of 8 rows with the unit vectors is its transpose: neighbour m of a group becomes bit m + 2
+// of each of 8 columns; the lowest two bits are the number of the group, a constant that is added.
 template <bool whole>
 static inline void make_places(const std::byte* const* rows, std::size_t offset,
                                std::byte* places) {
     constexpr __mmask64 used = 0x3c3c3c3c3c3c3c3c;
-    // Byte r of quadword b: of neighbour 5 - r the byte b (the other half: b + 8).
+    // Byte r of quadword b comes from byte b of neighbour 5 - r (for the other half, byte b + 8).
     alignas(64) static constexpr std::uint8_t bytes[64] = {
         0, 0, 48, 32, 16, 0, 0, 0, 0, 0, 49, 33, 17, 1, 0, 0,  //
         0, 0, 50, 34, 18, 2, 0, 0, 0, 0, 51, 35, 19, 3, 0, 0,  //
@@ -155,7 +157,7 @@ static inline void make_places(const std::byte* const* rows, std::size_t offset,
     if (whole) store(_mm512_add_epi8(order, _mm512_set1_epi8(8)), places + 256);
 }
 
-// Quarters of vectors a, b, c, d side by side: from store_places' order to columns' own.
+// Puts the quarters of vectors a, b, c, d side by side: from store_places' order to the columns'.
 static inline void natural_order(__m512i& a, __m512i& b, __m512i& c, __m512i& d) {
     const __m512i ab_low = _mm512_shuffle_i32x4(a, b, 0x44);
     const __m512i ab_high = _mm512_shuffle_i32x4(a, b, 0xee);
@@ -167,7 +169,8 @@ static inline void natural_order(__m512i& a, __m512i& b, __m512i& c, __m512i& d)
     d = _mm512_shuffle_i32x4(ab_high, cd_high, 0xdd);
 }
 
-// u = start + 2 * (sums of weights where the bit is set), 64 columns; with no start, onto u.
+// Looks up 64 columns: adds to u twice the sums of the weights whose bit is set, and `start` where
+// it is given. If `first`, u starts from 0.
 static inline void look_up_sums(const std::byte* tables, const std::byte* places,
                                 std::size_t num_units, std::size_t places_stride,
                                 const __m512i* start, bool first, std::int32_t* u) {
@@ -210,7 +213,7 @@ static inline void look_up_sums(const std::byte* tables, const std::byte* places
     store(a, u), store(b, u + 16), store(c, u + 32), store(d, u + 48);
 }
 
-// Pointers to rows and weights up to the next unit must be readable, these weights 0.
+// Adds many neighbours. Up to the next whole unit, pointers must be readable and weights 0.
 static inline void add_many(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
                             std::size_t num_words, __m512i minus_total, bool first,
                             std::int32_t* u) {
@@ -263,7 +266,7 @@ struct BitPieces : Base {
             if (num_words - w == 2) add(Number<2>{}, w);
             if (num_words - w == 1) add(Number<1>{}, w);
         }
-        // Inputs that do not exist, up to where the groups of five end, must be 0.
+        // The product reads whole groups of five inputs: those past the last must be 0.
         for (std::size_t k = num_inputs; k < Isa::u_stride(num_inputs); ++k) u[k] = 0;
     }
 };

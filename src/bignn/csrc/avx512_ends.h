@@ -5,6 +5,7 @@
 
 namespace bignn::avx512 {
 
+// h of 16 columns.
 static inline __m512 output(const float* sums, __mmask16 valid, float row_scale, const float* scale,
                             const float* shift) {
     const __m512 scaled =
@@ -13,7 +14,7 @@ static inline __m512 output(const float* sums, __mmask16 valid, float row_scale,
                          _mm512_maskz_loadu_ps(valid, shift));
 }
 
-// Signs to words; returns |h| summed into sixteen partial sums.
+// Packs the signs of a row's h; returns the sixteen partial sums of |h|.
 static inline __m512 sign_row(const float* sums, float row_scale, const float* scale,
                               const float* shift, std::size_t num_outputs, word* words) {
     __m512 partial = _mm512_setzero_ps();
@@ -39,7 +40,7 @@ static inline __m512 sign_row(const float* sums, float row_scale, const float* s
     return partial;
 }
 
-// Halves onto halves, the order that plain.h defines, down to four.
+// Adds halves onto halves, in the order that plain.h defines, down to four numbers.
 static inline __m128 fold(__m512 partial) {
     const __m256 by8 =
         _mm256_add_ps(_mm512_castps512_ps256(partial), _mm512_extractf32x8_ps(partial, 1));
@@ -48,9 +49,7 @@ static inline __m128 fold(__m512 partial) {
 
 template <class Base>
 struct EndPieces : Base {
-    using typename Base::Isa;
-
-    // The compiler's own vectors would be half as wide.
+    // Written out since the compiler's own vectors would be half as wide.
     static void put_head(const float* from, float row_scale, std::size_t channels, float* sums) {
         for (std::size_t c = 0; c < channels; c += 16) {
             const __mmask16 valid = first_lanes(channels - c);

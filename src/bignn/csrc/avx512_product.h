@@ -1,4 +1,4 @@
-// Way G, second half: the product after the gather of bits, by lookup, in AVX-512.
+// Way G's second half in AVX-512: the product after the gather of bits, by lookup.
 //
 // Five inputs of a row have 32 sums u0 +- u1 +- ..., half of them the negatives of the others: 16
 // numbers, computed once per row and looked up once per output. Four such groups fill the 64 bytes
@@ -9,9 +9,9 @@
 // Bytes are unsigned but for the highest, which is made so by adding 128; the sums of the highest
 // bytes start at -128 * (sum of signs) to make up for it.
 //
-// B in memory: for 16 outputs at a time and every four groups, 64 bytes, each a place in the table
-// (6 bits, all that vpermb looks at) and a sign (the highest bit); then the sums of signs of all
-// outputs.
+// B in memory: for every 16 outputs and every four groups there are 64 bytes, each with a place in
+// the table (6 bits, all that vpermb reads) and a sign (the highest bit); the sums of signs of all
+// outputs follow.
 #pragma once
 
 #include "avx512_vectors.h"
@@ -22,9 +22,9 @@ namespace bignn::avx512 {
 constexpr std::size_t inputs_per_group = 5;
 
 struct Groups {
-    std::size_t quads;   // of groups
-    std::size_t groups;  // with padding
-    std::size_t blocks;  // of 16 outputs
+    std::size_t quads;   // groups, in fours
+    std::size_t groups;  // groups, with padding
+    std::size_t blocks;  // outputs, in sixteens
 };
 
 static constexpr Groups groups_of(std::size_t num_inputs, std::size_t num_outputs) {
@@ -32,7 +32,7 @@ static constexpr Groups groups_of(std::size_t num_inputs, std::size_t num_output
     return {.quads = quads, .groups = 4 * quads, .blocks = (num_outputs + 15) / 16};
 }
 
-// The tables of one row: table[quad][row][plane], 64 bytes each.
+// Makes the tables of one row: table[quad][row][plane], 64 bytes each.
 template <int planes>
 static inline void make_tables(const std::int32_t* u, const Groups& shape, std::size_t row,
                                std::int32_t* twice, std::int32_t* base, std::byte* tables) {
@@ -86,13 +86,14 @@ static inline void make_tables(const std::int32_t* u, const Groups& shape, std::
     }
 }
 
-// 1 or, where the highest bit is set, -1: in GF(2), that bit times 1 everywhere but in the lowest
-// bit, which is 1.
+// The sign of each byte's place: -1 where the highest bit is set, 1 elsewhere. In GF(2), that bit
+// is copied to all bits but the lowest, which is 1.
 static inline __m512i signs_of(__m512i places) {
     const __m512i spread = _mm512_set1_epi64(0x0080808080808080);
     return _mm512_gf2p8affine_epi64_epi8(places, spread, 1);
 }
 
+// Adds the table's entries at these places, with their signs, to sum.
 static inline __m512i look_up(__m512i sum, __m512i places, __m512i signs, const std::byte* table) {
     return dot_bytes(sum, _mm512_permutexvar_epi8(places, _mm512_loadu_si512(table)), signs);
 }
@@ -165,8 +166,7 @@ struct ProductPieces : Base {
         } else if (range < std::uint64_t{1} << 32) {
             run(Number<4>{});
         } else {
-            // Rows of thousands of like-minded neighbours, too large for four bytes: u = 16 high +
-            // low.
+            // Rows of thousands of like neighbours are too large for four bytes: u = 16 high + low.
             auto* acc = reinterpret_cast<std::int64_t*>(scratch + table_bytes(num_inputs));
             auto* low = reinterpret_cast<std::int32_t*>(acc + tile_rows * sums_stride);
             for (std::size_t c = 0; c < tile_rows * sums_stride; ++c) acc[c] = 0;
@@ -204,11 +204,11 @@ struct ProductPieces : Base {
         return _mm512_reduce_max_epu32(largest);
     }
 
-    // Where the planes of 16 products go: sum = p0 + 2^8 p1 + 2^16 (p2 + 2^8 p3).
+    // Takes the planes of 16 products: sum = p0 + 2^8 p1 + 2^16 (p2 + 2^8 p3).
     struct Products {
         bool fits_32_bits;
-        int shift;          // with acc: products count 2^shift
-        std::int64_t* acc;  // null: products are final
+        int shift;          // with acc, products are multiplied by 2^shift
+        std::int64_t* acc;  // where products are added up; null when they are final
         float* sums;
         std::size_t stride;
 
@@ -241,7 +241,8 @@ struct ProductPieces : Base {
         }
     };
 
-    // Four rows at once (fewer: the missing rows of u are zeros, and their sums go nowhere).
+    // Multiplies four rows at once. Where there are fewer, the missing rows of u are zeros, and
+    // their sums are not read.
     template <int planes>
     static void multiply_planes(const std::int32_t* u, std::size_t num_inputs,
                                 std::size_t num_outputs, const std::byte* product,

@@ -1,4 +1,4 @@
-// Way T's gather, the sums of records, in AVX-512.
+// Way T's gather in AVX-512: sums of records.
 //
 // Weights are split into digits (three of 8 bits against byte records, two of 10 against 16-bit
 // ones), whose sums are kept apart and put together at the end of the row:
@@ -15,6 +15,7 @@ static_assert(most_edge_bits <= 20);
 
 constexpr std::size_t flush16 = 64;
 
+// s0 + 2^bits s1 + 2^(2 bits) s2 in 64 bits.
 template <int bits>
 static inline __m512i combine_digits(__m256i s0, __m256i s1, __m256i s2) {
     const __m512i high = _mm512_add_epi64(_mm512_slli_epi64(_mm512_cvtepi32_epi64(s2), bits),
@@ -22,6 +23,7 @@ static inline __m512i combine_digits(__m256i s0, __m256i s1, __m256i s2) {
     return _mm512_add_epi64(_mm512_slli_epi64(high, bits), _mm512_cvtepi32_epi64(s0));
 }
 
+// Writes eight sums as floats: center * total + 2 * sum.
 static inline void store_wide(const std::int32_t* center, std::int64_t total, __m512i sum,
                               float* sums) {
     const __m512i centers =
@@ -36,12 +38,14 @@ static inline void prefetch4(const std::byte* const* rows, std::size_t e, std::s
     prefetch(rows, e + 2, at), prefetch(rows, e + 3, at);
 }
 
+// A digit of four weights, for every column.
 static inline __m512i digit(const std::uint32_t* digits) {
     return _mm512_set1_epi32(static_cast<int>(*digits));
 }
 
-// Four neighbours' bytes of a column stand next to each other, a dword that vpdpbusd multiplies by
-// the four weights' digits. digits[4 g + d]: digit d of the weights of neighbours 4 g ... 4 g + 3.
+// Gathers byte records. Four neighbours' bytes of a column are put next to each other, a dword that
+// vpdpbusd multiplies by the four weights' digits. digits[4 g + d] holds digit d of the weights of
+// neighbours 4 g ... 4 g + 3.
 template <bool far, class Sums>
 static inline void gather8(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
                            std::size_t offset, std::size_t stride, const Sums& sums) {
@@ -128,7 +132,7 @@ static inline void gather8(const Records& records, const std::byte* const* rows,
     }
 }
 
-// Two neighbours' 16-bit values of a column in a dword, for vpdpwssd.
+// Gathers 16-bit records: two neighbours' values of a column form a dword for vpdpwssd.
 template <class Sums>
 static inline void gather16(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
                             std::size_t offset, std::size_t stride, const Sums& sums) {
@@ -170,8 +174,6 @@ static inline void gather16(const std::byte* const* rows, const std::uint32_t* q
 
 template <class Base>
 struct RecordPieces : Base {
-    using typename Base::Isa;
-
     static void add_records(const Records& records, const std::byte* const* rows,
                             const std::uint32_t* q, std::size_t count, std::int64_t* acc) {
         const MoreSums more{acc};
@@ -214,7 +216,8 @@ struct RecordPieces : Base {
     }
 
    private:
-    // Where sums of 16 columns go. To floats, when all fits in 32 bits:
+    // NarrowSums, WideSums and MoreSums take the sums of 16 columns from c on. NarrowSums writes
+    // floats, where everything fits 32 bits.
     struct NarrowSums {
         const std::int32_t* center;
         float* sums;
@@ -231,7 +234,7 @@ struct RecordPieces : Base {
         }
     };
 
-    // To floats in general:
+    // Writes floats in general.
     struct WideSums {
         const std::int32_t* center;
         float* sums;
@@ -251,7 +254,7 @@ struct RecordPieces : Base {
         }
     };
 
-    // Onto what earlier chunks of a long row summed up:
+    // Adds to what earlier chunks of a long row summed up.
     struct MoreSums {
         std::int64_t* acc;
 

@@ -7,9 +7,8 @@ namespace bignn::avx512 {
 
 template <class Base>
 struct WeightPieces : Base {
-    using typename Base::Isa;
-
     using Base::weigh;  // for ids of 64 bits
+
     static void weigh(const std::int32_t* ids, const float* weights, std::size_t count,
                       const float* factor, float* x) {
         for (std::size_t e = 0; e < count; e += 16) {
@@ -32,7 +31,8 @@ struct WeightPieces : Base {
         return _mm512_reduce_max_ps(most);
     }
 
-    using Base::set_row_pointers;  // likewise
+    using Base::set_row_pointers;  // for ids of 64 bits
+
     static void set_row_pointers(const std::int32_t* ids, std::size_t count, const std::byte* data,
                                  std::size_t stride, const std::byte** rows) {
         const __m512i start = _mm512_set1_epi64(reinterpret_cast<long long>(data));
@@ -41,7 +41,7 @@ struct WeightPieces : Base {
             const __m512i some = _mm512_maskz_loadu_epi32(first_lanes(count - e), ids + e);
             const __m512i low = _mm512_cvtepu32_epi64(_mm512_castsi512_si256(some));
             const __m512i high = _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64(some, 1));
-            // Ids and strides are below 2^32: one multiplication each.
+            // Ids and strides are below 2^32, so one multiplication of 32 bits is enough.
             _mm512_storeu_si512(rows + e, _mm512_add_epi64(start, _mm512_mul_epu32(low, step)));
             _mm512_storeu_si512(rows + e + 8,
                                 _mm512_add_epi64(start, _mm512_mul_epu32(high, step)));

@@ -5,15 +5,17 @@
 
 namespace bignn::avx512 {
 
+// Adds to sum how many bits of a row's half word differ from each of 16 columns'.
 static inline __m512i count_differing(__m512i sum, const half_of_word* bits, __m512i columns) {
     const __m512i broadcast = _mm512_set1_epi32(static_cast<int>(*bits));
     return _mm512_add_epi32(sum, _mm512_popcnt_epi32(_mm512_xor_si512(broadcast, columns)));
 }
 
-// Four rows against one panel: a panel's half words are loaded once for the four, and the four
-// chains of dependent adds hide the popcount's latency. `store` takes the results. Not inlined, and
-// rows addressed by steps from one pointer: otherwise pointers do not fit the registers, and moving
-// them costs the loop a seventh of its speed.
+// Counts differing bits of four rows against one panel at a time: a panel's half words are loaded
+// once for the four, and the four chains of dependent adds hide the popcount's latency. `store`
+// takes the results. The function is not inlined, and rows are addressed by steps from one pointer:
+// otherwise pointers do not fit the registers, and moving them costs the loop a seventh of its
+// speed.
 template <class Store>
 __attribute__((noinline)) static void count_rows(const word* a, std::size_t num_rows,
                                                  const half* panels, std::size_t num_panels,
@@ -58,8 +60,6 @@ __attribute__((noinline)) static void count_rows(const word* a, std::size_t num_
 
 template <class Base>
 struct XnorPieces : Base {
-    using typename Base::Isa;
-
     static void xnor_rows(const word* a, const half* panels, std::size_t begin, std::size_t end,
                           std::size_t num_columns, std::size_t num_bits, std::int32_t* out) {
         const std::size_t num_words = words_per_row(num_bits);
@@ -79,15 +79,17 @@ struct XnorPieces : Base {
 
     static bool make_records(const word* rows, std::size_t num_rows, const Panels& panels,
                              std::byte* records) {
-        if (panels.bytes_per_column == 1)
+        if (panels.bytes_per_column == 1) {
             return make_records_of<1>(rows, num_rows, panels, records);
-        if (panels.bytes_per_column == 2)
+        }
+        if (panels.bytes_per_column == 2) {
             return make_records_of<2>(rows, num_rows, panels, records);
+        }
         return Base::make_records(rows, num_rows, panels, records);
     }
 
-    // 64 columns at a time in bytes; 127 inputs cannot overflow one, so longer rows pass through
-    // 16 bits every 127 inputs.
+    // Adds 64 columns at a time in bytes. 126 inputs cannot overflow a byte; longer rows are added
+    // up in 16 bits after every 126 inputs.
     static bool sparse_record(const std::int32_t* inputs, std::size_t count, const SignTable& table,
                               std::byte* record) {
         if (table.bytes_per_column != 1 || table.stride % 64 != 0 || count >= 32767) {
@@ -132,6 +134,7 @@ struct XnorPieces : Base {
     }
 
    private:
+    // Writes dots as integers.
     class StoreDots {
        public:
         StoreDots(std::int32_t* out, std::size_t num_columns, std::size_t num_bits)
@@ -156,7 +159,7 @@ struct XnorPieces : Base {
         __mmask16 valid_ = 0;
     };
 
-    // The dots of a panel onto rows' sums, while they are in registers.
+    // Adds a panel's dots to rows' sums, while they are in registers.
     class StoreOwn {
        public:
         StoreOwn(const Own& own, const float* factors, const float* row_scale, const float* scale,
@@ -199,8 +202,8 @@ struct XnorPieces : Base {
         __m512 own_scales_ = _mm512_setzero_ps(), scales_ = _mm512_setzero_ps();
     };
 
-    // Records of one or two bytes per column. `high_` collects the bits of v - lowest that a record
-    // has no room for.
+    // Writes records of one or two bytes per column. `high_` collects the bits of v - lowest, to
+    // see whether there are any that a record has no room for.
     template <std::size_t bytes_per_column>
     class StoreRecords {
        public:

@@ -1,4 +1,4 @@
-// What a packed row is, once, for every kernel. See bits.py for the same words in prose:
+// The definition of a packed row, for every kernel (bits.py has it in Python):
 // bit 1 means +1 (value >= 0), bit 0 means -1, padding bits are 0, and for rows of K bits
 //     dot(a, b) = K - 2 * popcount(a ^ b).
 #pragma once

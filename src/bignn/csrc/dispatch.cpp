@@ -1,4 +1,4 @@
-// The CPU is probed once, the first time anybody asks.
+// Asks the CPU, once, which instruction sets it has.
 #include "dispatch.h"
 
 #include <initializer_list>
@@ -28,6 +28,7 @@ const std::map<std::string, bool>& cpu_features() {
     return features;
 }
 
+// An instruction set that needs these features.
 InstructionSet needs(const Kernels& kernels, std::initializer_list<const char*> features) {
     std::string missing;
     for (const char* feature : features) {
@@ -40,7 +41,7 @@ InstructionSet needs(const Kernels& kernels, std::initializer_list<const char*> 
 
 }  // namespace
 
-// Those of another architecture are not compiled, and not here.
+// Instruction sets of another architecture are not compiled, and not listed.
 const std::vector<InstructionSet>& instruction_sets() {
     static const std::vector<InstructionSet> sets = {
         needs(portable_kernels, {}),

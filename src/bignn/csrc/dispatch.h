@@ -1,4 +1,4 @@
-// Which instruction sets this CPU has.
+// The instruction sets of this build, and which of them this CPU has.
 #pragma once
 
 #include <string>
@@ -17,10 +17,10 @@ struct InstructionSet {
 // Every instruction set that this build has kernels for, slowest first.
 const std::vector<InstructionSet>& instruction_sets();
 
-// The fastest supported one.
+// The fastest kernels that this CPU runs.
 const Kernels& best_kernels();
 
-// The one of this name; throws if there is none, or this CPU lacks it.
+// The kernels of this name; throws if this build has none, or this CPU cannot run them.
 const Kernels& kernels_named(const std::string& name);
 
 }  // namespace bignn

@@ -1,5 +1,5 @@
-// The neighbours of rows, in terms of the pieces in plain.h: which data they have, what they weigh,
-// and the sums over them.
+// The first half of a layer: where the data of a row's neighbours is, what they weigh, and the sums
+// over them, written in terms of the pieces in plain.h.
 #pragma once
 
 #include "arithmetic.h"
@@ -9,16 +9,16 @@ namespace bignn {
 // The scratch of one thread, laid out in the caller's bytes (null: only its size is wanted).
 template <class Isa>
 struct Scratch {
-    const std::byte** rows;  // [batch + slack]
-    float* x;                // [batch + slack]
-    float* scores;           // [heads, batch + slack], of attention
-    float* factors;          // [batch + slack], likewise
-    std::uint32_t* q;        // [chunk + slack]
-    std::int64_t* acc;       // [positions]
-    std::int32_t* u;         // [tile_rows, inputs]
+    const std::byte** rows;  // [batch + slack]: the data of neighbours
+    float* x;                // [batch + slack]: their weights
+    float* scores;           // [heads, batch + slack]: their scores, for attention
+    float* factors;          // [batch + slack]: their source factors, for attention
+    std::uint32_t* q;        // [chunk + slack]: integer weights
+    std::int64_t* acc;       // [positions]: sums of records
+    std::int32_t* u;         // [tile_rows, inputs]: sums of bits
     float* sums;             // [tile_rows, outputs]
-    float* head;             // [tile_rows, channels], of attention
-    word* own_words;         // [tile_rows, words of the inputs], of rows' own parts
+    float* head;             // [tile_rows, channels]: sums of one head, for attention
+    word* own_words;         // [tile_rows, words of the inputs]: bits of the rows themselves
     word* words;             // [tile_rows, words of the outputs]
     std::byte* multiply;
     std::size_t size, sums_stride, head_stride;
@@ -61,13 +61,13 @@ inline std::size_t scratch_bytes(const Layer& layer) {
     return Scratch<Isa>(layer, nullptr).size;
 }
 
-// The entries of the list of neighbours that are being worked on: where each one's data is, and its
-// weight. Rows follow each other in that list, so a batch serves several of them, and the data of
-// entries further on can be asked for while the sums are busy with earlier ones.
+// A stretch of the list of neighbours: for each entry, where its data is and what it weighs. Rows
+// follow each other in that list, so a batch serves several of them, and the data of later entries
+// can be prefetched while earlier ones are summed.
 template <class Isa, typename Id>
 class Batch {
    public:
-    // For rows [begin, end).
+    // The batch will serve rows [begin, end).
     Batch(const Layer& layer, const Id* ids, std::size_t begin, std::size_t end,
           Scratch<Isa>& scratch)
         : from_(layer.edges),
@@ -82,8 +82,8 @@ class Batch {
         stride_ = by_records ? layer.records.step : 8 * words_per_row(layer.num_inputs);
     }
 
-    // Makes entries [begin, end), a chunk at most, available. Every place from `begin` on can be
-    // read, `slack` past the end too: where weights are padded with 0, places need not be.
+    // Makes entries [begin, end), a chunk at most, available. `slack` further entries of rows()
+    // point at readable data, so that weights padded with 0 need no test.
     void cover(std::size_t begin, std::size_t end) {
         if (begin >= first_ && end <= last_) return;
         const std::size_t count = end_ - begin < batch ? end_ - begin : batch;
@@ -129,8 +129,9 @@ static inline std::size_t num_neighbours(const Layer& layer, std::size_t i) {
     return static_cast<std::size_t>(offsets[1] - offsets[0]);
 }
 
-// One row: calls add(places, count, total, whether it is the first) for each chunk of it, with the
-// integer weights in scratch.q; returns what the sums are to be multiplied by.
+// Walks over the neighbours of row i: calls add(rows, count, total, whether it is the first) for
+// each chunk of them, with their integer weights in scratch.q. Returns what the sums are to be
+// multiplied by.
 template <class Isa, typename Id, class Add>
 inline float gather_row(const Layer& layer, std::size_t i, Batch<Isa, Id>& entries,
                         Scratch<Isa>& scratch, Add add) {
@@ -159,7 +160,7 @@ inline float gather_row(const Layer& layer, std::size_t i, Batch<Isa, Id>& entri
     return weights.scale;
 }
 
-// The sums of one row from records; gather(add) is gather_row or attend_row.
+// Sums one row from records; gather(add) is gather_row or attend_row. Returns what it returns.
 template <class Isa, class Gather>
 inline float sum_row(const Records& records, std::size_t num_columns, std::size_t num_neighbours,
                      Scratch<Isa>& scratch, float* sums, Gather gather) {
@@ -181,7 +182,7 @@ inline float sum_row(const Records& records, std::size_t num_columns, std::size_
     return scale;
 }
 
-// u = sum_j q_j F_j of one row; gather as in sum_row.
+// u = sum_j q_j F_j of one row; gather is as in sum_row.
 template <class Isa, class Gather>
 inline float sum_bits(std::size_t num_inputs, Scratch<Isa>& scratch, std::int32_t* u,
                       Gather gather) {
@@ -191,7 +192,8 @@ inline float sum_bits(std::size_t num_inputs, Scratch<Isa>& scratch, std::int32_
         });
 }
 
-// Of tile_rows rows of few neighbours each, whose weights are in scratch.q: sums, or u by bits.
+// Sums tile_rows rows of few neighbours each, whose weights are in scratch.q: into `sums`, or by
+// bits into scratch.u.
 template <class Isa, typename Id>
 inline void sum_few(const Layer& layer, const Records& records, std::size_t num_columns,
                     const std::int64_t* offsets, const std::uint32_t* totals,
@@ -211,7 +213,7 @@ inline void sum_few(const Layer& layer, const Records& records, std::size_t num_
     }
 }
 
-// Which source a row is.
+// The source that row i itself is.
 static inline std::size_t own_id(const Layer& layer, std::size_t i) {
     return layer.own_ids ? static_cast<std::size_t>(layer.own_ids[i]) : i;
 }

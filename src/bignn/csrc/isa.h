@@ -1,7 +1,7 @@
 // What an instruction set is to the kernels: a struct of static functions.
 //
 //     struct Portable : Plain<Portable> {};
-//     struct Avx512 : With<Plain<Avx512>, avx512::Xnor, avx512::Weights, ...> {};
+//     struct Avx512 : With<Plain<Avx512>, avx512::XnorPieces, avx512::WeightPieces, ...> {};
 //
 // Plain<Isa> has every piece of a layer as a plain loop. An instruction set inherits from it and
 // replaces the pieces that it has vectors for; whoever calls a piece calls Isa::piece. The layer

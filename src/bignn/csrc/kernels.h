@@ -1,4 +1,4 @@
-// What every instruction set provides, and the table through which it is called.
+// The definition of a layer, and the table of kernels through which an instruction set is called.
 //
 // A kernel works on a range of rows into buffers its caller owns, so that threads, blocks of a
 // file and machines can share one job. isa.h explains how an instruction set provides them, and
@@ -34,14 +34,15 @@ namespace bignn {
 
 constexpr std::size_t panel_width = 16;
 
-// q < 2^edge_bits, which a layer says: 17, weights to a hundred-thousandth of the row's largest, or
-// up to 20. Rows of very many neighbours (2^14 at 17 bits) give up a bit per doubling, so that
-// sum_j q_ij < 2^31 always.
+// q < 2^edge_bits, a number that a layer has: 17 keeps weights to a hundred-thousandth of the row's
+// largest, and 20 is the most. Rows of very many neighbours (2^14 at 17 bits) give up a bit per
+// doubling, so that sum_j q_ij < 2^31 always.
 constexpr int most_edge_bits = 20;
 constexpr int total_bits = 31;
-// Below this a row's weights are all taken as 0; 2^e then never leaves float's normal range.
+// A row whose largest weight is below this has weights of 0; 2^e then never leaves float's normal
+// range.
 constexpr float smallest_weight = 0x1p-60f;
-// And this is the largest; what overflows (infinite, not a number) is taken for it.
+// Larger weights, infinite ones and those that are not a number are taken for this one.
 constexpr float largest_weight = 1e30f;
 // The lookup product of Way::bits adds its bytes in 32 bits.
 constexpr std::size_t most_inputs_of_bits = std::size_t{1} << 16;
@@ -50,19 +51,18 @@ constexpr std::size_t most_inputs_of_bits = std::size_t{1} << 16;
 constexpr std::size_t tile_rows = 4;
 // Rows of few neighbours have their weights done a tile at a time.
 constexpr std::size_t few = 16;
-// Edges are summed in chunks, looked up in batches; their scratch stays in the first cache.
+// Edges are summed in chunks and looked up in batches; their scratch stays in the first cache.
 constexpr std::size_t chunk = 512;
 constexpr std::size_t batch = 1024;
-// Memory is asked for this many neighbours before it is needed, and slack is what may be read past
-// the end of a chunk.
+// Memory is prefetched this many neighbours before it is needed; `slack` entries past the end of a
+// chunk may be read.
 constexpr std::size_t ahead = 32;
 constexpr std::size_t slack = 64;
 
 // A record holds v_j for all columns, F_j . B = center + 2 v_j: 1, 2 or 4 bytes per column,
 // whichever the values fit. The centers make small numbers of large ones; exactness does not
-// depend on them. Columns within a record stand in an order that lets the AVX-512 gather
-// interleave neighbours with unpack instructions and still sum columns in their natural order:
-// see record_column.
+// depend on them. record_column defines the order of columns within a record: it lets the AVX-512
+// gather interleave neighbours with unpack instructions and still sum columns in natural order.
 struct Records {
     const std::byte* data;
     std::size_t step;    // bytes from one record to the next
@@ -70,9 +70,9 @@ struct Records {
     std::size_t stride;  // bytes of that part
     std::size_t bytes_per_column;
     const std::int32_t* center;  // per column
-    std::int32_t max_center;     // of |center|
-    bool far;                    // too many for the nearer caches: worth prefetching
-    int edge_bits;               // of the weights that they are multiplied by
+    std::int32_t max_center;     // the largest |center|
+    bool far;                    // too many for the nearer caches: prefetching pays
+    int edge_bits;               // bits of the weights that they are multiplied by
 };
 
 static constexpr std::size_t record_stride(std::size_t num_columns, std::size_t bytes_per_column) {
@@ -80,7 +80,7 @@ static constexpr std::size_t record_stride(std::size_t num_columns, std::size_t 
     return (num_columns * bytes_per_column + 63) / 64 * 64;
 }
 
-// Which column the record's given position holds (it may be past the last: padding).
+// The column at a position of a record; one past the last column is padding.
 static constexpr std::size_t record_column(std::size_t position, std::size_t stride,
                                            std::size_t bytes_per_column) {
     if (bytes_per_column == 4 || stride == 16) return position;
@@ -104,19 +104,21 @@ struct Panels {
     std::size_t stride, bytes_per_column;  // of the records they make
 };
 
-// The signs of B as bytes, a row of `stride` per input, in record order, for inputs that deviate
-// from a base row of features: v = sum over the deviating inputs k of table[k].
+// Rows of sparse features: row i has the inputs inputs[offsets[i] ... offsets[i + 1]) in which it
+// deviates from a base row.
 struct SparseRows {
     const std::int64_t* offsets;
     const std::int32_t* inputs;
 };
 
+// The signs of B as bytes in record order, stride / bytes_per_column of them per input. With it,
+// v = sum over the deviating inputs k of table[k].
 struct SignTable {
     const std::int8_t* signs;
     std::size_t stride, bytes_per_column;  // of the records it makes
 };
 
-// Row i takes from ids[offsets[i] ... offsets[i + 1]).
+// The neighbours of row i are ids[offsets[i] ... offsets[i + 1]).
 struct Edges {
     const std::int64_t* offsets;
     const std::int32_t* ids;  // one of these two is null
@@ -129,18 +131,18 @@ struct Edges {
 
 enum class Way { records, bits };
 
-// What a node adds of its own: F_i . B_own, see above.
+// The weights of a node's own part, F_i . B_own above.
 struct Own {
-    const half* panels;  // of B_own, in natural order; null: nothing
+    const half* panels;  // B_own in natural order; null: there is no own part
     const float* scale;
 };
 
-// Heads' columns stand side by side in B; a record has a part per head, each laid out as a record
-// of its own, and so have centers (in 64s) and products.
+// The columns of heads are side by side in B. A record has a part per head, each laid out like a
+// whole record; centers (in 64s) and products have such parts, too.
 struct Attention {
-    std::size_t heads;     // 0: none
+    std::size_t heads;     // 0: no attention
     std::size_t channels;  // C
-    bool averages;         // the heads' results, instead of putting them side by side
+    bool averages;         // heads are averaged instead of put side by side
     float slope;           // of leaky
     const float* source;   // [heads, sources]
     const float* target;   // [heads, sources]
@@ -150,9 +152,9 @@ struct Attention {
 
 // Shares of attention are added in units of 2^-share_bits, a chunk of them in 32 bits.
 constexpr int share_bits = 22;
-// exp of what lies further below the row's largest score is taken as 0.
+// exp of scores further below the row's largest is taken as 0.
 constexpr float lowest_score = -64.0f;
-// Scores stop here, so that sums and differences of them are numbers.
+// Scores are limited to this, so that sums and differences of them are numbers.
 constexpr float largest_score = 1e30f;
 
 struct Layer {
@@ -161,15 +163,15 @@ struct Layer {
     int edge_bits;
     std::size_t num_inputs, num_outputs;
     Records records;              // Way::records: transform (or sparse bits), then gather
-    const word* words;            // Way::bits: gather, then transform; and what Own needs
+    const word* words;            // Way::bits: gather, then transform; also read for Own
     const std::byte* product;     // Way::bits: B as make_product lays it out
-    const std::int32_t* own_ids;  // which source row i is; null: source i
+    const std::int32_t* own_ids;  // the source that row i is; null: source i
     Own own;
     Attention attention;
     const float* scale;
     const float* end_scale;  // after own parts or heads are put together; null without them
     const float* shift;
-    // Where the rows go; null where they do not.
+    // Where the rows go; null for what is not wanted.
     float* values;            // h [rows, outputs]
     std::size_t first_value;  // the row that `values` begins with
     std::int64_t* classes;    // argmax of h
@@ -190,15 +192,16 @@ using PackRows = void (*)(const float* x, std::size_t num_rows, std::size_t num_
 using XnorRows = void (*)(const word* a, const half* panels, std::size_t begin, std::size_t end,
                           std::size_t num_columns, std::size_t num_bits, std::int32_t* out);
 
-// Records of rows [begin, end); false when a value does not fit its bytes (records are then
-// unusable, and the caller takes twice as many).
+// Makes records of rows [begin, end); false when a value does not fit its bytes (records are then
+// unusable, and the caller takes twice as many bytes).
 using RecordsOfBits = bool (*)(const word* rows, const Panels& panels, std::size_t begin,
                                std::size_t end, std::byte* records);
 using RecordsOfSparse = bool (*)(const SparseRows& rows, const SignTable& table, std::size_t begin,
                                  std::size_t end, std::byte* records);
 
-// Scores of rows [begin, end): out[n][i] = fl(F_i . V_n) * sigma[n] * factor[i], n < count. V_n are
-// whole numbers whose absolute values add up to less than 2^31, padded with 0 to whole words.
+// Computes scores of rows [begin, end): out[n][i] = fl(F_i . V_n) * sigma[n] * factor[i], n <
+// count. V_n are whole numbers whose absolute values add up to less than 2^31, padded with 0 to
+// whole words.
 struct Scores {
     const word* words;
     std::size_t num_rows, num_bits, count;
@@ -209,14 +212,15 @@ struct Scores {
 };
 using ScoreRows = void (*)(const Scores& scores, std::size_t begin, std::size_t end);
 
-// Rows [begin, end) of a layer, from neighbours to sink; false as above, for `next`.
+// Computes rows [begin, end) of a layer, from neighbours to results; false when a value does not
+// fit the records of `next`.
 using LayerRows = bool (*)(const Layer& layer, std::size_t begin, std::size_t end,
                            std::byte* scratch);
 
 // Training. Entries of a binary matrix are kept with probability keep / 2^keep_bits.
 constexpr int keep_bits = 12;
 
-// Words [begin, end) of masks: bits of `among`, each kept at random. keep > 0.
+// Draws words [begin, end) of masks: each bit of `among` is kept at random. keep > 0.
 using DrawMasks = void (*)(std::uint64_t seed, std::uint32_t keep, const word* among,
                            std::size_t begin, std::size_t end, word* masks);
 // out[i][j] = sum over the kept k of F_ik B_jk, for i in [begin, end).
@@ -229,7 +233,7 @@ constexpr std::size_t gradient_floats_per_word = 64 * word_bits;
 using MaskedGradient = void (*)(const word* rows, const word* masks, std::size_t num_rows,
                                 std::size_t num_bits, const float* g, std::size_t num_columns,
                                 std::size_t begin, std::size_t end, float* sums, float* out);
-// x where it is kept, 0 elsewhere, for rows [begin, end).
+// out = x where the mask keeps it, 0 elsewhere, for rows [begin, end).
 using KeepMasked = void (*)(const float* x, const word* masks, std::size_t begin, std::size_t end,
                             std::size_t num_bits, float* out);
 
@@ -242,7 +246,7 @@ struct Kernels {
     ScoreRows score_rows;
     LayerRows layer_rows;
     std::size_t (*scratch_bytes)(const Layer& layer);
-    // B [outputs, inputs as bits] in the form that layer_rows wants for Way::bits.
+    // B [outputs, inputs as bits] in the form that layer_rows reads for Way::bits.
     std::size_t (*product_bytes)(std::size_t num_inputs, std::size_t num_outputs);
     void (*make_product)(const word* b, std::size_t num_inputs, std::size_t num_outputs,
                          std::byte* product);
@@ -252,7 +256,7 @@ struct Kernels {
     KeepMasked keep_masked;
 };
 
-// Those of another architecture are not defined.
+// A build defines those of its own architecture.
 extern const Kernels portable_kernels;
 extern const Kernels avx2_kernels;
 extern const Kernels avx512_kernels;

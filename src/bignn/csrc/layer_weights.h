@@ -1,4 +1,4 @@
-// The weights of one binary layer, and the forms of them that kernels read, each made once.
+// The weights of one binary layer, in every form that kernels read; each form is made once.
 #pragma once
 
 #include <atomic>
@@ -39,12 +39,12 @@ class LayerWeights {
     std::size_t num_outputs() const { return shift.size(); }
     std::size_t heads() const { return attention.heads ? attention.heads : 1; }
     std::size_t channels() const { return num_columns() / heads(); }
-    // Whether rows' bits are read besides what is gathered.
+    // Whether the layer reads the bits of the rows themselves, besides what it gathers.
     bool reads_bits() const { return !own_words.empty() || attention.heads; }
 
     // Bytes per column of the layer's records: 1 until a value did not fit.
     std::size_t bytes_per_column() const { return bytes_per_column_; }
-    // Takes twice the bytes that overflowed, unless another thread has already.
+    // Doubles the bytes that overflowed, unless another thread already did.
     void widen(std::size_t overflowed) const;
 
     // B as panels in record order; a record has a part per head.
@@ -56,11 +56,11 @@ class LayerWeights {
     };
     const RecordForm& record_form(std::size_t bytes_per_column) const;
 
-    // What flipping an input of the base row adds to v: -base_k B_k [inputs, positions].
+    // The change of v when an input of the base row is flipped: -base_k B_k [inputs, positions].
     const Aligned<std::int8_t>& sign_table(std::size_t bytes_per_column,
                                            const std::vector<word>& base) const;
 
-    // B in the form that Way::bits multiplies with, a part per head.
+    // B in the form that Way::bits multiplies by, with a part per head.
     struct ProductForm {
         Aligned<std::byte> bytes;
         std::size_t stride;
@@ -82,7 +82,7 @@ class LayerWeights {
     mutable Aligned<half> own_panels_;
 };
 
-// The rows of b (columns of B), taken in the given order, laid out as kernels.h describes Panels;
+// Lays out the rows of b (columns of B), taken in the given order, as kernels.h describes Panels;
 // numbers past the last row are padding. `panels` has room for whole panels.
 void fill_panels(const word* b, std::size_t num_rows, std::size_t num_words,
                  const std::size_t* order, std::size_t count, half* panels);

@@ -1,7 +1,7 @@
-// The Python face of the native core: arguments are checked above, with words for people
-// (kernels/__init__.py), and sizes again here, since a wrong one would be read past its end. The
-// GIL is released while kernels run, buffers belong to the caller. Single products run on the
-// calling thread; packed layers run on the pool of threads.h.
+// The native core as a Python module. Arguments are checked in Python, with readable messages
+// (kernels/__init__.py); sizes are checked again here, since a wrong one would be read past its
+// end. The GIL is released while kernels run, and buffers belong to the caller. Single products run
+// on the calling thread, packed layers on the pool of threads.h.
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ void pack(Matrix<const float> x, Matrix<word> words, const std::string& isa) {
     kernels.pack_rows(x.data(), x.shape(0), x.shape(1), words.data());
 }
 
-// The rows of b (columns of B) as panels in natural order.
+// Lays out the rows of b (columns of B) as panels in natural order.
 void make_panels(Matrix<const word> b, Matrix<half> panels) {
     const std::size_t count = b.shape(0);
     const std::size_t padded = (count + panel_width - 1) / panel_width * panel_width;
@@ -62,8 +62,8 @@ void xnor(Matrix<const word> a, Matrix<const half> panels, std::size_t num_bits,
     kernels.xnor_rows(a.data(), panels.data(), begin, end, out.shape(1), num_bits, out.data());
 }
 
-// Items that make a piece of work worth a thread's wake-up, some tens of microseconds, when an item
-// takes so many picoseconds.
+// Number of items whose work is worth waking a thread for (some tens of microseconds), when one
+// item takes so many picoseconds.
 std::size_t grain_of(std::size_t picoseconds) {
     return std::max<std::size_t>(1, 50'000'000 / std::max<std::size_t>(1, picoseconds));
 }

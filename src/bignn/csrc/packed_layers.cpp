@@ -14,7 +14,7 @@ namespace {
 // Records of more bytes than this do not stay in the nearer caches.
 constexpr std::size_t far_bytes = std::size_t{1} << 19;
 
-// Pieces are many enough for skewed degrees to even out, and whole tiles.
+// Pieces are whole tiles, and many enough for skewed degrees to even out.
 std::size_t grain_for(std::size_t num_rows) {
     const std::size_t pieces = static_cast<std::size_t>(num_threads()) * 8;
     const std::size_t rows = std::clamp<std::size_t>(num_rows / pieces, 64, 4096);
@@ -86,7 +86,7 @@ void PackedLayers::bind_records(std::size_t number) {
     step.is_sparse = spec.way == LayerSpec::Way::sparse;
     std::vector<std::int32_t> center;
     if (step.is_sparse) {
-        // Deviations count from the base row's own products.
+        // Deviations are relative to the products of the base row.
         center = weights.products(features_.base.data());
         step.table = {
             .signs = weights.sign_table(bytes_per_column, features_.base).data(),
@@ -187,9 +187,9 @@ void PackedLayers::bind_output(std::size_t number) {
     }
 }
 
-// Per column a number of differing bits that others are likely to be near. Up to 255 inputs any
-// number fits a byte from 127. Beyond, some rows of the features are tried first, and hidden layers
-// take half. A bad guess costs a wider record, never another result.
+// Guesses, per column, a number of differing bits that most rows are near. Up to 255 inputs, any
+// number fits a byte relative to 127. Beyond, a first layer tries some rows of the features, and
+// hidden layers take half of the inputs. A bad guess costs a wider record, never another result.
 std::vector<std::int32_t> PackedLayers::likely_differing(std::size_t number) {
     const LayerWeights& weights = *specs_[number].weights;
     const std::size_t columns = weights.num_columns(), inputs = weights.num_inputs;
@@ -248,7 +248,7 @@ bool PackedLayers::prepare(std::size_t number) {
                 : kernels_.records_of_bits(dense_features(), step.panels, begin, end, records);
         if (!fit) fits = false;
     };
-    if (!step.is_sparse) dense_features();  // not made by several threads at once
+    if (!step.is_sparse) dense_features();  // made here, before several threads need them
     run_in_pieces(features_.num_rows, grain_for(features_.num_rows), make);
     return fits;
 }

@@ -11,7 +11,7 @@
 
 namespace bignn {
 
-// The bits a first layer begins with. The arrays belong to the caller.
+// The bits that a first layer reads. The arrays belong to the caller.
 struct Features {
     std::size_t num_rows = 0;
     const word* words = nullptr;            // dense: [rows, words of the inputs]; null if sparse
@@ -20,7 +20,7 @@ struct Features {
     std::vector<word> base;
 };
 
-// What a layer works on, and what becomes of its rows.
+// A layer's weights and edges, and what becomes of its rows.
 struct LayerSpec {
     const LayerWeights* weights;
     Edges edges;  // source_factor is not set here: it comes from the layer before
@@ -44,15 +44,15 @@ class PackedLayers {
     // their bytes are made again with more.
     void run(std::size_t count, float* values, std::int64_t* classes);
 
-    // Rows [begin, end) of the last layer, whose sources run(all but the last) has made, into a
-    // buffer of end - begin rows.
+    // Computes rows [begin, end) of the last layer, whose sources run(all but the last) has made,
+    // into a buffer of end - begin rows.
     void run_rows(std::size_t begin, std::size_t end, float* values);
 
-    // Of the last run: seconds of a layer, bytes per column of its records (0 for bits).
+    // Seconds that a layer took in the last run, and bytes per column of its records (0 for bits).
     double seconds(std::size_t layer) const { return seconds_[layer]; }
     std::size_t bytes_per_column(std::size_t layer) const;
 
-    // What a layer was told to keep; the next run overwrites it.
+    // Rows that a layer keeps, if its spec asks for them; the next run overwrites them.
     const float* kept_values(std::size_t layer) const { return buffers_[layer].values.data(); }
     const word* kept_words(std::size_t layer) const { return buffers_[layer].words.data(); }
     const float* kept_beta(std::size_t layer) const { return buffers_[layer].beta.data(); }

@@ -72,7 +72,7 @@ struct OwnArrays {
     Vector<const float> scale;
 };
 
-// Weights are small, and copied: nobody can change them under the engine.
+// Weights are small, so they are copied: nobody can change them while the engine reads them.
 std::shared_ptr<LayerWeights> weights_from(const Matrix<const word>& words, std::size_t num_inputs,
                                            const Vector<const float>& scale,
                                            const Vector<const float>& shift, int edge_bits,
@@ -164,7 +164,7 @@ class DenseFeatures {
         features.num_rows = words.shape(0);
         features.words = checked("words", words, words.size());
         num_words = words.shape(1);
-        // Tells dense features of no rows from sparse ones.
+        // Distinguishes dense features of no rows from sparse ones.
         if (!features.words) features.words = reinterpret_cast<const word*>(alignof(word));
     }
 
@@ -374,8 +374,7 @@ class BoundLayers {
 
 }  // namespace
 
-// Arrays are taken as they are: of a converted copy, which would be made at every call, nobody
-// would hear.
+// Arrays are taken as they are: nanobind would silently make a converted copy at every call.
 void bind_packed_layers(nb::module_& m) {
     nb::class_<AttentionArrays>(m, "Attention")
         .def(nb::init<std::size_t, bool, float, Matrix<const std::int32_t>, Vector<const float>,

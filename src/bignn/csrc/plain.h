@@ -26,13 +26,14 @@ struct Plain : PlainAttention<Set> {
         }
     }
 
+    // The largest of `count` weights; 0 if there are none.
     static float largest(const float* x, std::size_t count) {
         float most = 0;
         for (std::size_t e = 0; e < count; ++e) most = x[e] > most ? x[e] : most;
         return most;
     }
 
-    // Where the neighbours' data is.
+    // Points rows[e] at the data of neighbour ids[e].
     template <typename Id>
     static void set_row_pointers(const Id* ids, std::size_t count, const std::byte* data,
                                  std::size_t stride, const std::byte** rows) {
@@ -54,9 +55,9 @@ struct Plain : PlainAttention<Set> {
         return total;
     }
 
-    // The weights of tile_rows rows that follow each other in the list, of at most `few` entries
-    // each: q [tile_rows, few], padded with 0, their totals, and what the rows' sums are to be
-    // multiplied by.
+    // Quantizes the weights x of tile_rows rows that follow each other in the list, of at most
+    // `few` entries each: q [tile_rows, few] is padded with 0, totals[r] is the sum of a row's q,
+    // and the row's sum is to be multiplied by row_scale[r].
     static void weigh_tile(const float* x, const std::int64_t* offsets, const float* target_factor,
                            int bits, std::uint32_t* q, std::uint32_t* totals, float* row_scale) {
         for (std::size_t r = 0; r < tile_rows; ++r) {
@@ -70,10 +71,9 @@ struct Plain : PlainAttention<Set> {
         }
     }
 
-    // --- Records
-    // -----------------------------------------------------------------------------------
+    // --- Sums over neighbours ------------------------------------------------------------------
 
-    // acc += sum_e q_e v_e, in the order of the records' positions.
+    // acc[p] += sum_e q_e v_e[p], where p is a position in the record.
     template <typename Value>
     static void add_values(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
                            std::size_t offset, std::size_t num_positions, std::int64_t* acc) {
@@ -84,6 +84,7 @@ struct Plain : PlainAttention<Set> {
         }
     }
 
+    // acc += sum_e q_e v_e over `count` neighbours.
     static void add_records(const Records& records, const std::byte* const* rows,
                             const std::uint32_t* q, std::size_t count, std::int64_t* acc) {
         const std::size_t num_positions = records.stride / records.bytes_per_column;
@@ -96,7 +97,7 @@ struct Plain : PlainAttention<Set> {
         }
     }
 
-    // sums[c] = the integer sum, rounded once.
+    // sums[c] = the integer sum of column c, rounded once.
     static void finish_records(const Records& records, std::size_t num_outputs, std::uint32_t total,
                                const std::int64_t* acc, float* sums) {
         const std::size_t num_positions = records.stride / records.bytes_per_column;
@@ -108,7 +109,7 @@ struct Plain : PlainAttention<Set> {
         }
     }
 
-    // A row whose neighbours fit one chunk.
+    // Sums a row whose neighbours fit one chunk.
     static void sum_records(const Records& records, std::size_t num_outputs,
                             const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
                             std::uint32_t total, std::int64_t* acc, float* sums) {
@@ -118,8 +119,8 @@ struct Plain : PlainAttention<Set> {
         Isa::finish_records(records, num_outputs, total, acc, sums);
     }
 
-    // u[k] += sum_e q_e F_ek, that is -total and twice the q of the neighbours whose bit k is 1;
-    // starts from 0 if `first`. |u| < 2^31 since the sum of all q of a row is.
+    // u[k] += sum_e q_e F_ek: minus the total, plus twice the q of the neighbours whose bit k is 1.
+    // If `first`, u starts from 0. |u| < 2^31, since the sum of all q of a row is.
     static void add_bits(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
                          std::uint32_t total, bool first, std::size_t num_inputs, std::int32_t* u) {
         for (std::size_t k = 0; k < num_inputs; ++k) {
@@ -137,11 +138,12 @@ struct Plain : PlainAttention<Set> {
         }
     }
 
-    // B for `multiply`: signs as bytes, a row of num_outputs per input.
+    // Size of B in the form that `multiply` reads: signs as bytes, num_outputs of them per input.
     static std::size_t product_bytes(std::size_t num_inputs, std::size_t num_outputs) {
         return num_inputs * num_outputs;
     }
 
+    // Writes B [outputs, inputs as bits] in that form.
     static void make_product(const word* b, std::size_t num_inputs, std::size_t num_outputs,
                              std::byte* product) {
         const std::size_t num_words = words_per_row(num_inputs);
@@ -153,10 +155,12 @@ struct Plain : PlainAttention<Set> {
         }
     }
 
+    // Size of the scratch that `multiply` needs.
     static std::size_t multiply_scratch_bytes(std::size_t, std::size_t num_outputs) {
         return 8 * num_outputs;
     }
 
+    // Numbers from one row of u to the next.
     static constexpr std::size_t u_stride(std::size_t num_inputs) {
         return (num_inputs + 15) / 16 * 16;
     }
@@ -181,9 +185,11 @@ struct Plain : PlainAttention<Set> {
         }
     }
 
-    // h, its signs as bits, and the sum of |h|. Floats do not add up the same in every order, so
-    // the order is part of the definition: sixteen partial sums, column c in number c % 16, then
-    // halves onto halves.
+    // --- The end of a row ----------------------------------------------------------------------
+
+    // Packs the signs of a row's h and returns the sum of |h|. Floats do not add up the same in
+    // every order, so the order is part of the definition: there are sixteen partial sums, column c
+    // goes to number c % 16, then halves are added onto halves.
     static float sign_row(const float* sums, float row_scale, const float* scale,
                           const float* shift, std::size_t num_outputs, word* words) {
         float partial[16] = {};
@@ -203,6 +209,7 @@ struct Plain : PlainAttention<Set> {
         return partial[0];
     }
 
+    // values[c] = h of column c.
     static void value_row(const float* sums, float row_scale, const float* scale,
                           const float* shift, std::size_t num_outputs, float* values) {
         for (std::size_t c = 0; c < num_outputs; ++c) {
@@ -210,7 +217,7 @@ struct Plain : PlainAttention<Set> {
         }
     }
 
-    // The first of the largest values; what is not a number counts as the smallest.
+    // Index of the first of the largest values; what is not a number counts as the smallest.
     static std::int32_t first_largest(const float* values, std::size_t count) {
         float most = -__builtin_inff();
         std::size_t best = 0;
@@ -223,7 +230,7 @@ struct Plain : PlainAttention<Set> {
         return static_cast<std::int32_t>(best);
     }
 
-    // A tile's rows to bits and to the next layer's source factors, out_scale * mean |h|.
+    // Turns a tile's sums into bits and the next layer's source factors, out_scale * mean |h|.
     static void sign_tile(const float* sums, std::size_t sums_stride, std::size_t num_rows,
                           const float* row_scale, const float* scale, const float* shift,
                           std::size_t num_outputs, word* words, const float* out_scale,
@@ -236,7 +243,7 @@ struct Plain : PlainAttention<Set> {
         }
     }
 
-    // A tile's rows to classes; sums are overwritten.
+    // Turns a tile's sums into classes; sums are overwritten.
     static void class_tile(float* sums, std::size_t sums_stride, std::size_t num_rows,
                            const float* row_scale, const float* scale, const float* shift,
                            std::size_t num_outputs, std::int64_t* classes) {
@@ -260,7 +267,9 @@ struct Plain : PlainAttention<Set> {
         return store_value<std::int32_t>(v, record, position);
     }
 
-    // How many bits of a row differ from those of a panel's columns.
+    // --- Products of bits ----------------------------------------------------------------------
+
+    // differing[lane] = popcount(row ^ column) for the columns of a panel.
     static void count_differing(const word* row, const half* panel, std::size_t num_words,
                                 std::int32_t* differing) {
         for (std::size_t lane = 0; lane < panel_width; ++lane) differing[lane] = 0;
@@ -272,6 +281,7 @@ struct Plain : PlainAttention<Set> {
         }
     }
 
+    // See XnorRows in kernels.h.
     static void xnor_rows(const word* a, const half* panels, std::size_t begin, std::size_t end,
                           std::size_t num_columns, std::size_t num_bits, std::int32_t* out) {
         const std::size_t num_words = words_per_row(num_bits);
@@ -288,8 +298,7 @@ struct Plain : PlainAttention<Set> {
         }
     }
 
-    // The parts of rows of their own onto their sums: sum * row_scale * scale + dot * t *
-    // own_scale.
+    // Adds the own parts of rows: sum = sum * row_scale * scale + dot * t * own_scale.
     static void add_own_rows(const word* rows, std::size_t num_rows, std::size_t num_inputs,
                              const Own& own, const float* factors, const float* row_scale,
                              const float* scale, std::size_t num_outputs, float* sums,
@@ -311,7 +320,7 @@ struct Plain : PlainAttention<Set> {
         }
     }
 
-    // Records of num_rows rows of bits.
+    // Makes records of num_rows rows of bits; false when a value does not fit its bytes.
     static bool make_records(const word* rows, std::size_t num_rows, const Panels& panels,
                              std::byte* records) {
         const std::size_t num_words = words_per_row(panels.num_bits);
@@ -335,6 +344,7 @@ struct Plain : PlainAttention<Set> {
         return fits;
     }
 
+    // Makes the record of one row from its deviating inputs; false as above.
     static bool sparse_record(const std::int32_t* inputs, std::size_t count, const SignTable& table,
                               std::byte* record) {
         const std::size_t num_positions = table.stride / table.bytes_per_column;
@@ -349,6 +359,7 @@ struct Plain : PlainAttention<Set> {
         return fits;
     }
 
+    // See PackRows in kernels.h.
     static void pack_rows(const float* x, std::size_t num_rows, std::size_t num_bits, word* words) {
         for (std::size_t i = 0; i < num_rows; ++i) {
             for (std::size_t k = 0; k < num_bits; k += word_bits) {

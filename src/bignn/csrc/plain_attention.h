@@ -29,8 +29,8 @@ struct PlainAttention {
         return all;
     }
 
-    // One head's weights of tile_rows rows that follow each other in the list, of at most `few`
-    // entries each. Results as those of weigh_tile.
+    // Makes and quantizes one head's weights of tile_rows rows that follow each other in the list,
+    // of at most `few` entries each. The results are those of weigh_tile.
     static void attend_few(const float* source, const float* factor, const std::int64_t* offsets,
                            const float* targets, float slope, int bits, std::uint32_t* q,
                            std::uint32_t* totals, float* row_scale) {

@@ -5,7 +5,7 @@
 
 namespace bignn {
 
-// What rows first .. first + num_rows have of their own, onto their sums.
+// Adds the own parts of rows first .. first + num_rows to their sums.
 template <class Isa>
 inline void add_own_parts(const Layer& layer, std::size_t first, std::size_t num_rows,
                           const float* row_scale, Scratch<Isa>& scratch) {
@@ -28,7 +28,8 @@ inline void add_own_parts(const Layer& layer, std::size_t first, std::size_t num
                       layer.num_outputs, scratch.sums, scratch.sums_stride);
 }
 
-// Rows first .. first + num_rows, whose sums are in scratch: to where they go.
+// Sends rows first .. first + num_rows, whose sums are in scratch, to where the layer wants them.
+// False when a value does not fit the next layer's records.
 template <class Isa>
 inline bool finish_tile(const Layer& layer, std::size_t first, std::size_t num_rows,
                         const float* row_scale, const float* scale, Scratch<Isa>& scratch) {
@@ -61,7 +62,7 @@ inline bool finish_tile(const Layer& layer, std::size_t first, std::size_t num_r
                                             layer.next_records + first * layer.next->stride);
 }
 
-// The sums of tile_rows rows of few neighbours each.
+// Sums tile_rows rows of few neighbours each.
 template <class Isa, typename Id>
 inline void gather_few(const Layer& layer, std::size_t first, Batch<Isa, Id>& entries,
                        Scratch<Isa>& scratch, float* row_scale) {
@@ -76,7 +77,7 @@ inline void gather_few(const Layer& layer, std::size_t first, Batch<Isa, Id>& en
             scratch.sums, scratch.sums_stride);
 }
 
-// The sums of one row, or u by bits.
+// Sums row i: into `sums`, or by bits into `u`.
 template <class Isa, typename Id>
 inline float gather_one(const Layer& layer, std::size_t i, Batch<Isa, Id>& entries,
                         Scratch<Isa>& scratch, float* sums, std::int32_t* u) {
@@ -86,6 +87,7 @@ inline float gather_one(const Layer& layer, std::size_t i, Batch<Isa, Id>& entri
                    gather);
 }
 
+// Whether tile_rows rows have at most `few` neighbours each.
 static inline bool has_few(const std::int64_t* offsets) {
     bool all = true;
     for (std::size_t r = 0; r < tile_rows; ++r) {
@@ -99,7 +101,7 @@ inline bool layer_rows_with(const Layer& layer, const Id* ids, std::size_t begin
                             std::byte* bytes) {
     Scratch<Isa> scratch(layer, bytes);
     Batch<Isa, Id> entries(layer, ids, begin, end, scratch);
-    // Sums that were put together from parts have their scales in them.
+    // Sums that were put together from parts are scaled already.
     constexpr float ones[tile_rows] = {1, 1, 1, 1};
     bool fits = true;
     for (std::size_t first = begin; first < end; first += tile_rows) {

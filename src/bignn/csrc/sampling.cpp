@@ -52,11 +52,12 @@ class Places {
     Numbers found_;
 };
 
-// Subsets of [0, size), every one of `count` members as likely as any other (Floyd's method: the
-// member that would be drawn twice is replaced by the newest candidate, which cannot be there yet).
+// Draws subsets of [0, size), every one of `count` members as likely as any other (Floyd's method:
+// the member that would be drawn twice is replaced by the newest candidate, which cannot be there
+// yet).
 class Subsets {
    public:
-    // The members plus `start`, to `out`.
+    // Writes the members plus `start` to `out`.
     void draw(std::uint64_t key, std::int64_t start, std::int64_t size, std::int64_t count,
               std::int64_t* out) {
         const auto words = static_cast<std::size_t>(size / 64 + 1);
@@ -87,7 +88,7 @@ std::int64_t number_at(const Adjacency<Id>& graph, std::int64_t place) {
     return graph.numbers ? graph.numbers[place] : place;
 }
 
-// Counts become the places where each row's items begin; returns where the last row's end.
+// Turns counts into the places where each row's items begin; returns where the last row's end.
 std::int64_t to_offsets(Numbers& counts, std::int64_t begin) {
     for (std::int64_t& count : counts) {
         const std::int64_t size = count;
@@ -161,7 +162,7 @@ Neighbourhood sample_neighbours(const Adjacency<Id>& graph, std::span<const std:
                 }
                 std::fill_n(targets + first[i], drawn, static_cast<std::int64_t>(begin + i));
             }
-            // Loops of their own, so that many loads are under way at a time.
+            // Separate loops, so that many loads are under way at a time.
             std::int64_t* sources = edges.sources.data();
             for (std::int64_t e = first[from]; e < end; ++e) sources[e] = graph.ids[places_of[e]];
             if (!graph.numbers) return;
@@ -171,7 +172,8 @@ Neighbourhood sample_neighbours(const Adjacency<Id>& graph, std::span<const std:
         };
         run_in_pieces(count, grain, draw_some);
         begin += count;
-        // One thread: who is found first decides the numbers. Loads far apart are asked for ahead.
+        // On one thread, since numbers are given in the order of finding. Distant loads are
+        // prefetched.
         constexpr std::int64_t ahead = 24;
         std::int64_t* sources = edges.sources.data();
         for (std::int64_t edge = before; edge < num_edges; ++edge) {

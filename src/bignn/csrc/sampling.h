@@ -1,4 +1,4 @@
-// Random pieces of a graph. kernels/sampling_reference.py says the same in NumPy, to the last
+// Random pieces of a graph. kernels/sampling_reference.py has the same in NumPy, equal to the last
 // element.
 //
 // Every random number is a hash of (seed, node or walk, draw), so that no result depends on how
@@ -13,7 +13,8 @@
 
 namespace bignn {
 
-// What a resize adds is not written twice: results are as large as a cache, or larger.
+// An allocator with which resize leaves new items unwritten: results are as large as a cache, or
+// larger, and are written once.
 template <class T>
 struct Unwritten : std::allocator<T> {
     template <class U>

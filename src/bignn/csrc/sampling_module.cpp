@@ -42,7 +42,7 @@ void check_nodes(std::span<const std::int64_t> nodes, std::size_t num_nodes) {
     }
 }
 
-// The array owns its numbers.
+// Makes an array that owns its numbers.
 Result handed_over(Numbers&& numbers) {
     auto* held = new Numbers(std::move(numbers));
     nb::capsule owner(held, [](void* p) noexcept { delete static_cast<Numbers*>(p); });
@@ -106,7 +106,7 @@ void sort(Ints rows, Ints columns, Vector<std::int64_t> offsets, Vector<std::int
                numbers.data());
 }
 
-// Arrays are taken as they are: a converted copy of a graph per call would go unseen.
+// Arrays are taken as they are: nanobind would silently convert and copy a graph at every call.
 template <class Id>
 void bind_for(nb::module_& m) {
     m.def("sample_neighbours", &neighbours<Id>, nb::arg("offsets").noconvert(),

@@ -27,7 +27,7 @@ inline void pause_briefly() {
 
 thread_local Interruptible::Question should_end = nullptr;
 
-// Asks at most every so often: taking the interpreter's lock is not free.
+// Asks only every so often, since taking the interpreter's lock is not free.
 class Watch {
    public:
     bool says_end() {
@@ -52,7 +52,7 @@ class Pool {
                 workers_.emplace_back([this] { work(); });
             }
         } catch (const std::system_error&) {
-            // The system lets us have no more threads: make do with these.
+            // The system grants no more threads: these have to do.
         }
     }
 
@@ -150,7 +150,7 @@ int default_num_threads() {
 struct State {
     std::mutex busy;
     std::unique_ptr<Pool> pool;
-    int wanted_workers = 0;  // it may have got fewer
+    int wanted_workers = 0;  // there may be fewer
 };
 
 State& state() {

@@ -10,14 +10,14 @@ namespace bignn {
 // See isa.h for what Isa is.
 template <class Isa>
 struct Training {
-    // A bit of the result is 1 with probability keep / 2^keep_bits, independently of the others:
-    // the digits of the probability, from the lowest that is not 0, or a random bit in (digit 1) or
-    // and it in (digit 0).
+    // Draws bits that are 1 with probability keep / 2^keep_bits, independently of each other. Of
+    // the probability's binary digits, from the lowest that is not 0 upwards, each combines the
+    // result with a random bit: digit 1 by OR, digit 0 by AND.
     static void draw_masks(std::uint64_t seed, std::uint32_t keep, const word* among,
                            std::size_t begin, std::size_t end, word* masks) {
         int lowest = 0;  // keep_bits when everything is kept
         while (!(keep >> lowest & 1)) ++lowest;
-        // A digit at a time over a stretch of words: loops that the compiler can vectorise.
+        // One digit at a time over a stretch of words: the compiler vectorises such loops.
         constexpr std::size_t stretch = 64;
         for (std::size_t at = begin; at < end; at += stretch) {
             const std::size_t count = end - at < stretch ? end - at : stretch;
@@ -56,14 +56,13 @@ struct Training {
         }
     }
 
-    // --- The gradient for B
-    // ------------------------------------------------------------------------
+    // --- The gradient of B ---------------------------------------------------------------------
     //
     // out[j][k] = sum over the rows i that keep k of g_ij F_ik, which is 2 (the sum where F is +1)
     // less the sum of all that are kept. Sums over sets of rows are looked up: four rows of g have
     // 16 sums of subsets, eight such groups are 32 rows, whose tables fit the first cache, and the
     // 32 bits of a column k are eight places in them. The sums of a column stay in registers
-    // meanwhile: that is a quarter of the additions of a float product, without its stores.
+    // meanwhile. That takes a quarter of the additions of a float product, and no stores.
 
     static constexpr std::size_t lanes = Isa::lanes;
     using floats = typename Isa::floats;
@@ -79,7 +78,7 @@ struct Training {
 
     static void store(float* to, floats values) { __builtin_memcpy(to, &values, sizeof values); }
 
-    // Four vectors that are added up.
+    // Sums in four vectors.
     struct Sums {
         floats v0 = Isa::broadcast(0), v1 = v0, v2 = v0, v3 = v0;
 
@@ -113,7 +112,7 @@ struct Training {
         }
     }
 
-    // Bit i of word k becomes bit k of word i, in both halves of 32 words.
+    // Transposes bits: bit i of word k becomes bit k of word i, in each half of 32 words.
     static void transpose(word* words) {
         const auto swap = [&](auto distance, word lower) {
             constexpr std::size_t d = decltype(distance)::value;
@@ -132,7 +131,7 @@ struct Training {
         swap(Number<1>{}, 0x5555555555555555);
     }
 
-    // acc += 2 * (sum of the positive rows) - (sum of the kept rows), bits of 32.
+    // acc += 2 * (sum of the positive rows) - (sum of the kept rows). Bit i stands for row i of 32.
     static void add_rows(const float* tables, std::uint32_t kept, std::uint32_t positive,
                          float* acc) {
         constexpr std::size_t groups = block_rows / 4;
@@ -143,7 +142,7 @@ struct Training {
         for (std::size_t n = 0; n < groups; ++n) all.add(place(kept, n));
         if (__builtin_popcount(positive) > 4) {
             for (std::size_t n = 0; n < groups; ++n) some.add(place(positive, n));
-        } else {  // bags of words: few groups have any
+        } else {  // in bags of words, few groups have any
             while (positive) {
                 const auto n = static_cast<std::size_t>(__builtin_ctz(positive)) / 4;
                 some.add(place(positive, n));

@@ -19,7 +19,7 @@ from bignn.kernels.reference import bounded
 
 Floats = NDArray[np.float32]
 
-# The constants of csrc/kernels.h and csrc/plain_attention.h.
+# The constants of csrc/kernels.h and csrc/arithmetic.h.
 SHARE_BITS = 22
 _LOWEST_SCORE = np.float32(-64)
 _LARGEST_SCORE = np.float32(1e30)

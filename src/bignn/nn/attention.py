@@ -44,7 +44,7 @@ class _WeightedSum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
-        """``∂L/∂z_j = Σ_i weights_ij g_i`` and ``∂L/∂weights_ij = g_i · z_j``."""
+        """Compute ``∂L/∂z_j = Σ_i weights_ij g_i`` and ``∂L/∂weights_ij = g_i · z_j``."""
         pattern: SparseMatrix = ctx.pattern
         weights, z = ctx.saved_tensors
         grad = grads[0]

@@ -102,7 +102,7 @@ class Operation:
     is_bits: bool
 
 
-class _Value(NamedTuple):
+class _ValueType(NamedTuple):
     width: int
     is_bits: bool
 
@@ -113,7 +113,7 @@ def checked(operations: Any, arrays: Arrays, num_features: Any) -> list[Operatio
         raise FileError("the number of features is missing or out of range")
     if not isinstance(operations, list) or not 0 < len(operations) <= _MAX_OPERATIONS:
         raise FileError("the list of operations is missing or too long")
-    values = {"x": _Value(num_features, is_bits=False)}
+    values = {"x": _ValueType(num_features, is_bits=False)}
     used: set[str] = set()
     result: list[Operation] = []
     for step in operations:
@@ -121,7 +121,7 @@ def checked(operations: Any, arrays: Arrays, num_features: Any) -> list[Operatio
         names = _checked_names(step, kind, values)
         operation = _operation(step, names, [values[name] for name in names], arrays)
         used.update(names)
-        values[operation.out] = _Value(operation.width, operation.is_bits)
+        values[operation.out] = _ValueType(operation.width, operation.is_bits)
         result.append(operation)
     for name in values:
         if name not in used and name != result[-1].out:
@@ -151,7 +151,7 @@ def _checked_kind(step: Any) -> OperationSpec:
 
 
 def _checked_names(
-    step: dict[str, Any], kind: OperationSpec, values: dict[str, _Value]
+    step: dict[str, Any], kind: OperationSpec, values: dict[str, _ValueType]
 ) -> tuple[str, ...]:
     names, op = step["in"], step["op"]
     fits = isinstance(names, list) and (
@@ -172,7 +172,7 @@ def _checked_names(
 
 
 def _operation(
-    step: dict[str, Any], names: tuple[str, ...], taken: list[_Value], arrays: Arrays
+    step: dict[str, Any], names: tuple[str, ...], taken: list[_ValueType], arrays: Arrays
 ) -> Operation:
     op, num_inputs = step["op"], taken[0].width
     found: dict[str, NDArray[Any]] = {}

@@ -20,6 +20,7 @@ from bignn.lab.bench.compared_problem import ComparedProblem, float_contenders
 from bignn.lab.bench.contenders import Packed
 from bignn.lab.bench.problems import float_features
 from bignn.lab.compare.verdict import verdict
+from bignn.lab.compare.wording import with_times
 from bignn.lab.report.document import NOTE_MARK, Table
 from bignn.train.recipes import MANY_LABELS, RECIPES, TWINS
 
@@ -112,7 +113,7 @@ def test_a_comparison_says_what_was_measured(
     assert binary["explained"] in page
     for row in (plain, binary):
         assert f"{row['accuracy_mean']:.1f}" in page  # one seed has no deviation
-        assert f"{row['predict_ms']:.2f}" in page
+        assert with_times(row["predict_ms"], None) in page
         assert f"{row['model_bytes'] / 1024:.{1 if row is plain else 2}f}" in page
 
     # Once more: nothing is trained, and the text has the same numbers.

@@ -143,7 +143,7 @@ def test_footnotes_are_numbered_and_linked(html: str) -> None:
 def test_paragraphs_code_and_listings(html: str) -> None:
     assert "<p>A lone ` stays.</p>" in html
     assert "<pre><code>bignn reproduce all</code></pre>" in html
-    assert "by <code>bignn reproduce</code> and" in html
+    assert 'by <code class="short">bignn reproduce</code> and' in html
     assert "<pre>F · B\n  = K − 2·popcount(F ^ B) &lt;&gt;</pre>" in html
 
 

@@ -197,7 +197,9 @@ class CitationProblem(Problem):
             self.model.fit_input(torch.from_numpy(self.graph.dense_x()))
         self.model.eval()
         whole = self.packed_graph().edges("gcn")
-        self.offsets, self.ids, self.degree_scale = whole.offsets, whole.ids, whole.target_factor
+        # Copies: torch warns of arrays that cannot be written to.
+        self.offsets, self.ids = whole.offsets.copy(), whole.ids.copy()
+        self.degree_scale = whole.target_factor.copy()
 
     def raw_features(self) -> Floats:
         """Return bags of words or tf-idf; rows are normalised as in float GCN."""

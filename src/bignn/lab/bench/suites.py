@@ -17,7 +17,6 @@ from bignn.errors import input_error
 from bignn.graph import EMBEDDED
 from bignn.kernels.threads import get_num_threads
 from bignn.lab.bench.contenders import Contender, Packed, Simulated, contenders_of
-from bignn.lab.bench.machine import machine
 from bignn.lab.bench.peak_memory import peak_mib
 from bignn.lab.bench.problems import (
     SHAPES,
@@ -30,6 +29,7 @@ from bignn.lab.bench.rounds import time_beside
 from bignn.lab.bench.suite_report import HEADER, Row, network_line
 from bignn.lab.bench.timing import Seconds, measure
 from bignn.runtime import PackedModel
+from bignn.runtime.doctor import examine
 
 SUITES = ("gemm", "citation", "shapes")
 
@@ -81,7 +81,7 @@ def run(
                 rows.append(_network(suite, name, model, sized, memory))
     return {
         "rows": rows,
-        "machine": machine("cpu"),
+        "machine": examine()["cpu"],
         "version": bignn.__version__,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }

@@ -130,7 +130,7 @@ def _figures(report: dict[str, Any]) -> Iterator[Part]:
     times = [(label, row, way["ms"], None) for label, row, way in shown]
     yield _figure("time", caption, "ms", times, log=True)
     if (why := why_no_memory(report)) is not None:
-        yield f"There is no figure of memory: {why}."
+        yield f"There is no figure of peak memory, since {why}."
         return
     caption = "Peak memory of features, weights and activations, MiB"
     peaks = [(label, row, way["peak_mib"], None) for label, row, way in shown if way["peak_mib"]]

@@ -37,6 +37,7 @@ POLICY = (
 _MOST_NUMBERS = 40
 #: Tables of more columns are set closer, so that they fit the page.
 _MANY_COLUMNS = 9
+_SHORT_CODE = 24
 _GAPS = ("", "-", "–", "—")
 
 
@@ -76,11 +77,15 @@ def _marked(text: str, place: str = "", notes: int = 0, seen: set[int] | None = 
 
     parts = re.split(r"`([^`]+)`", text)
     return Markup("").join(
-        Markup("<code>{}</code>").format(part)
-        if number % 2
-        else Markup(NOTE_MARK.sub(reference, str(escape(part))))
+        _code(part) if number % 2 else Markup(NOTE_MARK.sub(reference, str(escape(part))))
         for number, part in enumerate(parts)
     )
+
+
+def _code(text: str) -> Markup:
+    """Make an element of code; an option with its value is not broken at its hyphens."""
+    element = "<code>{}</code>" if len(text) > _SHORT_CODE else '<code class="short">{}</code>'
+    return Markup(element).format(text)
 
 
 class _Builder:

@@ -58,7 +58,7 @@ class Run:
 
     def recipe(self, graph: Graph) -> Recipe:
         """Return the recipe of this run."""
-        paper = self.dataset if self.paper else None
+        paper = Path(self.dataset).stem if self.paper else None
         changes = dict(self.changes)
         return recipe(self.model, graph=graph, distill=self.distill, paper=paper, **changes)
 
@@ -67,7 +67,7 @@ class Run:
         if not self.distill:
             return None
         of_both = {k: v for k, v in self.changes if k in ("epochs", "patience")}
-        paper = self.dataset if self.paper else None
+        paper = Path(self.dataset).stem if self.paper else None
         return teacher_recipe(self.model, graph, paper=paper, **of_both)
 
     def key(self, graph: Graph) -> Key:

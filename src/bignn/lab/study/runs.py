@@ -18,9 +18,9 @@ import bignn
 from bignn.errors import InputError
 from bignn.files import prepare
 from bignn.graph import Graph, load
-from bignn.lab.bench.machine import machine
 from bignn.lab.study.ledger import Ledger, Record, check_locks, locked
 from bignn.lab.study.run import RUNS, Key, Run, digest
+from bignn.runtime.doctor import examine
 from bignn.train.batches import check_labels
 from bignn.train.checkpoint import load_model
 from bignn.train.distributed import resolve_device
@@ -139,7 +139,7 @@ class _Task:
             **{name: value for name, value in asdict(result).items() if name != "seconds"},
             "seconds": round(result.seconds, 2),
             "device": self.device,
-            "machine": machine(self.device),
+            "machine": _machine(self.device),
             "version": bignn.__version__,
             "torch": torch.__version__,
             "recipe": run.key(graph)[0],
@@ -188,6 +188,14 @@ def _summary(record: Record) -> str:
         f"test {test} val {record['val_acc']:.1f} after {record['epochs']} epochs, "
         f"{record['seconds']:.1f} s"
     )
+
+
+@cache
+def _machine(device: str) -> str:
+    """Return the name of the processor or GPU that trains."""
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_name(device)
+    return str(examine()["cpu"])
 
 
 @cache

@@ -105,7 +105,7 @@ def _whole(number: float) -> float:
 
 
 def _other_count(dataset: str | None, edges: int) -> list[str]:
-    """Explain, where the paper counts other edges than the publisher."""
+    """Note the published number of edges where the paper counts others."""
     facts = PUBLISHED_SIZES.get(dataset or "")
     if facts is None or facts.edges == edges:
         return []
