@@ -38,8 +38,7 @@ struct EndPieces : Base {
     static __m256 output(const float* sums, float row_scale, const float* scale,
                          const float* shift) {
         const __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(sums), _mm256_set1_ps(row_scale));
-        return _mm256_add_ps(_mm256_mul_ps(scaled, _mm256_loadu_ps(scale)),
-                             _mm256_loadu_ps(shift));
+        return _mm256_add_ps(_mm256_mul_ps(scaled, _mm256_loadu_ps(scale)), _mm256_loadu_ps(shift));
     }
 
     static word signs_of(__m256 h) {
@@ -47,9 +46,7 @@ struct EndPieces : Base {
             _mm256_movemask_ps(_mm256_cmp_ps(h, _mm256_setzero_ps(), _CMP_GE_OQ))));
     }
 
-    static __m256 absolute(__m256 h) {
-        return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), h);
-    }
+    static __m256 absolute(__m256 h) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), h); }
 
     // Sixteen partial sums of |h|, column c in number c % 16, then halves onto halves: the order
     // that Plain defines.
@@ -62,8 +59,7 @@ struct EndPieces : Base {
                 const std::size_t c = k + bit, left = num_outputs - c;
                 if (left >= 16) {
                     const __m256 h0 = output(sums + c, row_scale, scale + c, shift + c);
-                    const __m256 h1 =
-                        output(sums + c + 8, row_scale, scale + c + 8, shift + c + 8);
+                    const __m256 h1 = output(sums + c + 8, row_scale, scale + c + 8, shift + c + 8);
                     low = _mm256_add_ps(low, absolute(h0));
                     high = _mm256_add_ps(high, absolute(h1));
                     packed |= (signs_of(h0) | signs_of(h1) << 8) << bit;
@@ -85,8 +81,7 @@ struct EndPieces : Base {
             *words++ = packed;
         }
         const __m256 by8 = _mm256_add_ps(low, high);
-        const __m128 by4 =
-            _mm_add_ps(_mm256_castps256_ps128(by8), _mm256_extractf128_ps(by8, 1));
+        const __m128 by4 = _mm_add_ps(_mm256_castps256_ps128(by8), _mm256_extractf128_ps(by8, 1));
         const __m128 by2 = _mm_add_ps(by4, _mm_movehl_ps(by4, by4));
         return _mm_cvtss_f32(_mm_add_ss(by2, _mm_movehdup_ps(by2)));
     }
@@ -114,15 +109,13 @@ struct EndPieces : Base {
         };
         // Of two operands, the maximum is the second where the first is not a number.
         for (std::size_t c = 0; c < count; c += 8) most = _mm256_max_ps(some(c), most);
-        const __m128 four =
-            _mm_max_ps(_mm256_castps256_ps128(most), _mm256_extractf128_ps(most, 1));
-        const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
-        const float top = _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+        const float top = largest_lane(most);
         if (top == -__builtin_inff()) return 0;  // nothing is larger than the first
         for (std::size_t c = 0; c < count; c += 8) {
             const int equal =
                 _mm256_movemask_ps(_mm256_cmp_ps(some(c), _mm256_set1_ps(top), _CMP_EQ_OQ));
-            if (equal) return static_cast<std::int32_t>(c) + __builtin_ctz(static_cast<unsigned>(equal));
+            if (equal)
+                return static_cast<std::int32_t>(c) + __builtin_ctz(static_cast<unsigned>(equal));
         }
         return 0;
     }

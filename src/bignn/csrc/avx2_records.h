@@ -64,7 +64,9 @@ struct RecordPieces : Base {
             return _mm256_add_epi64(_mm256_slli_epi64(upper, digit_bits),
                                     _mm256_cvtepi32_epi64(s0));
         }
-        void add(std::size_t c, __m256i sum) const { store(acc + c, _mm256_add_epi64(load(acc + c), sum)); }
+        void add(std::size_t c, __m256i sum) const {
+            store(acc + c, _mm256_add_epi64(load(acc + c), sum));
+        }
     };
 
     static void prefetch4(const std::byte* const* rows, std::size_t e, std::size_t at) {
@@ -77,9 +79,9 @@ struct RecordPieces : Base {
     template <int planes>
     static void make_digits(const std::uint32_t* q, std::size_t count,
                             std::uint32_t (*digits)[chunk / 4 + 4]) {
-        const __m256i first_bytes = _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1,
-                                                     -1, -1, -1, 0, 4, 8, 12, -1, -1, -1, -1, -1,
-                                                     -1, -1, -1, -1, -1, -1, -1);
+        const __m256i first_bytes =
+            _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 4, 8,
+                             12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
         for (std::size_t e = 0; e < count; e += 8) {
             __m256i weights = load(q + e);
             for (int d = 0; d < planes; ++d) {
@@ -87,14 +89,16 @@ struct RecordPieces : Base {
                     planes == 1 ? weights : _mm256_and_si256(weights, _mm256_set1_epi32(127));
                 const __m256i packed = _mm256_shuffle_epi8(digit, first_bytes);
                 digits[d][e / 4] = static_cast<std::uint32_t>(_mm256_cvtsi256_si32(packed));
-                digits[d][e / 4 + 1] =
-                    static_cast<std::uint32_t>(_mm_cvtsi128_si32(_mm256_extracti128_si256(packed, 1)));
+                digits[d][e / 4 + 1] = static_cast<std::uint32_t>(
+                    _mm_cvtsi128_si32(_mm256_extracti128_si256(packed, 1)));
                 weights = _mm256_srli_epi32(weights, digit_bits);
             }
         }
     }
 
-    static __m256i broadcast(std::uint32_t four) { return _mm256_set1_epi32(static_cast<int>(four)); }
+    static __m256i broadcast(std::uint32_t four) {
+        return _mm256_set1_epi32(static_cast<int>(four));
+    }
 
     // Half a line, 32 bytes, of four neighbours: registers a to d hold, a dword per column, the
     // columns 0-7, 16-23, 32-39 and 48-55 of the line (of the second half: 8 more). See
@@ -128,7 +132,8 @@ struct RecordPieces : Base {
                 const auto half_of = [&](std::size_t m) {
                     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[e + m] + offset));
                 };
-                return _mm256_inserti128_si256(_mm256_castsi128_si256(half_of(n)), half_of(n + 4), 1);
+                return _mm256_inserti128_si256(_mm256_castsi128_si256(half_of(n)), half_of(n + 4),
+                                               1);
             };
             const __m256i r0 = both(0), r1 = both(1), r2 = both(2), r3 = both(3);
             const __m256i low01 = _mm256_unpacklo_epi8(r0, r1);
@@ -248,8 +253,8 @@ struct RecordPieces : Base {
     }
 
     // Sums of byte records stand in the order of columns, those of others in that of positions.
-    static void finish_records(const Records& records, std::size_t num_outputs,
-                               std::uint32_t total, const std::int64_t* acc, float* sums) {
+    static void finish_records(const Records& records, std::size_t num_outputs, std::uint32_t total,
+                               const std::int64_t* acc, float* sums) {
         if (records.bytes_per_column != 1) {
             Base::finish_records(records, num_outputs, total, acc, sums);
             return;
@@ -261,9 +266,8 @@ struct RecordPieces : Base {
     }
 
     static void sum_records(const Records& records, std::size_t num_outputs,
-                            const std::byte* const* rows, const std::uint32_t* q,
-                            std::size_t count, std::uint32_t total, std::int64_t* acc,
-                            float* sums) {
+                            const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
+                            std::uint32_t total, std::int64_t* acc, float* sums) {
         const auto bound = (static_cast<std::uint64_t>(records.max_center) + 256) * total;
         if (records.bytes_per_column == 1 && bound < std::uint64_t{1} << 31) {
             gather8(records, rows, q, count,

@@ -21,4 +21,18 @@ static inline __m256i first_lanes(std::size_t count) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count < 8 ? count : 8)), lane);
 }
 
+static inline float largest_lane(__m256 values) {
+    const __m128 four =
+        _mm_max_ps(_mm256_castps256_ps128(values), _mm256_extractf128_ps(values, 1));
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
+static inline std::int32_t total_of_lanes(__m256i values) {
+    const __m128i four =
+        _mm_add_epi32(_mm256_castsi256_si128(values), _mm256_extracti128_si256(values, 1));
+    const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+}
+
 }  // namespace bignn::avx2

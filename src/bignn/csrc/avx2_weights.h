@@ -14,10 +14,7 @@ struct WeightPieces : Base {
         for (std::size_t e = 0; e < count; e += 8) {
             most = _mm256_max_ps(most, _mm256_maskload_ps(x + e, first_lanes(count - e)));
         }
-        const __m128 four =
-            _mm_max_ps(_mm256_castps256_ps128(most), _mm256_extractf128_ps(most, 1));
-        const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
-        return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+        return largest_lane(most);
     }
 
     // Padded with 0 to a multiple of 16: lanes past the end are loaded as 0.
@@ -35,11 +32,7 @@ struct WeightPieces : Base {
             store(q + e, rounded);
             total = _mm256_add_epi32(total, rounded);
         }
-        const __m128i four =
-            _mm_add_epi32(_mm256_castsi256_si128(total), _mm256_extracti128_si256(total, 1));
-        const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
-        return static_cast<std::uint32_t>(
-            _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1))));
+        return static_cast<std::uint32_t>(total_of_lanes(total));
     }
 
     // `few` neighbours never cost a weight any bits, so that a row's two registers say it all.

@@ -1,5 +1,6 @@
-// Products of bits in AVX2. There is no vector popcount, so bits are counted by table: vpshufb looks
-// up the count of each nibble, and two multiplications by 1 add the four byte counts of a half word.
+// Products of bits in AVX2. There is no vector popcount, so bits are counted by table: vpshufb
+// looks up the count of each nibble, and two multiplications by 1 add the four byte counts of a
+// half word.
 #pragma once
 
 #include "avx2_vectors.h"
@@ -50,8 +51,8 @@ struct XnorPieces : Base {
                         const word both = row[r * num_words + w / 2];
                         const __m256i bits =
                             _mm256_set1_epi32(static_cast<int>(both >> (w % 2 * 32)));
-                        low_bytes[r] = _mm256_add_epi8(
-                            low_bytes[r], count_bytes(_mm256_xor_si256(bits, first)));
+                        low_bytes[r] = _mm256_add_epi8(low_bytes[r],
+                                                       count_bytes(_mm256_xor_si256(bits, first)));
                         high_bytes[r] = _mm256_add_epi8(
                             high_bytes[r], count_bytes(_mm256_xor_si256(bits, second)));
                     }
@@ -77,13 +78,13 @@ struct XnorPieces : Base {
         const __m256i v0 = _mm256_sub_epi32(load(base), low);
         const __m256i v1 = _mm256_sub_epi32(load(base + 8), high);
         const __m256i shorts = _mm256_permute4x64_epi64(_mm256_packs_epi32(v0, v1), 0xd8);
-        const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(shorts),
-                                              _mm256_extracti128_si256(shorts, 1));
+        const __m128i bytes =
+            _mm_packs_epi16(_mm256_castsi256_si128(shorts), _mm256_extracti128_si256(shorts, 1));
         _mm_storeu_si128(reinterpret_cast<__m128i*>(record), bytes);
         // What was cut off differs from its byte.
         const __m256i back = _mm256_cvtepi8_epi16(bytes);
-        const auto same = static_cast<std::uint32_t>(
-            _mm256_movemask_epi8(_mm256_cmpeq_epi16(back, shorts)));
+        const auto same =
+            static_cast<std::uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi16(back, shorts)));
         if (same == 0xffffffff) {
             // packs_epi32 cuts off at 16 bits already; counts stay far below.
             return true;
@@ -120,16 +121,15 @@ struct XnorPieces : Base {
                 const Counts<1> counts(rows + i * num_words,
                                        panels.halves + p * panel_width * 2 * num_words, num_words);
                 fits &= store_bytes(counts.low[0], counts.high[0], panels.base + p * panel_width,
-                                    panels.valid[p],
-                                    records + i * panels.stride + p * panel_width);
+                                    panels.valid[p], records + i * panels.stride + p * panel_width);
             }
         }
         return fits;
     }
 
     // Sparse bits: rows of signs added up, 32 columns at a time. 127 of them fit a byte.
-    static bool sparse_record(const std::int32_t* inputs, std::size_t count,
-                              const SignTable& table, std::byte* record) {
+    static bool sparse_record(const std::int32_t* inputs, std::size_t count, const SignTable& table,
+                              std::byte* record) {
         if (table.bytes_per_column != 1 || count > 127 || table.stride % 32 != 0) {
             return Base::sparse_record(inputs, count, table, record);
         }
