@@ -129,6 +129,7 @@ void PackedLayers::bind_records(std::size_t number) {
         .center = buffers.center.data(),
         .max_center = largest,
         .far = spec.num_sources * form.stride > far_bytes,
+        .edge_bits = weights.edge_bits,
     };
 }
 
