@@ -34,7 +34,7 @@ def test_what_no_file_can_be_called_is_refused_in_one_line(tmp_path: Path) -> No
     wrong: list[Any] = [None, 7, "", b"a.bigraph", "a" * 300 + ".bigraph", "a\0.bigraph"]
     for path in wrong:
         for use in (bignn.open, PackedModel.open, PackedGraph.open, model.save, graph.save):
-            with pytest.raises(InputError, match="^'path' must be a path") as error:
+            with pytest.raises(InputError, match=r"^'path' must be a path") as error:
                 use(path)
             assert "\n" not in str(error.value)
     os.mkfifo(tmp_path / "pipe.bignn")  # opening it would wait for a writer
@@ -45,7 +45,7 @@ def test_facts_that_json_cannot_hold_are_refused(tmp_path: Path) -> None:
     for about in ({"when": object()}, {"loss": float("nan")}):
         model = make_packed_model([30, 9, 3])
         model.about = about
-        with pytest.raises(InputError, match="^'about' must be made of what JSON holds, got"):
+        with pytest.raises(InputError, match=r"^'about' must be made of what JSON holds, got"):
             model.save(tmp_path / "model.bignn")
     assert not list(tmp_path.iterdir())
 

@@ -261,7 +261,7 @@ def test_arrays_are_read_only(model: PackedModel, float_model: PackedModel) -> N
 def test_no_other_name_of_an_array_writes_to_a_graph(model: PackedModel) -> None:
     some = pack_graph(make_graph(50, 300), like=model)
     plain = replace(some, adjacency="plain")
-    made = [plain.edges("gcn").ids, plain.edges("mean").target_scale, plain.edges("gcn").offsets]
+    made = [plain.edges("gcn").ids, plain.edges("mean").target_factor, plain.edges("gcn").offsets]
     for array in (some.ids, some.offsets, some.beta, some.degree_scale, *made):
         assert array is not None
         while isinstance(array, np.ndarray):

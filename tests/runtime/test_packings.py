@@ -103,7 +103,8 @@ def test_changes_that_torch_does_not_count_are_noticed(
     model: PackedModel, packed: list[Any]
 ) -> None:
     graph = weighted_graph()
-    shared = Data(x=torch.from_numpy(graph.x), edge_index=torch.from_numpy(graph.edge_index))
+    x: Any = graph.x
+    shared = Data(x=torch.from_numpy(x), edge_index=torch.from_numpy(graph.edge_index))
     with torch.inference_mode():
         inferred = to_pyg(weighted_graph())
 
@@ -116,8 +117,8 @@ def test_changes_that_torch_does_not_count_are_noticed(
         assert len(packed) == count + 1
 
     check(shared, lambda: shared.x.data.mul_(-1))
-    check(shared, lambda: np.negative(graph.x, out=graph.x))
-    check(graph, lambda: np.negative(graph.x, out=graph.x))
+    check(shared, lambda: np.negative(x, out=x))
+    check(graph, lambda: np.negative(x, out=x))
     check(graph, lambda: graph.edge_index[0].fill(0))
     with torch.inference_mode():
         check(inferred, lambda: inferred.x.mul_(-1))
@@ -144,6 +145,8 @@ def test_graphs_without_weak_references_are_packed_every_time(
 ) -> None:
     class Slotted:
         __slots__ = ("edge_index", "x")
+        x: Any
+        edge_index: Any
 
     usual, some = to_pyg(weighted_graph()), Slotted()
     usual.edge_weight = None

@@ -139,11 +139,11 @@ void keep_masked(Matrix<const float> x, Matrix<const word> masks, Matrix<float> 
 
 // A fingerprint of bytes that any change of them changes, but for a chance of 2^-64. It compares an
 // array with itself later, is not the same on machines of another byte order, and keeps no secret.
-std::uint64_t checksum(Vector<const std::uint8_t> bytes) {
+std::uint64_t checksum(Vector<const std::uint8_t> octets) {
     constexpr std::size_t piece = std::size_t{1} << 20;
     constexpr std::uint64_t odd = 0x9e3779b97f4a7c15;
     std::atomic<std::uint64_t> total{0};
-    const std::uint8_t* data = bytes.data();
+    const std::uint8_t* data = octets.data();
     const auto mixed = [](std::uint64_t hash, std::uint64_t word) {
         hash = (hash ^ word) * odd;
         return hash ^ hash >> 29;
@@ -151,7 +151,7 @@ std::uint64_t checksum(Vector<const std::uint8_t> bytes) {
     nb::gil_scoped_release release;
     auto pieces = [&](std::size_t begin, std::size_t end) {
         for (std::size_t n = begin; n < end; ++n) {
-            const std::size_t first = n * piece, last = std::min(first + piece, bytes.size());
+            const std::size_t first = n * piece, last = std::min(first + piece, octets.size());
             std::uint64_t lanes[4] = {n, n + 1, n + 2, n + 3};
             std::size_t at = first;
             for (; at + 32 <= last; at += 32) {
@@ -164,8 +164,8 @@ std::uint64_t checksum(Vector<const std::uint8_t> bytes) {
             total += mixed(both, n);
         }
     };
-    run_in_pieces((bytes.size() + piece - 1) / piece, 1, pieces);
-    return mixed(total, bytes.size());
+    run_in_pieces((octets.size() + piece - 1) / piece, 1, pieces);
+    return mixed(total, octets.size());
 }
 
 nb::list instruction_set_report() {
@@ -184,7 +184,7 @@ NB_MODULE(_native, m) {
     m.def("instruction_sets", &instruction_set_report);
     m.def("pack", &pack, nb::arg("x"), nb::arg("words"), nb::arg("isa"));
     m.def("make_panels", &make_panels, nb::arg("b"), nb::arg("panels"));
-    m.def("checksum", &checksum, nb::arg("bytes").noconvert());
+    m.def("checksum", &checksum, nb::arg("octets").noconvert());
     m.def("set_num_threads", &set_num_threads, nb::arg("count"));
     m.def("num_threads", &num_threads);
     m.attr("keep_bits") = keep_bits;

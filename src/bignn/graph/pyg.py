@@ -120,7 +120,7 @@ def to_pyg(graph: GraphLike) -> Data:
         ids = getattr(graph, key)
         if ids is not None:
             mask = torch.zeros(graph.num_nodes, dtype=torch.bool)
-            mask[torch.fromarray_of(ids)] = True
+            mask[torch.from_numpy(ids)] = True
             data[key.replace("_idx", "_mask")] = mask
     return data
 

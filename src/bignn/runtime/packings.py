@@ -59,7 +59,7 @@ class Packings:
 
 def _checksums(graph: GraphLike) -> tuple[object, ...]:
     """Types, shapes and checksums of all that a packing depends on."""
-    names = _READ
+    names: tuple[str, ...] = _READ
     if not isinstance(graph, Graph):
         names = tuple(name.replace("_idx", "_mask") for name in _READ)
     return tuple(_checksum(name, getattr(graph, name, None)) for name in names)
