@@ -235,7 +235,8 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields a temporary file's path; on success the file is flushed to disk and named ``path``.
 
     A process killed at any moment leaves either the old file or the new one. Parent folders are
-    created. Where ``path`` is a link, the file that it leads to is written and the link stays. On an exception the temporary file is removed and the old file stays as it was.
+    created. Where ``path`` is a link, the file that it leads to is written and the link stays. On
+    an exception the temporary file is removed and the old file stays as it was.
     """
     target = _checked_target(path)
     _make_folder(target)

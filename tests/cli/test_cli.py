@@ -122,7 +122,7 @@ def test_ctrl_c_while_modules_load_is_one_line(toy: str, tmp_path: Path) -> None
         ("bignn.cli.run_command", "bignn: interrupted\n"),
         ("numpy", "bignn: interrupted\n"),
         ("bignn.train.recipes", "bignn: interrupted\n"),
-        ("torch", "bignn train: interrupted; continue with --resume\n"),
+        ("torch", "bignn train: interrupted; the same command with --resume continues\n"),
     ):
         code = INTERRUPT.format(module=module, toy=toy)
         done = subprocess.run(

@@ -50,7 +50,7 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
         return _fail(options, _OUT_OF_MEMORY)
     except KeyboardInterrupt:
         hints = {
-            "train": "; continue with --resume",
+            "train": "; the same command with --resume continues",
             **dict.fromkeys(
                 ("capacity", "compare", "reproduce"), "; the same command continues from there"
             ),
