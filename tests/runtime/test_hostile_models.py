@@ -30,7 +30,7 @@ from bignn.runtime import tensors
 def test_what_is_not_a_packed_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "file.bignn"
     refused(path, "does not exist")
-    refused(tmp_path, "is not a file")
+    refused(tmp_path, "is a folder; give a packed model")
 
     class Dangerous:
         def __reduce__(self) -> Any:

@@ -120,7 +120,10 @@ def test_ctrl_c_saves_the_run(graph: Graph, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):  # before the first epoch is over: nothing to save
         batches = Interrupted()
         batches.epochs = 2
-        options = {"batches": batches, "checkpoint_path": tmp_path / "other.safetensors"}
+        options: dict[str, Any] = {
+            "batches": batches,
+            "checkpoint_path": tmp_path / "other.safetensors",
+        }
         fit(new_model(graph), graph, SHORT, progress=False, **options)
     assert not (tmp_path / "other.safetensors").exists()
 
@@ -132,7 +135,7 @@ def test_resuming_another_run_is_refused(graph: Graph, tmp_path: Path) -> None:
     assert line.startswith(f"cannot resume from '{path}': its 'seed' is 0, this run's is 1; use")
     assert "its 'epochs' is 9, this run's is 60" in refusal(graph, path, replace(SHORT, epochs=60))
     other = from_arrays(make_arrays() | {"y": 1 - make_arrays()["y"]})  # of the same shape
-    assert "its graph is" in refusal(other, path)
+    assert "its 'graph' is" in refusal(other, path)
 
 
 def change_header(path: Path, out: Path, change: Callable[[Any], object]) -> None:

@@ -32,7 +32,9 @@ from bignn.errors import InputError, missing_extra
 
 def run_command(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code."""
-    options = make_parser().parse_args(arguments)
+    options, unknown = make_parser().parse_known_args(arguments)
+    if unknown:
+        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         done = options.run(options)
     except (InputError, OSError) as error:

@@ -86,8 +86,8 @@ def read_table(path: str | os.PathLike[str], *, header: bool = True) -> InputTab
         names = [str(index) for index in range(len(rows[0]))]
     for number, row in enumerate(rows):
         if len(row) != len(names):
-            cells = counted(len(row), "cell")
-            raise FileError(f"'{file}': row {number + 1} has {cells}, expected {len(names)}")
+            held = counted(len(row), "cell")
+            raise FileError(f"'{file}': row {number + 1} has {held}, expected {len(names)}")
     cells = np.array(rows, dtype=np.str_).reshape(len(rows), len(names))
     return InputTable(file, {name: cells[:, index] for index, name in enumerate(names)})
 
@@ -260,8 +260,8 @@ def _node_ids(table: InputTable, id_column: str | None) -> dict[str, int] | None
 
 def _check_no_ids(table: InputTable) -> None:
     """Refuses features whose first column seems to name the nodes."""
-    first, cells = next(iter(table.columns.items()))
-    cells = _text(cells)
+    first = next(iter(table.columns))
+    cells = _text(table.columns[first])
     is_named = first.lower() in _ID_NAMES and len(set(cells)) == len(cells)
     is_counted = len(cells) > 2 and cells == [str(row) for row in range(len(cells))]
     if len(table.columns) > 1 and (is_named or is_counted):
