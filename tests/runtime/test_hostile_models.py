@@ -38,7 +38,7 @@ def test_what_no_file_can_be_called_is_refused_in_one_line(tmp_path: Path) -> No
                 use(path)
             assert "\n" not in str(error.value)
     os.mkfifo(tmp_path / "pipe.bignn")  # opening it would wait for a writer
-    refused(tmp_path / "pipe.bignn", "is a pipe; give a packed file")
+    refused(tmp_path / "pipe.bignn", "is a pipe; give a packed model")
 
 
 def test_facts_that_json_cannot_hold_are_refused(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_facts_that_json_cannot_hold_are_refused(tmp_path: Path) -> None:
 def test_what_is_not_a_packed_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "file.bignn"
     refused(path, "does not exist")
-    refused(tmp_path, "is a folder; give a packed file")
+    refused(tmp_path, "is a folder; give a packed model")
 
     class Dangerous:
         def __reduce__(self) -> Any:

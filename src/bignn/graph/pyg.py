@@ -80,7 +80,9 @@ def from_pyg(data: DataLike, name: str = "data") -> Graph:
                 mask_name,
                 f"one boolean per node [{len(arrays['x'])}]",
                 f"{mask.dtype} of shape {list(mask.shape)}",
-                "of several splits, choose one: data.train_mask = data.train_mask[:, 0], ...",
+                "of several splits, choose one: data.train_mask = data.train_mask[:, 0], ..."
+                if mask.ndim == 2
+                else "",
             )
         if mask.any():
             arrays[key] = np.flatnonzero(mask)

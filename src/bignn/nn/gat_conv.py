@@ -59,6 +59,7 @@ class GATConv(nn.Module):
         balance: bool = False,
         scale_gradient: bool = True,
     ) -> None:
+        """Build the module; the description of the class lists its arguments."""
         super().__init__()
         if heads < 1:
             raise input_error("heads", "at least 1", heads)

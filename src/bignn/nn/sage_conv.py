@@ -47,6 +47,7 @@ class SAGEConv(nn.Module):
         balance: bool = False,
         scale_gradient: bool = True,
     ) -> None:
+        """Build the module; the description of the class lists its arguments."""
         super().__init__()
         self.lin_l, self.lin_r = (
             Linear(

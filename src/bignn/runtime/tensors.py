@@ -19,7 +19,7 @@ from safetensors import SafetensorError, deserialize, safe_open
 from safetensors.numpy import save, save_file
 
 from bignn.errors import FileError, WriteError, input_error, printable
-from bignn.files import atomic_path, check_regular_file, content_digest
+from bignn.files import atomic_path, check_regular_file, checked_path, content_digest
 
 Arrays = dict[str, NDArray[Any]]
 Opened = TypeVar("Opened")
@@ -102,6 +102,8 @@ def write(
     path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]
 ) -> None:
     """Write arrays and header; the file that was there stays until the new one is whole."""
+    if header.get("format") == MODEL_FORMAT and checked_path(path).suffix != ".bignn":
+        raise input_error("path", "a file name ending in .bignn", repr(os.fspath(path)))
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     metadata = _metadata_of(header, contiguous)
     with atomic_path(path) as temporary:
@@ -117,8 +119,12 @@ def read(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[Arrays,
     A model is compared with its digest. A graph's header and small arrays are compared with theirs,
     and with ``verify`` all of it.
     """
-    writers = "'bignn pack' and 'bignn predict --save-graph' write them"
-    file = check_regular_file(path, "a packed file (.bignn or .bigraph)", writers)
+    is_graph = checked_path(path).suffix == ".bigraph"
+    file = check_regular_file(
+        path,
+        "a packed graph (.bigraph)" if is_graph else "a packed model (.bignn)",
+        f"make one with '{'bignn predict --save-graph' if is_graph else 'bignn pack'}'",
+    )
     try:
         if file.stat().st_size < 8:
             raise ValueError("it is empty or cut short")
