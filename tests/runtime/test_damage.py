@@ -118,9 +118,7 @@ def test_a_key_of_metadata_that_is_not_known_is_refused(tmp_path: Path) -> None:
 def test_a_large_array_of_a_graph_is_compared_on_demand(tmp_path: Path) -> None:
     path = tmp_path / "model.bignn"
     model, dense = models()["gcn"], graphs()["dense bits"]
-    with pytest.raises(
-        InputError, match=r"'path' must be a file name ending in \.bignn, got 'x.txt'"
-    ):
+    with pytest.raises(InputError, match=r"'path' must be a file name ending in \.bignn, got"):
         model.save("x.txt")
     model.save(path)
     whole = path.read_bytes()
