@@ -317,7 +317,7 @@ def test_models_trained_with_rounded_weights_pack_to_the_last_bit(
 ) -> None:
     for norm in NORMS:
         torch.manual_seed(0)
-        heads = {"heads": 2, "out_heads": 3} if conv == "gat" else {}
+        heads: Any = {"heads": 2, "out_heads": 3} if conv == "gat" else {}
         model = GNN(20, 16, 2, 2, conv=conv, binarize="both", norm=norm, edge_bits=7, **heads)
         path = tmp_path / f"{norm}.safetensors"
         settings = bignn.Settings(epochs=15)
