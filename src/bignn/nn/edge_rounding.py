@@ -73,7 +73,16 @@ class RoundedEdges:
 
     def is_wide(self, num_inputs: int) -> bool:
         """Whether sums of dots of ``num_inputs`` signs may need more digits than float32 has."""
-        return self.pattern.longest_row * self.limit * num_inputs >= _EXACT_FLOAT32
+        most = self.pattern.longest_row * self.limit
+        return most * num_inputs >= _EXACT_FLOAT32 and self._most * num_inputs >= _EXACT_FLOAT32
+
+    @cached_property
+    def _most(self) -> int:
+        """The largest sum of a row's whole numbers."""
+        offsets = self.pattern.matrix.crow_indices()
+        q = self.q.double()
+        sums = torch.segment_reduce(q, "sum", offsets=offsets, axis=0, unsafe=True)
+        return int(sums.max())
 
     def sums(self, dots: Tensor, *, num_inputs: int | None) -> Tensor:
         """Compute ``(Σ_e q_e D_j) row_scale_i`` [rows, columns] for weights without heads.
@@ -195,7 +204,7 @@ def _entries(pattern: SparseMatrix, beta: Tensor) -> Tensor:
     if pattern.column_factor is not None:
         factor = pattern.column_factor * factor
     x = bounded(factor)[pattern.matrix.col_indices()]
-    return bounded(pattern.matrix.values().float() * x)
+    return x if pattern.has_ones_only else bounded(pattern.matrix.values().float() * x)
 
 
 def _power_of_two(exponent: Tensor) -> Tensor:

@@ -73,6 +73,11 @@ class SparseMatrix:
         return row_of_each_entry(self.matrix)
 
     @cached_property
+    def has_ones_only(self) -> bool:
+        """Whether all values, factors apart, are 1."""
+        return bool((self.matrix.values() == 1).all())
+
+    @cached_property
     def longest_row(self) -> int:
         """The number of entries of the row that has most."""
         return int(self.matrix.crow_indices().diff().max()) if len(self.rows) else 0
