@@ -93,10 +93,12 @@ class RoundedEdges:
                 float32, however many digits they have.
 
         """
-        wide = num_inputs is not None and self.is_wide(num_inputs)
+        if num_inputs is None:
+            return self._scaled_matrix @ dots.float()
+        wide = self.is_wide(num_inputs)
         values = dots.to(torch.float64 if wide else torch.float32)
         if torch.is_grad_enabled() and dots.requires_grad:
-            total = (self._wide_matrix if wide else self._matrix) @ values
+            total = self.pattern.with_values(self.q.to(values.dtype)) @ values
         else:
             total = multiply(self._wide_rows if wide else self._rows, values)
         return total.float() * self.row_scale.unsqueeze(-1)
@@ -110,12 +112,9 @@ class RoundedEdges:
         return csr_with_values(self.pattern.matrix, self.q.double())
 
     @cached_property
-    def _matrix(self) -> SparseMatrix:
-        return self.pattern.with_values(self.q)
-
-    @cached_property
-    def _wide_matrix(self) -> SparseMatrix:
-        return self.pattern.with_values(self.q.double())
+    def _scaled_matrix(self) -> SparseMatrix:
+        """The matrix of ``q_e row_scale_i``, which saves a product with each sum."""
+        return self.pattern.with_values(self.q * self.row_scale[self.pattern.rows])
 
 
 def rounded_edges(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bignn.binarize import Binarization, binarize_features, binarize_weight
+from bignn.binarize import Binarization, binarize_features, binarize_weight, sign
 from bignn.config import BinarizeMode, DropMode, SteRule
 from bignn.config.options import BELOW_ONE, COUNT, check_choice
 from bignn.errors import input_error
@@ -121,6 +121,8 @@ class Linear(nn.Module):
             return x
         if not isinstance(x, Tensor):
             raise input_error("x", "a tensor where 'edge_bits' rounds weights", type(x).__name__)
+        if not self.training and not torch.is_grad_enabled():
+            return BinaryRows(sign(x), mean_in_order(x))
         signs, beta = binarize_features(x, self.binarization.ste)
         return BinaryRows(signs, beta if self.training else mean_in_order(x))
 
