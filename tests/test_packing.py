@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+import torch_geometric.nn as pyg
 from conftest import make_arrays
 from numpy.typing import NDArray
 
@@ -343,3 +344,18 @@ def test_every_node_of_cora_gets_torchs_logits_with_rounded_weights(conv: ConvNa
     )
     bignn.fit(model, graph, bignn.Settings(epochs=20))
     assert_equal_to_the_last_bit(model, graph)
+
+
+def test_converted_models_pack_to_the_last_bit_with_rounded_weights(graph: Graph) -> None:
+    x, edges, _ = tensors(graph)
+    for kind in (pyg.GCN, pyg.GraphSAGE, pyg.GAT):
+        torch.manual_seed(0)
+        model = kind(20, 16, 2, 2)
+        bignn.binarize_(model, edge_bits=6)
+        bignn.fit(model, graph, bignn.Settings(epochs=5))
+        packed = bignn.pack(model)
+        assert [layer.edge_bits for layer in packed.network.layers] == [6, 6]
+        with torch.no_grad():
+            expected = model.eval()(x, edges).numpy()
+        packed_graph = bignn.pack_graph(graph, like=packed)
+        assert np.array_equal(packed.predict(packed_graph, output="logits"), expected), kind

@@ -82,8 +82,9 @@ def binarize_(
             and dropout.
         edge_bits: bits that neighbours' weights are rounded to in GCNConv, SAGEConv and GATConv, 2
             to 8, as packed models round them; None for float weights. Ignored unless ``binarize``
-            is ``"both"``. Packed models may round differently where a normalisation follows a
-            layer, since they fold it in.
+            is ``"both"``. Packed models sum the same whole numbers, but for two cases, in which a
+            scale β may differ in its last digit: normalisation after a layer, which they fold in,
+            and a module of your own without ``first``, whose first layer reads a plain tensor.
 
     """
     binarization = Binarization.of(binarize, ste)
