@@ -232,7 +232,7 @@ def test_commands_name_what_is_missing(
         (["train", "cora", "--weight-decay", "-1"], "error: --weight-decay must be 0 or more"),
         (
             ["train", "cora", "--fan-outs", "10"],
-            "error: --fan-outs must be a number per layer (2), got [10]",
+            "error: --fan-outs must be a number per layer (2), got 10",
         ),
         (["compare", "cora", "--bi-hidden", "-3"], "error: --bi-hidden must be a whole number"),
     ):

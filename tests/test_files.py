@@ -100,6 +100,32 @@ def test_a_failure_changes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_links_are_followed_and_pipes_refused(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link, target = tmp_path / "link.csv", tmp_path / "real" / "file.csv"
+    link.symlink_to("real/file.csv")
+    for content in ("first", "second"):  # the target does not exist at first
+        prepare(link)
+        with atomic_path(link) as temporary:
+            temporary.write_text(content)
+        assert link.is_symlink()
+        assert target.read_text() == content
+    assert [path.name for path in target.parent.iterdir()] == ["file.csv"]
+    loop, pipe = tmp_path / "loop", tmp_path / "pipe.csv"
+    loop.symlink_to("loop")
+    os.mkfifo(pipe)
+    for path, why in (
+        (pipe, "it is a pipe; give a file name"),
+        (Path("/dev/null"), "it is a device; give a file name"),
+        (loop, "its links lead nowhere; give a file name"),
+    ):
+        for write in (check_writable, prepare, lambda path: atomic_path(path).__enter__()):
+            with pytest.raises(WriteError) as caught:
+                write(path)
+            assert str(caught.value) == f"cannot write '{path}': {why}"
+        assert path.is_symlink() or not path.is_file()
+
+
 def test_leftovers_of_a_killed_writer_go_and_others_stay(tmp_path: Path) -> None:
     others = [".a.x1.tmp", ".b.x1y2z3_0.tmp", "a"]
     for name in (".a.x1y2z3_0.tmp", *others):
@@ -129,7 +155,7 @@ def test_a_check_makes_nothing_and_a_file_in_the_way_is_named(tmp_path: Path) ->
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="no folder that takes no files")
 def test_a_folder_that_takes_no_files_is_found_out_before_the_work() -> None:
-    with pytest.raises(FileError, match=r"cannot write '/proc/page.html': its folder takes no"):
+    with pytest.raises(FileError, match=r"'/proc/page.html': no file can be made in '/proc'"):
         prepare("/proc/page.html")
 
 

@@ -290,6 +290,9 @@ def test_every_public_name_exists() -> None:
     assert (
         {"Recipe", "fit", "load_state", "nn", "pack_graph"} <= set(bignn.__all__) <= set(dir(bignn))
     )
+    listed = [name for name in dir(bignn) if not name.startswith("__")]
+    assert sorted([*bignn.__all__, "kernels", "open"]) == listed
+    assert bignn.open.__name__ == "open"  # as help shows it
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = bignn.nonsense
 

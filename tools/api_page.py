@@ -149,7 +149,7 @@ dataset |
 module), `fit(resume=True)`, `bignn pack` and `bignn train --teacher` (our models) |
 | `.bignn` | a packed model | `PackedModel.save`, `bignn pack` | `PackedModel.open`, `bignn \
 predict`; no torch |
-| any other name, as `cora.graph` | a packed graph | `PackedGraph.save`, `bignn predict \
+| `.bigraph` | a packed graph | `PackedGraph.save`, `bignn predict \
 --save-graph` | `PackedGraph.open`, `bignn predict`; mapped into memory, no torch |
 | a folder with `runs.jsonl` | results | `bignn reproduce`, `bignn capacity` | the same commands \
 (they resume), `bignn report` |

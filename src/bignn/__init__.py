@@ -121,4 +121,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_MODULES])
+    return sorted({*__all__, *_NOT_IN_ALL, *(name for name in globals() if name[:2] == "__")})

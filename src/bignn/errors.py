@@ -61,6 +61,11 @@ def offsets_error(argument: str, offsets: Iterable[int], end: int) -> InputError
     return input_error(argument, f"rising from 0 to {end}", f"{offset} at {place}")
 
 
+def counted(number: int, singular: str, plural: str = "") -> str:
+    """Returns a number with its noun: ``1 node``, ``2 nodes``, ``2 classes``."""
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
 def printable(value: object, limit: int = 80) -> str:
     """Shortens a value that came from a file to one line without control characters."""
     line = " ".join(str(value).split())

@@ -92,9 +92,12 @@ def check_regular_file(path: str | os.PathLike[str], what: str, fix: str = "") -
     except OSError as error:
         raise FileError(f"cannot read '{file}': {error.strerror or error}") from None
     if not stat.S_ISREG(mode):
-        kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "not a regular file")
-        raise FileError(f"'{file}' is {kind}; give {what}")
+        raise FileError(f"'{file}' is {_kind_of(mode)}; give {what}")
     return file
+
+
+def _kind_of(mode: int) -> str:
+    return next((name for is_kind, name in _KINDS if is_kind(mode)), "not a regular file")
 
 
 def remove_leftovers(path: str | os.PathLike[str]) -> None:
@@ -102,7 +105,7 @@ def remove_leftovers(path: str | os.PathLike[str]) -> None:
 
     A writer that still runs holds a lock on its temporary folder; that folder stays.
     """
-    target = checked_path(path)
+    target = _followed(checked_path(path))
     # The eight characters of mkdtemp: not those of a writer of "NAME.other".
     ours = re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}\.tmp")
     if not target.parent.is_dir():
@@ -149,19 +152,37 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 def prepare(path: str | os.PathLike[str]) -> None:
     """Refuses a path that cannot be written, and creates its folder."""
     check_writable(path)
-    _make_folder(Path(path))
+    _make_folder(_checked_target(path))
 
 
 def _checked_target(path: str | os.PathLike[str]) -> Path:
-    target = checked_path(path)
+    """Returns the path to write: where ``path`` leads, if it is a link; refuses pipes and such."""
+    target = _followed(checked_path(path))
     length = len(os.fsencode(target.name))
     if length > _MAX_NAME_BYTES - _TEMPORARY_BYTES:
         most = _MAX_NAME_BYTES - _TEMPORARY_BYTES
         raise WriteError(
             f"cannot write '{target.name[:20]}...': its name has {length} bytes, {most} at most"
         )
-    if target.is_dir():
-        raise WriteError(f"cannot write '{target}': it is a folder; give a file name")
+    return target
+
+
+def _followed(path: Path) -> Path:
+    """Returns where a link leads; refuses an existing thing that is no regular file.
+
+    A new file in the place of a link, a pipe or a device would destroy it.
+    """
+    try:
+        mode = path.stat().st_mode
+    except OSError:  # nothing is there, or nothing can be; then making a file fails and says why
+        mode = stat.S_IFREG
+    if not stat.S_ISREG(mode):
+        raise WriteError(f"cannot write '{path}': it is {_kind_of(mode)}; give a file name")
+    if not path.is_symlink():
+        return path
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise WriteError(f"cannot write '{path}': its links lead nowhere; give a file name")
     return target
 
 
@@ -182,7 +203,7 @@ def _temporary_file(target: Path, folder: Path) -> Iterator[Path]:
     try:
         place, handle = _locked_folder(target, folder)
     except OSError as error:
-        why = f"its folder takes no files ({error.strerror or error})"
+        why = f"no file can be made in '{folder}' ({error.strerror or error})"
         raise WriteError(f"cannot write '{target}': {why}") from error
     try:
         temporary = place / target.name
@@ -214,7 +235,8 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields a temporary file's path; on success the file is flushed to disk and named ``path``.
 
     A process killed at any moment leaves either the old file or the new one. Parent folders are
-    created. On an exception the temporary file is removed and the old file stays as it was.
+    created. Where ``path`` is a link, the file that it leads to is written and the link stays. On
+    an exception the temporary file is removed and the old file stays as it was.
     """
     target = _checked_target(path)
     _make_folder(target)

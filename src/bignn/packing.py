@@ -36,7 +36,11 @@ def pack(model: torch.nn.Module) -> PackedModel:
 
     """
     if not isinstance(model, torch.nn.Module):
-        raise input_error("model", "a bignn.nn.GNN", type(model).__name__)
+        raise input_error(
+            "model",
+            "a bignn.nn.GNN or one that bignn.binarize_ has converted",
+            type(model).__name__,
+        )
     if any(parameter.is_meta for parameter in model.parameters()):
         raise input_error("model", "one with values", "parameters on the meta device")
     writer = _Writer()

@@ -219,8 +219,8 @@ def test_what_is_refused(graph: Graph) -> None:
     model = bignn.nn.GCN(20, 4, 2, 2)
     with pytest.raises(InputError, match=r"'estimate' must be one of .*'rate'\], got 'best'"):
         bignn.recommend_width(model, graph, estimate="best")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="'bins' must be from 1"):
-        bignn.recommend_width(model, graph, 0)
+    with pytest.raises(InputError, match="'bins' must be at least 2, got 1"):
+        bignn.recommend_width(model, graph, 1)
     with torch.no_grad():
         model.layers[0].lin.weight.fill_(torch.nan)
     with pytest.raises(InputError, match=r"the hidden 1 layer of GCN: 'values' must be numbers"):

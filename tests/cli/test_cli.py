@@ -9,11 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from conftest import make_arrays
 from safetensors.numpy import load_file
 
 import bignn
-from bignn.cli import main
+from bignn.cli import bench, main, reproduce
+from bignn.lab.bench import problems, suites
+from bignn.lab.paper.sections import SECTIONS
 
 REPORT_KEYS = [
     "dataset",
@@ -71,7 +74,6 @@ def test_failures_are_one_line_and_exit_1(
         (["train", "nowhere"], "unknown dataset 'nowhere'"),
         (["train", "."], "'.' is not a graph; give a .npz file"),
         (["train", "missing.npz"], "'missing.npz' does not exist"),
-        (["train", "cora", "--model", "gin"], "--model must be one of"),
         (["train", "cora", "--seeds", "0"], "--seeds must be at least 1"),
         (["train", "cora", "--seed", "-1"], "--seed must be 0 or more"),
         (["train", "cora", "--seed", str(2**70)], "--seed must be 0 or more, below 2**63"),
@@ -99,7 +101,7 @@ def test_a_refused_command_leaves_no_folder(
     for more in ([], ["--distill"]):
         assert main([*command, *more]) == 1
         assert capsys.readouterr().err == (
-            "bignn train: error: --fan-outs must be a number per layer (2), got [10]\n"
+            "bignn train: error: --fan-outs must be a number per layer (2), got 10\n"
         )
         assert not out.parent.exists()
 
@@ -122,7 +124,7 @@ def test_ctrl_c_while_modules_load_is_one_line(toy: str, tmp_path: Path) -> None
         ("bignn.cli.run_command", "bignn: interrupted\n"),
         ("numpy", "bignn: interrupted\n"),
         ("bignn.train.recipes", "bignn: interrupted\n"),
-        ("torch", "bignn train: interrupted; continue with --resume\n"),
+        ("torch", "bignn train: interrupted; the same command with --resume continues\n"),
     ):
         code = INTERRUPT.format(module=module, toy=toy)
         done = subprocess.run(
@@ -158,6 +160,21 @@ def test_wrong_usage_is_one_line_and_exits_2(capsys: pytest.CaptureFixture[str])
         ),
         (["train", "cora", "--device", "tpu"], "bignn train: error: argument --device: expected "),
         (["predict", "--fly"], "bignn predict: error: the following arguments are required"),
+        (["train", "cora", "--fly"], "bignn train: error: unrecognized arguments: --fly; see 'big"),
+        *(
+            (
+                [*command, "gin"],
+                f"bignn {command[0]}: error: argument {name}: invalid choice: 'gin'",
+            )
+            for command, name in (
+                (["train", "cora", "--model"], "--model"),
+                (["cost", "cora", "--model"], "--model"),
+                (["capacity", "cora", "--model"], "--model"),
+                (["bench", "--model"], "--model"),
+                (["bench"], "SUITE"),
+                (["reproduce"], "TABLE|FIGURE"),
+            )
+        ),
     ]
     for arguments, line in cases:
         with pytest.raises(SystemExit) as caught:
@@ -167,6 +184,12 @@ def test_wrong_usage_is_one_line_and_exits_2(capsys: pytest.CaptureFixture[str])
         assert captured.out == ""
         assert captured.err.startswith(line)
         assert captured.err.count("\n") == 1
+
+
+def test_names_that_the_parser_knows_are_those_of_the_lab() -> None:
+    assert set(reproduce.TABLES) == set(SECTIONS)
+    assert bench.SUITES == suites.SUITES
+    assert set(bench.MODELS) == set(problems.MODELS)
 
 
 def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
@@ -299,11 +322,17 @@ def test_predict_refuses_wrong_arguments_in_one_line(
     damaged.write_bytes(Path(packed).read_bytes()[:-10])
     stored = tmp_path / "toy.bigraph"
     assert main(["predict", packed, toy, "--save-graph", str(stored)]) == 0
+    model = bignn.nn.GCN(20, 8, 2, 2, binarize="both")
+    model.fit_input(torch.rand(9, 20))
+    other = str(tmp_path / "other.bignn")
+    bignn.pack(model).save(other)
     capsys.readouterr()
     for arguments, line in (
         ([str(damaged), toy], "is not a packed bignn file"),
-        (["nowhere.bignn", toy], "does not exist"),
-        ([packed, "cora"], "'graph' must be one with 20 features"),
+        (["nowhere.bignn", toy], "does not exist; make one with 'bignn pack'"),
+        ([str(tmp_path), toy], "is a folder; give a packed model (.bignn)"),
+        ([packed, "cora"], "'dataset' must be one with 20 features"),
+        ([other, str(stored)], f"others; pack the graph for this model: 'bignn predict {other}"),
         ([packed, packed], "holds a packed model, expected a packed graph"),
         ([str(stored), toy], "holds a packed graph, expected a packed model"),
         ([packed, toy, "--nodes", "0,60"], "--nodes must be node ids in 0..59"),

@@ -84,10 +84,10 @@ def test_help_leaves_defaults_to_the_recipe(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_devices_have_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("train", "capacity", "reproduce", "compare"):
+    for command in (["train", "cora"], ["capacity", "cora"], ["reproduce"], ["compare", "cora"]):
         for text in ("tpu", "cuda:", "cuda:x", "cpu:0", "cuda:-1"):
             with pytest.raises(SystemExit):
-                main([command, "cora", "--device", text])
+                main([*command, "--device", text])
             line = capsys.readouterr().err.splitlines()[-1]
             assert f"expected cpu, cuda or cuda:N, got '{text}'; see" in line
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import json
 from dataclasses import MISSING, asdict, fields, replace
 from typing import Any, get_type_hints
 
+import numpy as np
 import pytest
 import torch
 
 import bignn
 from bignn.config import ModelConfig, ModelOptions, Sampling, Settings
 from bignn.cost import Architecture
+from bignn.errors import InputError
 from bignn.nn import (
     GAT,
     GCN,
@@ -152,3 +155,28 @@ def test_a_recipe_hands_all_its_options_to_the_model() -> None:
     assert (config["hidden_channels"], config["num_layers"]) == (5, 1)
     architecture = asdict(Architecture.of(chosen, bignn.cost.Sizes.of(graph)))
     assert {name: config[name] for name in architecture} == architecture
+
+
+def test_what_stands_for_an_integer_is_one() -> None:
+    class Advice:
+        def __index__(self) -> int:
+            return 64
+
+    model = GCN(np.int64(40), Advice(), 2, 3)  # type: ignore[arg-type]
+    assert model.config["hidden_channels"] == 64
+    assert json.dumps(model.config)
+    with pytest.raises(InputError, match=r"'num_layers' must be .*, got 'x{70,76}\.\.\.$"):
+        GCN(40, 64, "x" * 1000, 3)  # type: ignore[arg-type]
+
+
+def test_samples_are_checked_when_they_are_declared() -> None:
+    with pytest.raises(InputError, match=r"'kind' must be one of .* got 'foo'"):
+        Sampling("foo", 3)  # type: ignore[arg-type]
+    for kind in ("neighbor", "layer"):
+        with pytest.raises(InputError, match=f"'fan_outs' must be given for '{kind}', got none; "):
+            Sampling(kind, 3)
+
+
+def test_help_describes_bignns_arguments_not_torchs() -> None:
+    for kind in (*MODELS, *LAYERS, bignn.nn.GINConv, bignn.nn.InputStage):
+        assert "the description of the class" in (inspect.getdoc(kind.__init__) or ""), kind

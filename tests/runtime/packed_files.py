@@ -66,7 +66,7 @@ def graphs() -> dict[str, PackedGraph]:
 
 def content_of(packed: PackedModel | PackedGraph, folder: Path) -> tuple[Arrays, Header]:
     """Arrays and header of a file, to be changed."""
-    path = folder / "content.bigraph"
+    path = folder / f"content{'.bignn' if isinstance(packed, PackedModel) else '.bigraph'}"
     packed.save(path)
     arrays, header = tensors.read(path)
     copies = {name: np.array(values) for name, values in arrays.items()}

@@ -15,7 +15,7 @@ from packed_files import graphs, is_refused, models, refused, version_1, with_he
 from safetensors.numpy import save_file
 
 import bignn
-from bignn import FileError, PackedGraph, PackedModel
+from bignn import FileError, InputError, PackedGraph, PackedModel
 from bignn.kernels.layer import DenseBits, SparseBits
 from bignn.runtime import tensors
 
@@ -100,8 +100,8 @@ def test_a_misspelt_array_is_not_a_missing_one(tmp_path: Path) -> None:
 
 def test_a_key_of_metadata_that_is_not_known_is_refused(tmp_path: Path) -> None:
     """A digest under another name would not be compared."""
-    path = tmp_path / "graph.bigraph"
-    for packed in (graphs()["sparse bits"], models()["gcn"]):
+    for packed, name in ((graphs()["sparse bits"], "a.bigraph"), (models()["gcn"], "a.bignn")):
+        path = tmp_path / name
         packed.save(path)
         whole = path.read_bytes()
         for key in (b'"digest"', b'"header_digest"'):
@@ -116,12 +116,15 @@ def test_a_key_of_metadata_that_is_not_known_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_large_array_of_a_graph_is_compared_on_demand(tmp_path: Path) -> None:
-    path = tmp_path / "graph.bigraph"
+    path = tmp_path / "model.bignn"
     model, dense = models()["gcn"], graphs()["dense bits"]
+    with pytest.raises(InputError, match=r"'path' must be a file name ending in \.bignn, got"):
+        model.save("x.txt")
     model.save(path)
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     refused(path, "its digest is not that of its content")
+    path = tmp_path / "graph.bigraph"
     assert isinstance(dense.features, DenseBits)
     assert dense.beta is not None
     # Small arrays are compared whenever a graph is opened; these features are no small array.

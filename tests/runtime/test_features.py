@@ -149,7 +149,11 @@ def test_sparse_features_are_read_as_dense_ones() -> None:
     common[:30, 66] = 1
     empty[::3] = 0
     negative = -np.abs(negative)
+    huge, vast = constant.copy(), constant.copy()  # as times in seconds since 1970
+    huge[:, 9] = 1.7e9
+    vast[:, 9] = 1.7e12 * (1 + np.arange(60) % 2)
     cases = {
+        **{"huge constant": huge, "vast values": vast},
         **{"usual": usual, "constant columns": constant, "common columns": common},
         **{"empty rows": empty, "negative": negative},
         "nothing at all": np.zeros((60, 150), dtype=np.float32),

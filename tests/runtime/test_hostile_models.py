@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from conftest import make_packed_model
+import pytest
+from conftest import make_graph, make_packed_model
 from packed_files import (
     Arrays,
     Change,
@@ -23,14 +24,36 @@ from packed_files import (
 )
 
 import bignn
-from bignn import PackedModel, kernels
+from bignn import InputError, PackedGraph, PackedModel, kernels
 from bignn.runtime import tensors
+
+
+def test_what_no_file_can_be_called_is_refused_in_one_line(tmp_path: Path) -> None:
+    model = make_packed_model([30, 9, 3])
+    graph = bignn.pack_graph(make_graph(9, 30), like=model)
+    wrong: list[Any] = [None, 7, "", b"a.bigraph", "a" * 300 + ".bigraph", "a\0.bigraph"]
+    for path in wrong:
+        for use in (bignn.open, PackedModel.open, PackedGraph.open, model.save, graph.save):
+            with pytest.raises(InputError, match=r"^'path' must be a path") as error:
+                use(path)
+            assert "\n" not in str(error.value)
+    os.mkfifo(tmp_path / "pipe.bignn")  # opening it would wait for a writer
+    refused(tmp_path / "pipe.bignn", "is a pipe; give a packed model")
+
+
+def test_facts_that_json_cannot_hold_are_refused(tmp_path: Path) -> None:
+    for about in ({"when": object()}, {"loss": float("nan")}):
+        model = make_packed_model([30, 9, 3])
+        model.about = about
+        with pytest.raises(InputError, match=r"^'about' must be made of what JSON holds, got"):
+            model.save(tmp_path / "model.bignn")
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_is_not_a_packed_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "file.bignn"
     refused(path, "does not exist")
-    refused(tmp_path, "is not a file")
+    refused(tmp_path, "is a folder; give a packed model")
 
     class Dangerous:
         def __reduce__(self) -> Any:

@@ -79,4 +79,6 @@ def test_ctrl_c_ends_a_prediction(threads: str) -> None:
         child.wait()
     assert out == "interrupted True\n"
     assert errors.rstrip().endswith("KeyboardInterrupt")
+    # The innermost call is native code's: Python code around it would have been interrupted anyway.
+    assert "self._native.run_to_classes(" in errors.rstrip().splitlines()[-2], errors
     assert child.returncode == -signal.SIGINT

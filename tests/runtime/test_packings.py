@@ -99,18 +99,60 @@ def test_a_data_that_changed_is_packed_again(model: PackedModel, packed: list[An
     check(9, changes=False)
 
 
-def test_tensors_of_inference_mode_are_packed_every_time(
+def test_changes_that_torch_does_not_count_are_noticed(
     model: PackedModel, packed: list[Any]
 ) -> None:
-    """Nobody counts how often they were changed in place."""
+    graph = weighted_graph()
+    x: Any = graph.x
+    shared = Data(x=torch.from_numpy(x), edge_index=torch.from_numpy(graph.edge_index))
     with torch.inference_mode():
-        data = to_pyg(weighted_graph())
-        first = logits_of(model, data)
-        assert logits_of(model, data) == first
-        data.x.mul_(-1)
-        assert logits_of(model, data) != first
-        assert logits_of(model, data) == logits_of(model, pack_graph(data, like=model))
-    assert len(packed) == 4
+        inferred = to_pyg(weighted_graph())
+
+    def check(some: Any, change: Callable[[], Any]) -> None:
+        before, count = logits_of(model, some), len(packed)
+        assert logits_of(model, some) == before
+        assert len(packed) == count
+        change()
+        assert logits_of(model, some) == logits_of(model, pack_graph(some, like=model)) != before
+        assert len(packed) == count + 1
+
+    check(shared, lambda: shared.x.data.mul_(-1))
+    check(shared, lambda: np.negative(x, out=x))
+    check(graph, lambda: np.negative(x, out=x))
+    check(graph, lambda: graph.edge_index[0].fill(0))
+    with torch.inference_mode():
+        check(inferred, lambda: inferred.x.mul_(-1))
+
+
+def test_a_change_while_packing_is_noticed(
+    model: PackedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = weighted_graph()
+
+    def interrupted(graph: Any, *, like: PackedModel) -> PackedGraph:
+        packed = pack_graph(graph, like=like)
+        np.negative(graph.x, out=graph.x)
+        return packed
+
+    monkeypatch.setattr(packings, "pack_graph", interrupted)
+    logits_of(model, graph)
+    monkeypatch.undo()
+    assert logits_of(model, graph) == logits_of(model, pack_graph(graph, like=model))
+
+
+def test_graphs_without_weak_references_are_packed_every_time(
+    model: PackedModel, packed: list[Any]
+) -> None:
+    class Slotted:
+        __slots__ = ("edge_index", "x")
+        x: Any
+        edge_index: Any
+
+    usual, some = to_pyg(weighted_graph()), Slotted()
+    usual.edge_weight = None
+    some.x, some.edge_index = usual.x, usual.edge_index
+    assert logits_of(model, some) == logits_of(model, some) == logits_of(model, usual)
+    assert packed == [some, some, usual]
 
 
 def test_packings_go_with_their_graphs(model: PackedModel) -> None:
@@ -145,13 +187,13 @@ def test_a_graph_may_be_collected_while_another_is_remembered(
     data.itself = [data]  # only the garbage collector finds it
     model.predict(data)
     del data
-    usual = packings._State
 
-    def collecting(graph: Any) -> Any:
-        gc.collect()
-        return usual(graph)
+    class Collecting(dict[int, Any]):
+        def __setitem__(self, key: int, value: Any) -> None:
+            gc.collect()
+            super().__setitem__(key, value)
 
-    monkeypatch.setattr(packings, "_State", collecting)
+    monkeypatch.setattr(model._packings, "_known", Collecting(model._packings._known))
     other = weighted_graph()
     thread = threading.Thread(target=model.predict, args=(other,), daemon=True)
     thread.start()

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -92,14 +92,50 @@ def refusal(graph: Graph, path: Path, settings: Settings = SHORT, **options: Any
     return line
 
 
+def test_ctrl_c_saves_the_run(graph: Graph, tmp_path: Path) -> None:
+    path = tmp_path / "run.safetensors"
+
+    class Interrupted:
+        """Batches of which the third epoch's is interrupted, after its first step."""
+
+        epochs = 0
+
+        def __iter__(self) -> Iterator[Any]:
+            self.epochs += 1
+            yield bignn.to_pyg(graph)
+            if self.epochs == 3:
+                raise KeyboardInterrupt
+
+    for every, epochs in ((0.0, 2), (1e9, 1)):
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr("bignn.train.run._COPY_EVERY", every)
+            fit(
+                *(new_model(graph), graph, SHORT),
+                batches=Interrupted(),
+                checkpoint_path=path,
+                save_every=1e9,
+                progress=False,
+            )
+        assert checkpoint.read(path)[1]["progress"]["epoch"] == epochs
+    with pytest.raises(KeyboardInterrupt):  # before the first epoch is over: nothing to save
+        batches = Interrupted()
+        batches.epochs = 2
+        options: dict[str, Any] = {
+            "batches": batches,
+            "checkpoint_path": tmp_path / "other.safetensors",
+        }
+        fit(new_model(graph), graph, SHORT, progress=False, **options)
+    assert not (tmp_path / "other.safetensors").exists()
+
+
 def test_resuming_another_run_is_refused(graph: Graph, tmp_path: Path) -> None:
     path = tmp_path / "run.safetensors"
     fit(new_model(graph), graph, SHORT, checkpoint_path=path, progress=False)
     line = refusal(graph, path, seed=1)
-    assert line.startswith(f"cannot resume from '{path}': its seed is 0, this run's is 1; use")
-    assert "its epochs is 9, this run's is 60" in refusal(graph, path, replace(SHORT, epochs=60))
+    assert line.startswith(f"cannot resume from '{path}': its 'seed' is 0, this run's is 1; use")
+    assert "its 'epochs' is 9, this run's is 60" in refusal(graph, path, replace(SHORT, epochs=60))
     other = from_arrays(make_arrays() | {"y": 1 - make_arrays()["y"]})  # of the same shape
-    assert "its graph is" in refusal(other, path)
+    assert "its 'graph' is" in refusal(other, path)
 
 
 def change_header(path: Path, out: Path, change: Callable[[Any], object]) -> None:
@@ -148,10 +184,15 @@ def test_what_a_file_puts_into_an_error_is_short_and_printable(
     whole, path = tmp_path / "whole.safetensors", tmp_path / "run.safetensors"
     fit(new_model(graph), graph, SHORT, checkpoint_path=whole, progress=False)
     for section, name, value, why in (
-        ("config", "conv", "gcn\nbignn: all is well\x1b[2J", "its conv is gcn bignn: all is well?"),
-        ("config", "conv\n", 1, "its conv is 1, this run's is absent"),
-        ("settings", "lr", "9" * 10**6, "its lr is 9999"),
-        ("settings", "sampling", "absent", "its sampling is absent, this run's is None"),
+        (
+            "config",
+            "conv",
+            "gcn\nbignn: all is well\x1b[2J",
+            r"its 'conv' is 'gcn\nbignn: all is well\x1b[2J'",
+        ),
+        ("config", "conv\n", 1, "its 'conv' is 1, this run's is absent"),
+        ("settings", "lr", "9" * 10**6, "its 'lr' is '9999"),
+        ("settings", "sampling", "absent", "its 'sampling' is 'absent', this run's is None"),
     ):
         set_in_header(whole, path, section, name, value)
         assert why in refusal(graph, path)

@@ -121,7 +121,7 @@ def test_resuming_needs_the_same_teacher(graph: Graph, tmp_path: Path) -> None:
     again = fit(model_for(graph), graph, settings, teacher=teacher, resume=True, **common)
     assert again == first
     for another in (other, None):
-        with pytest.raises(FileError, match="its teachers is"):
+        with pytest.raises(FileError, match="its 'teachers' is"):
             fit(model_for(graph), graph, settings, teacher=another, resume=True, **common)
 
 

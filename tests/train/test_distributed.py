@@ -112,7 +112,8 @@ def models() -> dict[str, tuple[GNN, Settings, Any]]:
 def train_models(out: Path) -> None:
     graph = from_arrays(make_arrays(), name="toy")
     for name, (model, settings, batches) in models().items():
-        fit(model, graph, settings, batches=batches, checkpoint_path=out / name, progress=False)
+        path = out / f"{name}.safetensors"
+        fit(model, graph, settings, batches=batches, checkpoint_path=path, progress=False)
 
 
 SCRIPT = """
@@ -169,11 +170,11 @@ def write_and_keep(path, *rest):
     write(path, *rest)
     count += 1
     if count == 4:
-        shutil.copy(path, out / "middle")
+        shutil.copy(path, out / "middle.safetensors")
 checkpoint.write = write_and_keep
-straight = run(out / "straight", False)
+straight = run(out / "straight.safetensors", False)
 written, checkpoint.write = count, write
-said["resumed"] = [straight, run(out / "middle", True)]
+said["resumed"] = [straight, run(out / "middle.safetensors", True)]
 
 for change in ({"seed": rank}, {"settings": Settings(lr=0.1 + rank)}):
     try:
@@ -192,7 +193,7 @@ def test_fit_in_two_processes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     train_models(tmp_path / "one")
     for name in models():
-        one, two = tmp_path / "one" / name, tmp_path / "two" / name
+        one, two = (tmp_path / folder / f"{name}.safetensors" for folder in ("one", "two"))
         assert_close(weights(one), weights(two))
         losses = [checkpoint.read(path)[1]["progress"]["best_loss"] for path in (one, two)]
         assert losses[0] == pytest.approx(losses[1], abs=1e-5), name

@@ -180,6 +180,7 @@ def test_bad_arguments_of_fit_name_themselves(graph: Graph) -> None:
         ({"seed": 1.5}, "'seed' must be a whole number"),
         ({"seed": True}, "'seed' must be a whole number"),
         ({"resume": True}, "'checkpoint_path' must be given"),
+        ({"checkpoint_path": "k.txt"}, "'checkpoint_path' must be a file name ending in .safete"),
         ({"save_every": math.nan}, "'save_every' must be 0 seconds or more"),
     ):
         with pytest.raises(InputError, match=message):

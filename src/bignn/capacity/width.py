@@ -200,11 +200,13 @@ def recommend_width(
     """
     if estimate not in ESTIMATES:
         raise input_error("estimate", f"one of {list(ESTIMATES)}", repr(estimate))
+    if isinstance(bins, int) and bins < 2:
+        raise input_error("bins", "at least 2", bins)
     if isinstance(model, nn.Module):
         for module in model.modules():
             binarization = getattr(module, "binarization", None)
             if getattr(binarization, "features", False):
-                fix = "its bits are its width; give the float model"
+                fix = "a binary layer has a bit per neuron; give the float model it was made from"
                 raise input_error("model", "a trained float model", "one with binary features", fix)
     layers = layer_entropies(model, graph, bins, estimates=ESTIMATES)
     width = -(-bound_of(layers, estimate) // 64) * 64

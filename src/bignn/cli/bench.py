@@ -5,7 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from bignn.cli.command import Report, add_threads, checked_plot, command, set_threads
+from bignn.cli.command import Report, add_threads, checked_plot, command, one_of, set_threads
+
+#: Names that ``bignn.lab.bench`` takes; importing it would import torch.
+SUITES = ("gemm", "citation", "shapes")
+MODELS = ("gcn", "sage", "gat")
 
 
 def add_bench(commands: Any) -> None:
@@ -17,10 +21,14 @@ def add_bench(commands: Any) -> None:
         "Measure packed models against PyG, torch and a float simulation, in one run.",
     )
     add = parser.add_argument
-    add("suites", nargs="*", metavar="SUITE", help="gemm, citation or shapes (default: all)")
     add(
-        "--model", default="gcn", help="model to measure on graphs: gcn, sage or gat (default: gcn)"
+        "suites",
+        nargs="*",
+        type=one_of(SUITES),
+        metavar="SUITE",
+        help="gemm, citation or shapes (default: all)",
     )
+    add("--model", default="gcn", choices=MODELS, help="model to measure on graphs (default: gcn)")
     add("--scale", type=float, default=1.0, help="factor on the nodes and edges of 'shapes' "
         "(default: 1)")  # fmt: skip
     add(

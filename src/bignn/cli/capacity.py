@@ -18,6 +18,7 @@ from bignn.cli.command import (
     set_threads,
 )
 from bignn.cli.recipe_flags import add_recipe_flags, changes_of
+from bignn.train.recipes import TWINS
 
 _CHANGES = ("epochs", "patience", "lr", "weight_decay", "dropout", "num_layers", "norm")
 
@@ -32,7 +33,9 @@ def add_capacity(commands: Any) -> None:
     )
     add = parser.add_argument
     add_dataset(add)
-    add("--model", default="gcn", help="gcn, gat, sage or saint (default: gcn)")
+    floats = tuple(dict.fromkeys(TWINS.values()))
+    add("--model", default="gcn", choices=floats, metavar="NAME", help="a float model with a "
+        f"binary version: {', '.join(floats)} (default: gcn)")  # fmt: skip
     add("--widths", type=numbers, metavar="W,W", help="numbers of hidden neurons to try, per head "
         "with attention (default: 4,8,...,1024)")  # fmt: skip
     add("--bins", type=int, metavar="M", help="bins for a neuron's values (default: the paper's "
@@ -43,8 +46,8 @@ def add_capacity(commands: Any) -> None:
         action="store_true",
         help="train the binary model as the student of a float one",
     )
-    add("--as-paper", action="store_true", help="train both models as the paper does on citation "
-        "graphs, instead of by our recipes")  # fmt: skip
+    add("--as-paper", action="store_true", help="train both models with the paper's settings "
+        "for citation graphs, whatever the graph, instead of by our recipes")  # fmt: skip
     add_recipe_flags(parser.add_argument_group("both models"), _CHANGES)
     add_device(add)
     add("--out", default="runs/capacity", metavar="DIR", help="folder for runs; finished ones are "

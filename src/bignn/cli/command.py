@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,6 +28,10 @@ class Parser(argparse.ArgumentParser):
 
         ``'weight_decay' must be ...`` becomes ``--weight-decay must be ...``.
         """
+        # A list as the user typed it.
+        message = re.sub(
+            r"got \[([\d., -]*)\]", lambda found: f"got {found[1].replace(' ', '')}", message
+        )
         name = re.match(r"'([\w-]+)' ", message)
         flags = {
             action.dest: next(flag for flag in action.option_strings if flag.startswith("--"))
@@ -55,6 +59,18 @@ def numbers(text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise argparse.ArgumentTypeError(f"expected numbers such as 25,10, got '{text}'") from None
+
+
+def one_of(names: Sequence[str]) -> Callable[[str], str]:
+    """Makes a parser of names; argparse's own choices would refuse an argument left out."""
+
+    def parse(text: str) -> str:
+        if text not in names:
+            known = ", ".join(names)
+            raise argparse.ArgumentTypeError(f"invalid choice: '{text}' (choose from {known})")
+        return text
+
+    return parse
 
 
 def add_dataset(add: Callable[..., Any]) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 import bignn
 from bignn.cli.command import Report, command
-from bignn.errors import InputError, input_error
+from bignn.errors import InputError, counted, input_error
+from bignn.graph.graph import SPLITS
 
 
 def add_convert(commands: Any) -> None:
@@ -113,12 +115,36 @@ def _saved(graph: bignn.Graph, out: str, classes: list[str]) -> Report:
         "num_edges": graph.num_edges,
         "num_features": graph.num_features,
     }
-    return {"out": out, **sizes, "classes": classes}, _describe_convert
+    parts = [getattr(graph, name) for name in SPLITS]
+    split = [0 if ids is None else len(ids) for ids in parts]
+    if any(_is_fraction(name) for name in classes):
+        print(
+            f"bignn convert: warning: labels are classes, and numbers such as {classes[0]} became "
+            f"{len(classes)} of them; bignn has no regression",
+            file=sys.stderr,
+        )
+    report = {"out": out, **sizes, "classes": classes, "split": split if any(split) else None}
+    return report, _describe_convert
+
+
+def _is_fraction(name: str) -> bool:
+    try:
+        return not float(name).is_integer()
+    except ValueError:
+        return False
 
 
 def _describe_convert(report: dict[str, Any]) -> str:
+    sizes = [
+        counted(report["num_nodes"], "node"),
+        counted(report["num_edges"], "directed edge"),
+        counted(report["num_features"], "feature"),
+        counted(len(report["classes"]), "class", "classes"),
+    ]
+    if report["split"] is not None:
+        sizes.append("split " + "/".join(map(str, report["split"])))
     return (
-        f"wrote {report['out']}: {report['num_nodes']} nodes, {report['num_edges']} directed "
-        f"edges, {report['num_features']} features, {len(report['classes'])} classes"
+        f"wrote {report['out']}: {', '.join(sizes)}"
+        + ("" if report["num_edges"] else "\n  the edge table has no rows")
         + "".join(f"\n  class {number}: {name}" for number, name in enumerate(report["classes"]))
     )

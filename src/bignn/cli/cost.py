@@ -13,6 +13,7 @@ from bignn.errors import FileError, InputError, input_error
 from bignn.graph import Graph
 from bignn.graph.datasets import find
 from bignn.graph.published_sizes import PUBLISHED_SIZES
+from bignn.train.recipes import RECIPES
 
 _CHANGES = ("hidden_channels", "num_layers", "heads", "out_heads", "binarize_head")
 _SIZES = ("nodes", "edges", "features", "classes")
@@ -29,7 +30,13 @@ def add_cost(commands: Any) -> None:
     add = parser.add_argument
     add("dataset", nargs="?", help="a name that 'bignn datasets' lists, with its published sizes, "
         "or a .npz file; leave it out for a planned graph (--nodes ...)")  # fmt: skip
-    add("--model", default="bi-gcn", help="a model of 'bignn train' (default: bi-gcn)")
+    add(
+        "--model",
+        default="bi-gcn",
+        choices=tuple(RECIPES),
+        metavar="NAME",
+        help="a model of 'bignn train' (default: bi-gcn)",
+    )
     add_recipe_flags(parser, _CHANGES)
     add("--nodes", type=int, metavar="N", help="nodes of a planned graph")
     add("--edges", type=int, metavar="N", help="undirected edges of a planned graph")
@@ -73,9 +80,9 @@ def _graph(options: argparse.Namespace) -> Graph | Sizes | str:
     missing = [f"--{name}" for name, size in sizes.items() if size is None]
     if options.dataset is not None:
         if len(missing) < len(sizes):
-            fix = "leave out one or the other"
-            raise input_error(
-                "dataset", "left out with --nodes, --edges, ...", options.dataset, fix
+            raise InputError(
+                f"give a dataset ('{options.dataset}') or the sizes of a planned graph "
+                "(--nodes, --edges, ...), not both"
             )
         name: str = options.dataset
         return name if name in PUBLISHED_SIZES else bignn.load(name)

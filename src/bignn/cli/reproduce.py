@@ -12,7 +12,14 @@ from bignn.cli.command import (
     add_jobs,
     add_threads,
     command,
+    one_of,
     set_threads,
+)
+
+#: The sections of ``bignn.lab.paper``, importing which would import torch.
+TABLES = (
+    *("datasets", "cora-cost", "transductive", "inductive", "ogb", "entropy", "overview"),
+    *("extraction", "depth", "depth-cost", "width", "twins", "family", "ablation", "speed"),
 )
 
 
@@ -25,9 +32,8 @@ def add_reproduce(commands: Any) -> None:
         "Reproduce the paper's tables and figures, with our results beside them.",
     )
     add = parser.add_argument
-    add("what", nargs="*", metavar="TABLE|FIGURE", help="datasets, cora-cost, transductive, "
-        "inductive, ogb, entropy, overview, extraction, depth, depth-cost, width, twins, family, "
-        "ablation, speed, or all (default: all)")  # fmt: skip
+    add("what", nargs="*", type=one_of((*TABLES, "all")), metavar="TABLE|FIGURE",
+        help=f"{', '.join(TABLES)}, or all (default: all)")  # fmt: skip
     add(
         "--seeds", type=int, metavar="N", help="number of seeds per row (default: the experiment's)"
     )

@@ -32,7 +32,9 @@ from bignn.errors import InputError, missing_extra
 
 def run_command(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code."""
-    options = make_parser().parse_args(arguments)
+    options, unknown = make_parser().parse_known_args(arguments)
+    if unknown:
+        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         done = options.run(options)
     except (InputError, OSError) as error:
@@ -50,7 +52,7 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
         return _fail(options, _OUT_OF_MEMORY)
     except KeyboardInterrupt:
         hints = {
-            "train": "; continue with --resume",
+            "train": "; the same command with --resume continues",
             **dict.fromkeys(
                 ("capacity", "compare", "reproduce"), "; the same command continues from there"
             ),

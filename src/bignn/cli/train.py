@@ -34,7 +34,13 @@ def add_train(commands: Any) -> None:
     parser = command(commands, "train", _train, "Train a model on a graph, with one or more seeds.")
     add = parser.add_argument
     add_dataset(add)
-    add("--model", default="bi-gcn", help=f"one of {', '.join(RECIPES)} (default: bi-gcn)")
+    add(
+        "--model",
+        default="bi-gcn",
+        choices=tuple(RECIPES),
+        metavar="NAME",
+        help=f"one of {', '.join(RECIPES)} (default: bi-gcn)",
+    )
     many = parser.add_mutually_exclusive_group()
     many.add_argument("--seeds", type=int, metavar="N", help="train with seeds 0 to N-1")
     many.add_argument("--seed", type=int, metavar="S", help="train with this seed (default: 0)")
@@ -144,8 +150,10 @@ def _trained(options: argparse.Namespace) -> Report:
 def _paper(options: argparse.Namespace) -> str | None:
     """The dataset of the paper whose settings are asked for."""
     if options.as_paper and options.dataset not in PAPER:
-        got = f"with dataset '{options.dataset}'"
-        raise input_error("as_paper", f"with a dataset of the paper, one of {list(PAPER)}", got)
+        raise InputError(
+            f"'as_paper' needs a dataset of the paper, one of {', '.join(PAPER)}, got "
+            f"'{options.dataset}'; leave it out to train by what the graph is like"
+        )
     return options.dataset if options.as_paper else None
 
 

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cache
 from numbers import Integral, Real
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from bignn.errors import input_error
+from bignn.errors import input_error, printable
 
 T = TypeVar("T")
+
+
+def as_integer(value: object) -> object:
+    """Return the integer that a value stands for (``__index__``); other values as they are."""
+    if isinstance(value, bool):
+        return value
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError):
+        return value
 
 
 @dataclass(frozen=True)
@@ -23,8 +34,9 @@ class Bounds:
 
     def check(self, name: str, value: object) -> None:
         """Refuse a value that is not such a number."""
+        value = as_integer(value)
         if not isinstance(value, Real) or not self.hold(value):
-            raise input_error(name, self.expected, repr(value))
+            raise input_error(name, self.expected, printable(repr(value)))
 
 
 COUNT = Bounds("a whole number, at least 1", lambda n: isinstance(n, Integral) and int(n) >= 1)
@@ -64,7 +76,7 @@ def required_type(type_: Any) -> Any:
 
 
 def check(options: Any) -> None:
-    """Check every field of a dataclass against its literals and bounds.
+    """Check every field of a dataclass against its literals and bounds; integers become ``int``.
 
     None is accepted where the type allows it.
     """
@@ -79,6 +91,8 @@ def check(options: Any) -> None:
         bounds: Bounds | None = declared.metadata.get("bounds")
         if bounds is not None:
             bounds.check(name, value)
+            # A plain number in place of NumPy's, or of advice on a width, so that JSON takes it.
+            object.__setattr__(options, name, as_integer(value))
 
 
 def check_choice(name: str, value: object, choices: Any) -> None:
@@ -86,4 +100,4 @@ def check_choice(name: str, value: object, choices: Any) -> None:
     required = required_type(choices)
     allowed = [*get_args(required), *([] if required is choices else [None])]
     if value not in allowed:
-        raise input_error(name, f"one of {allowed}", repr(value))
+        raise input_error(name, f"one of {allowed}", printable(repr(value)))

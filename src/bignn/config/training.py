@@ -46,8 +46,11 @@ class Sampling:
     coverage: int = option(50, "how often GraphSAINT draws a node to estimate its weight", COUNT)
 
     def __post_init__(self) -> None:
-        check_choice("sampler", self.kind, SampleKind)
+        check_choice("kind", self.kind, SampleKind)
         check(self)
+        if self.kind in ("neighbor", "layer") and not self.fan_outs:
+            what = "neighbours per hop" if self.kind == "neighbor" else "nodes per layer"
+            raise input_error("fan_outs", f"given for '{self.kind}'", "none", f"{what}: (10, 10)")
         for number in self.fan_outs:
             if number < 1 and not (number == -1 and self.kind == "neighbor"):
                 expected = "1 or more each, or -1 for all neighbours"

@@ -72,6 +72,7 @@ struct Records {
     const std::int32_t* center;  // per column
     std::int32_t max_center;     // the largest |center|
     bool far;                    // too many for the nearer caches: prefetching pays
+    int edge_bits;               // bits of the weights that they are multiplied by
 };
 
 static constexpr std::size_t record_stride(std::size_t num_columns, std::size_t bytes_per_column) {

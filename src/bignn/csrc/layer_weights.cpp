@@ -62,13 +62,13 @@ const LayerWeights::RecordForm& LayerWeights::record_form(std::size_t bytes_per_
     return record_forms_.emplace(bytes_per_column, std::move(form)).first->second;
 }
 
-const Aligned<std::int8_t>& LayerWeights::sign_table(std::size_t bytes_per_column,
-                                                     const std::vector<word>& base) const {
+std::shared_ptr<const Aligned<std::int8_t>> LayerWeights::sign_table(
+    std::size_t bytes_per_column, const std::vector<word>& base) const {
     const RecordForm& form = record_form(bytes_per_column);
     const std::lock_guard<std::mutex> lock(making_);
-    const auto key = std::make_pair(bytes_per_column, base);
-    const auto found = sign_tables_.find(key);
-    if (found != sign_tables_.end()) return found->second;
+    for (const KeptSignTable& kept : sign_tables_) {
+        if (kept.bytes_per_column == bytes_per_column && kept.base == base) return kept.table;
+    }
     const std::size_t count = form.columns.size(), num_words = words_per_row(num_inputs);
     Aligned<std::int8_t> table(num_inputs * count);
     for (std::size_t k = 0; k < num_inputs; ++k) {
@@ -83,7 +83,11 @@ const Aligned<std::int8_t>& LayerWeights::sign_table(std::size_t bytes_per_colum
             table[k * count + position] = sign;
         }
     }
-    return sign_tables_.emplace(key, std::move(table)).first->second;
+    constexpr std::size_t most_kept = 4;
+    if (sign_tables_.size() == most_kept) sign_tables_.pop_front();
+    auto shared = std::make_shared<const Aligned<std::int8_t>>(std::move(table));
+    sign_tables_.push_back({bytes_per_column, base, shared});
+    return shared;
 }
 
 const LayerWeights::ProductForm& LayerWeights::product_form(const Kernels& kernels) const {

@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <cstddef>
+#include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -57,8 +59,9 @@ class LayerWeights {
     const RecordForm& record_form(std::size_t bytes_per_column) const;
 
     // The change of v when an input of the base row is flipped: -base_k B_k [inputs, positions].
-    const Aligned<std::int8_t>& sign_table(std::size_t bytes_per_column,
-                                           const std::vector<word>& base) const;
+    // Base rows come with graphs, so only the latest tables are kept for others to share.
+    std::shared_ptr<const Aligned<std::int8_t>> sign_table(std::size_t bytes_per_column,
+                                                           const std::vector<word>& base) const;
 
     // B in the form that Way::bits multiplies by, with a part per head.
     struct ProductForm {
@@ -77,7 +80,12 @@ class LayerWeights {
     mutable std::atomic<std::size_t> bytes_per_column_{1};
     mutable std::mutex making_;
     mutable std::map<std::size_t, RecordForm> record_forms_;
-    mutable std::map<std::pair<std::size_t, std::vector<word>>, Aligned<std::int8_t>> sign_tables_;
+    struct KeptSignTable {
+        std::size_t bytes_per_column;
+        std::vector<word> base;
+        std::shared_ptr<const Aligned<std::int8_t>> table;
+    };
+    mutable std::deque<KeptSignTable> sign_tables_;
     mutable std::map<std::string, ProductForm> product_forms_;
     mutable Aligned<half> own_panels_;
 };

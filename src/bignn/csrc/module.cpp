@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <atomic>
 #include <stdexcept>
 #include <vector>
 
@@ -136,6 +137,37 @@ void keep_masked(Matrix<const float> x, Matrix<const word> masks, Matrix<float> 
     run_in_pieces(x.shape(0), grain_of(500 * x.shape(1)), some);
 }
 
+// A fingerprint of bytes that any change of them changes, but for a chance of 2^-64. It compares an
+// array with itself later, is not the same on machines of another byte order, and keeps no secret.
+std::uint64_t checksum(Vector<const std::uint8_t> octets) {
+    constexpr std::size_t piece = std::size_t{1} << 20;
+    constexpr std::uint64_t odd = 0x9e3779b97f4a7c15;
+    std::atomic<std::uint64_t> total{0};
+    const std::uint8_t* data = octets.data();
+    const auto mixed = [](std::uint64_t hash, std::uint64_t word) {
+        hash = (hash ^ word) * odd;
+        return hash ^ hash >> 29;
+    };
+    nb::gil_scoped_release release;
+    auto pieces = [&](std::size_t begin, std::size_t end) {
+        for (std::size_t n = begin; n < end; ++n) {
+            const std::size_t first = n * piece, last = std::min(first + piece, octets.size());
+            std::uint64_t lanes[4] = {n, n + 1, n + 2, n + 3};
+            std::size_t at = first;
+            for (; at + 32 <= last; at += 32) {
+                std::uint64_t words[4];
+                __builtin_memcpy(words, data + at, sizeof words);
+                for (int lane = 0; lane < 4; ++lane) lanes[lane] = mixed(lanes[lane], words[lane]);
+            }
+            for (; at < last; ++at) lanes[at % 4] = mixed(lanes[at % 4], data[at] + 1u);
+            const std::uint64_t both = mixed(mixed(lanes[0], lanes[1]), mixed(lanes[2], lanes[3]));
+            total += mixed(both, n);
+        }
+    };
+    run_in_pieces((octets.size() + piece - 1) / piece, 1, pieces);
+    return mixed(total, octets.size());
+}
+
 nb::list instruction_set_report() {
     nb::list report;
     for (const InstructionSet& set : instruction_sets()) {
@@ -152,6 +184,7 @@ NB_MODULE(_native, m) {
     m.def("instruction_sets", &instruction_set_report);
     m.def("pack", &pack, nb::arg("x"), nb::arg("words"), nb::arg("isa"));
     m.def("make_panels", &make_panels, nb::arg("b"), nb::arg("panels"));
+    m.def("checksum", &checksum, nb::arg("octets").noconvert());
     m.def("set_num_threads", &set_num_threads, nb::arg("count"));
     m.def("num_threads", &num_threads);
     m.attr("keep_bits") = keep_bits;

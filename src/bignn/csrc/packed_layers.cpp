@@ -88,8 +88,9 @@ void PackedLayers::bind_records(std::size_t number) {
     if (step.is_sparse) {
         // Deviations are relative to the products of the base row.
         center = weights.products(features_.base.data());
+        buffers.signs = weights.sign_table(bytes_per_column, features_.base);
         step.table = {
-            .signs = weights.sign_table(bytes_per_column, features_.base).data(),
+            .signs = buffers.signs->data(),
             .stride = form.stride,
             .bytes_per_column = bytes_per_column,
         };
@@ -128,6 +129,7 @@ void PackedLayers::bind_records(std::size_t number) {
         .center = buffers.center.data(),
         .max_center = largest,
         .far = spec.num_sources * form.stride > far_bytes,
+        .edge_bits = weights.edge_bits,
     };
 }
 
@@ -286,7 +288,14 @@ std::optional<std::size_t> PackedLayers::try_run(std::size_t count, float* value
 
 void PackedLayers::run(std::size_t count, float* values, std::int64_t* classes) {
     for (;;) {
-        if (steps_.size() != specs_.size()) bind();
+        if (steps_.size() != specs_.size()) {
+            try {
+                bind();
+            } catch (...) {
+                steps_.clear();  // half bound, as where memory ran out
+                throw;
+            }
+        }
         const std::optional<std::size_t> overflowed = try_run(count, values, classes);
         if (!overflowed) return;
         specs_[*overflowed].weights->widen(bytes_per_column(*overflowed));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -71,6 +72,7 @@ class PackedLayers {
         std::vector<std::int32_t> base, center;
         Aligned<float> scores, factor, beta, values;
         Aligned<word> words;
+        std::shared_ptr<const Aligned<std::int8_t>> signs;  // of a sparse first layer
     };
 
     void bind();

@@ -1,6 +1,7 @@
-// The native model in Python. Types, sizes and alignment of arrays are checked here, since a wrong
-// one would be read past its end; their values (ids in range, offsets rising) are checked above,
-// once per graph, whose arrays cannot be written to after that.
+// The native model in Python: each Py... class is the Python face of the thing it names. Types,
+// sizes and alignment of arrays are checked here, since a wrong one would be read past its end;
+// their values (ids in range, offsets rising) are checked above, once per graph, whose arrays are
+// read-only from then on.
 #include "packed_layers_module.h"
 
 #include <nanobind/stl/optional.h>
@@ -58,7 +59,7 @@ std::vector<word> copied_words(const char* name, const Matrix<const word>& words
     return {items, items + words.size()};
 }
 
-struct AttentionArrays {
+struct PyAttention {
     std::size_t heads;
     bool averages;
     float slope;
@@ -67,7 +68,7 @@ struct AttentionArrays {
     Vector<const float> end_scale;
 };
 
-struct OwnArrays {
+struct PyOwnPart {
     Matrix<const word> words;
     Vector<const float> scale;
 };
@@ -76,8 +77,8 @@ struct OwnArrays {
 std::shared_ptr<LayerWeights> weights_from(const Matrix<const word>& words, std::size_t num_inputs,
                                            const Vector<const float>& scale,
                                            const Vector<const float>& shift, int edge_bits,
-                                           const std::optional<OwnArrays>& own,
-                                           const std::optional<AttentionArrays>& attention) {
+                                           const std::optional<PyOwnPart>& own,
+                                           const std::optional<PyAttention>& attention) {
     if (edge_bits < 1 || edge_bits > most_edge_bits) refuse("'edge_bits' is out of range");
     if (num_inputs == 0 || words.shape(0) == 0) refuse("a layer has no inputs or no columns");
     auto weights = std::make_shared<LayerWeights>();
@@ -122,13 +123,13 @@ std::shared_ptr<LayerWeights> weights_from(const Matrix<const word>& words, std:
 }
 
 // Which sources each row takes from. Holds the arrays, which may be as large as a graph.
-class GraphEdges {
+class PyEdges {
    public:
     using Ids = std::variant<Vector<const std::int32_t>, Vector<const std::int64_t>>;
 
-    GraphEdges(Vector<const std::int64_t> offsets, Ids ids,
-               std::optional<Vector<const float>> weights, Vector<const float> target_factor,
-               std::optional<Vector<const std::int32_t>> own_ids, std::size_t num_sources)
+    PyEdges(Vector<const std::int64_t> offsets, Ids ids, std::optional<Vector<const float>> weights,
+            Vector<const float> target_factor, std::optional<Vector<const std::int32_t>> own_ids,
+            std::size_t num_sources)
         : num_sources(num_sources), held_{offsets, ids, weights, target_factor, own_ids} {
         if (offsets.size() == 0) refuse("'offsets' is empty");
         const std::size_t rows = edges.num_rows = offsets.size() - 1;
@@ -158,9 +159,9 @@ class GraphEdges {
     } held_;
 };
 
-class DenseFeatures {
+class PyDenseBits {
    public:
-    explicit DenseFeatures(Matrix<const word> words) : words_(words) {
+    explicit PyDenseBits(Matrix<const word> words) : words_(words) {
         features.num_rows = words.shape(0);
         features.words = checked("words", words, words.size());
         num_words = words.shape(1);
@@ -175,10 +176,10 @@ class DenseFeatures {
     Matrix<const word> words_;
 };
 
-class SparseFeatures {
+class PySparseBits {
    public:
-    SparseFeatures(Vector<const std::int64_t> offsets, Vector<const std::int32_t> inputs,
-                   Vector<const word> base, std::size_t num_bits)
+    PySparseBits(Vector<const std::int64_t> offsets, Vector<const std::int32_t> inputs,
+                 Vector<const word> base, std::size_t num_bits)
         : offsets_(offsets), inputs_(inputs) {
         if (offsets.size() == 0) refuse("'offsets' is empty");
         features.num_rows = offsets.size() - 1;
@@ -208,12 +209,11 @@ bool is_interrupted() {
     return PyErr_CheckSignals() != 0;
 }
 
-class BoundLayers {
+class PyPackedLayers {
    public:
-    using AnyFeatures =
-        std::variant<std::shared_ptr<DenseFeatures>, std::shared_ptr<SparseFeatures>>;
+    using AnyFeatures = std::variant<std::shared_ptr<PyDenseBits>, std::shared_ptr<PySparseBits>>;
 
-    BoundLayers(const std::string& isa, AnyFeatures features, Vector<const float> source_factor)
+    PyPackedLayers(const std::string& isa, AnyFeatures features, Vector<const float> source_factor)
         : features_(std::move(features)),
           source_factor_(source_factor),
           layers_(kernels_named(isa),
@@ -229,7 +229,7 @@ class BoundLayers {
             features_);
     }
 
-    void add(std::shared_ptr<LayerWeights> weights, std::shared_ptr<GraphEdges> edges,
+    void add(std::shared_ptr<LayerWeights> weights, std::shared_ptr<PyEdges> edges,
              const std::string& way, std::optional<Vector<const float>> out_scale,
              bool keeps_values, bool keeps_bits) {
         const bool is_first = weights_.empty();
@@ -366,7 +366,7 @@ class BoundLayers {
     Vector<const float> source_factor_;
     PackedLayers layers_;
     std::vector<std::shared_ptr<LayerWeights>> weights_;
-    std::vector<std::shared_ptr<GraphEdges>> edges_;
+    std::vector<std::shared_ptr<PyEdges>> edges_;
     std::vector<std::optional<Vector<const float>>> out_scales_;
     std::size_t num_sources_ = 0, num_words_ = 0;
     bool is_sparse_ = false, has_run_ = false, has_hidden_ = false;
@@ -376,12 +376,12 @@ class BoundLayers {
 
 // Arrays are taken as they are: nanobind would silently make a converted copy at every call.
 void bind_packed_layers(nb::module_& m) {
-    nb::class_<AttentionArrays>(m, "Attention")
+    nb::class_<PyAttention>(m, "Attention")
         .def(nb::init<std::size_t, bool, float, Matrix<const std::int32_t>, Vector<const float>,
                       Vector<const float>>(),
              nb::arg("heads"), nb::arg("averages"), nb::arg("slope"), nb::arg("values").noconvert(),
              nb::arg("sigma").noconvert(), nb::arg("end_scale").noconvert());
-    nb::class_<OwnArrays>(m, "OwnPart")
+    nb::class_<PyOwnPart>(m, "OwnPart")
         .def(nb::init<Matrix<const word>, Vector<const float>>(), nb::arg("words").noconvert(),
              nb::arg("scale").noconvert());
     nb::class_<LayerWeights>(m, "LayerWeights")
@@ -390,37 +390,37 @@ void bind_packed_layers(nb::module_& m) {
              nb::arg("own").none() = nb::none(), nb::arg("attention").none() = nb::none())
         .def_prop_ro("bytes_per_column", &LayerWeights::bytes_per_column)
         .def("widen", &LayerWeights::widen, nb::arg("overflowed"));
-    nb::class_<GraphEdges>(m, "Edges")
-        .def(nb::init<Vector<const std::int64_t>, GraphEdges::Ids,
-                      std::optional<Vector<const float>>, Vector<const float>,
-                      std::optional<Vector<const std::int32_t>>, std::size_t>(),
-             nb::arg("offsets").noconvert(), nb::arg("ids").noconvert(),
-             nb::arg("weights").noconvert().none(), nb::arg("target_factor").noconvert(),
-             nb::arg("own_ids").noconvert().none(), nb::arg("num_sources"));
-    nb::class_<DenseFeatures>(m, "DenseBits")
+    nb::class_<PyEdges>(m, "Edges")
+        .def(
+            nb::init<Vector<const std::int64_t>, PyEdges::Ids, std::optional<Vector<const float>>,
+                     Vector<const float>, std::optional<Vector<const std::int32_t>>, std::size_t>(),
+            nb::arg("offsets").noconvert(), nb::arg("ids").noconvert(),
+            nb::arg("weights").noconvert().none(), nb::arg("target_factor").noconvert(),
+            nb::arg("own_ids").noconvert().none(), nb::arg("num_sources"));
+    nb::class_<PyDenseBits>(m, "DenseBits")
         .def(nb::init<Matrix<const word>>(), nb::arg("words").noconvert());
-    nb::class_<SparseFeatures>(m, "SparseBits")
+    nb::class_<PySparseBits>(m, "SparseBits")
         .def(nb::init<Vector<const std::int64_t>, Vector<const std::int32_t>, Vector<const word>,
                       std::size_t>(),
              nb::arg("offsets").noconvert(), nb::arg("inputs").noconvert(),
              nb::arg("base").noconvert(), nb::arg("num_bits"));
-    nb::class_<BoundLayers>(m, "PackedLayers")
-        .def(nb::init<const std::string&, BoundLayers::AnyFeatures, Vector<const float>>(),
+    nb::class_<PyPackedLayers>(m, "PackedLayers")
+        .def(nb::init<const std::string&, PyPackedLayers::AnyFeatures, Vector<const float>>(),
              nb::arg("isa"), nb::arg("features"), nb::arg("source_factor").noconvert())
-        .def("add", &BoundLayers::add, nb::arg("weights"), nb::arg("edges"), nb::arg("way"),
+        .def("add", &PyPackedLayers::add, nb::arg("weights"), nb::arg("edges"), nb::arg("way"),
              nb::arg("out_scale").noconvert().none(), nb::arg("keeps_values"),
              nb::arg("keeps_bits"))
-        .def("run_to_classes", &BoundLayers::run_to_classes, nb::arg("classes").noconvert())
-        .def("run_to_values", &BoundLayers::run_to_values, nb::arg("values").noconvert())
-        .def("run_kept", &BoundLayers::run_kept)
-        .def("run_hidden", &BoundLayers::run_hidden)
-        .def("run_rows", &BoundLayers::run_rows, nb::arg("begin"), nb::arg("end"),
+        .def("run_to_classes", &PyPackedLayers::run_to_classes, nb::arg("classes").noconvert())
+        .def("run_to_values", &PyPackedLayers::run_to_values, nb::arg("values").noconvert())
+        .def("run_kept", &PyPackedLayers::run_kept)
+        .def("run_hidden", &PyPackedLayers::run_hidden)
+        .def("run_rows", &PyPackedLayers::run_rows, nb::arg("begin"), nb::arg("end"),
              nb::arg("values").noconvert())
-        .def("seconds", &BoundLayers::seconds, nb::arg("layer"))
-        .def("bytes_per_column", &BoundLayers::bytes_per_column, nb::arg("layer"))
-        .def("kept_values", &BoundLayers::kept_values, nb::arg("layer"))
-        .def("kept_words", &BoundLayers::kept_words, nb::arg("layer"))
-        .def("kept_beta", &BoundLayers::kept_beta, nb::arg("layer"));
+        .def("seconds", &PyPackedLayers::seconds, nb::arg("layer"))
+        .def("bytes_per_column", &PyPackedLayers::bytes_per_column, nb::arg("layer"))
+        .def("kept_values", &PyPackedLayers::kept_values, nb::arg("layer"))
+        .def("kept_words", &PyPackedLayers::kept_words, nb::arg("layer"))
+        .def("kept_beta", &PyPackedLayers::kept_beta, nb::arg("layer"));
 }
 
 }  // namespace bignn

@@ -30,7 +30,7 @@ thread_local Interruptible::Question should_end = nullptr;
 // Asks only every so often, since taking the interpreter's lock is not free.
 class Watch {
    public:
-    bool says_end() {
+    bool should_stop_now() {
         if (!should_end) return false;
         const auto now = std::chrono::steady_clock::now();
         if (now - asked_ < std::chrono::milliseconds(20)) return false;
@@ -72,7 +72,7 @@ class Pool {
         open_ = true;
         wake();
         Watch watch;
-        const bool ended = take_pieces([&] { return watch.says_end(); });
+        const bool ended = take_pieces([&] { return watch.should_stop_now(); });
         open_ = false;
         while (inside_ != 0) std::this_thread::yield();
         if (failed_) throw std::bad_alloc();
@@ -186,7 +186,7 @@ void run_in_pieces(std::size_t count, std::size_t grain, Body body, void* contex
         Watch watch;
         for (std::size_t begin = 0; begin < count; begin += grain) {
             body(context, begin, std::min(begin + grain, count));
-            if (watch.says_end()) throw Interrupted();
+            if (watch.should_stop_now()) throw Interrupted();
         }
         return;
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -47,7 +48,12 @@ def load(name_or_path: str | os.PathLike[str]) -> Graph:
     if source is not None:
         return _read_raw(name, source, path)
     is_path = name.endswith(".npz") or os.sep in name
-    return _named(str(path) if is_path else name, read_npz(path, ARRAYS), path)
+    try:
+        return _named(str(path) if is_path else name, read_npz(path, ARRAYS), path)
+    except FileError:
+        raise
+    except InputError as error:  # what the file holds is wrong
+        raise FileError(str(error)) from None
 
 
 def find(name_or_path: str | os.PathLike[str]) -> Path:
@@ -153,9 +159,11 @@ def _look_for(name: str) -> _Found | None:
     folder = (
         f"'{is_set}' ($BIGNN_DATA)" if is_set else f"$BIGNN_DATA (not set) or {_DEFAULT_FOLDER}"
     )
+    near = difflib.get_close_matches(name, PUBLISHED_SIZES, n=1)
+    meant = f"; did you mean '{near[0]}'?" if near else ""
     raise InputError(
-        f"unknown dataset '{name}'; known are {list(PUBLISHED_SIZES)}, the path of a .npz file, "
-        f"or the name of one in {folder}"
+        f"unknown dataset '{name}'{meant}; known are {list(PUBLISHED_SIZES)}, the path of a .npz "
+        f"file, or the name of one in {folder}"
     )
 
 

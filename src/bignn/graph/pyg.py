@@ -57,8 +57,8 @@ def from_pyg(data: DataLike, name: str = "data") -> Graph:
         raise InputError("'data' has no node features x; give every node a feature vector")
     if data.edge_index is None:
         raise InputError("'data' has no edge_index; leave out ToSparseTensor, which drops it")
-    edges = _numpy("edge_index", data.edge_index)
-    arrays = {"x": _numpy("x", data.x, as_floats=True), "edge_index": edges}
+    edges = array_of("edge_index", data.edge_index)
+    arrays = {"x": array_of("x", data.x, as_floats=True), "edge_index": edges}
     weight = getattr(data, "edge_weight", None)
     if weight is None and getattr(data, "edge_attr", None) is not None:
         warnings.warn(
@@ -67,20 +67,22 @@ def from_pyg(data: DataLike, name: str = "data") -> Graph:
             stacklevel=3,
         )
     if weight is not None:
-        arrays["edge_weight"] = _numpy("edge_weight", weight, as_floats=True)
+        arrays["edge_weight"] = array_of("edge_weight", weight, as_floats=True)
     if getattr(data, "y", None) is not None:
-        arrays["y"] = _numpy("y", data.y)  # type: ignore[attr-defined]
+        arrays["y"] = array_of("y", data.y)  # type: ignore[attr-defined]
     for key in SPLITS:
         mask_name = key.replace("_idx", "_mask")
         if getattr(data, mask_name, None) is None:
             continue
-        mask = _numpy(mask_name, getattr(data, mask_name))
+        mask = array_of(mask_name, getattr(data, mask_name))
         if mask.shape != arrays["x"].shape[:1] or mask.dtype != np.bool_:
             raise input_error(
                 mask_name,
                 f"one boolean per node [{len(arrays['x'])}]",
                 f"{mask.dtype} of shape {list(mask.shape)}",
-                "of several splits, choose one: data.train_mask = data.train_mask[:, 0], ...",
+                "of several splits, choose one: data.train_mask = data.train_mask[:, 0], ..."
+                if mask.ndim == 2
+                else "",
             )
         if mask.any():
             arrays[key] = np.flatnonzero(mask)
@@ -129,7 +131,8 @@ def _is_data(value: Any) -> bool:
     return not isinstance(value, type) and hasattr(value, "x") and hasattr(value, "edge_index")
 
 
-def _numpy(name: str, tensor: Any, *, as_floats: bool = False) -> NDArray[Any]:
+def array_of(name: str, tensor: Any, *, as_floats: bool = False) -> NDArray[Any]:
+    """Returns a tensor of a PyG ``Data``, wherever it is, as a dense array."""
     if not (hasattr(tensor, "layout") and hasattr(tensor, "to_dense")):
         raise input_error(name, "a tensor in the PyG Data", type(tensor).__name__)
     dense = tensor.detach().cpu()

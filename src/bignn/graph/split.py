@@ -30,11 +30,15 @@ def random_split(
     p[:a], validation p[a:b], test p[b:c]; a, b, c are the running sums of ``percent`` times
     n / 100, rounded down.
     """
+    given = ",".join(f"{share:g}" for share in percent)
     if len(percent) != 3 or min(percent) < 0 or not 0 < sum(percent) <= 100:
-        raise input_error("split", "three percentages adding up to at most 100", list(percent))
+        raise input_error("split", "three percentages adding up to at most 100", given)
     if sum(percent) <= 1:
         fix = "multiply fractions by 100"
-        raise input_error("split", "percentages such as 60,20,20", list(percent), fix)
+        raise input_error("split", "percentages such as 60,20,20", given, fix)
+    if 0 in percent[:2]:
+        expected = "percentages with a share for training and for validation"
+        raise input_error("split", expected, given)
     if seed < 0:
         raise input_error("seed", "0 or more", seed)
     labelled = np.random.default_rng(seed).permutation(np.flatnonzero(y != UNLABELLED))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
@@ -200,6 +201,14 @@ def keep_masked(x: NDArray[np.float32], masks: Words, isa: str) -> NDArray[np.fl
     out = np.empty_like(x)
     _native.keep_masked(x, masks, out, isa)
     return out
+
+
+def checksum(array: NDArray[Any]) -> int:
+    """Compute a fingerprint of an array's bytes, to notice changes of it later."""
+    octets = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    if _native is None:
+        return int.from_bytes(hashlib.blake2b(octets.data, digest_size=8).digest(), "little")
+    return int(_native.checksum(octets))
 
 
 def set_num_threads(count: int) -> None:

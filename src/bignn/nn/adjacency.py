@@ -70,10 +70,12 @@ def edge_weights(
         weight = torch.where(is_loop, 0, weight)
     if aggr == "ones_self":
         return weight, own
-    degree = own.scatter_add(0, target, weight)
+    # In double, so that the order of edges rounds nothing.
+    degree = own.double().scatter_add(0, target, weight.double())
     if aggr == "mean_self":
+        degree = degree.to(own.dtype)
         return weight / degree[target], own / degree
-    scale = degree_scale(degree.double()).to(degree.dtype)
+    scale = degree_scale(degree).to(own.dtype)
     return scale[source] * weight * scale[target], own * scale * scale
 
 

@@ -24,6 +24,7 @@ class BatchNorm(nn.BatchNorm1d):
     """
 
     def __init__(self, num_features: int) -> None:
+        """Build the module; the description of the class lists its arguments."""
         super().__init__(num_features, affine=False)
         self.takes_statistics = False
 

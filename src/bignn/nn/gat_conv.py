@@ -76,6 +76,7 @@ class GATConv(nn.Module):
         scale_gradient: bool = True,
         edge_bits: int | None = None,
     ) -> None:
+        """Build the module; the description of the class lists its arguments."""
         super().__init__()
         if heads < 1:
             raise input_error("heads", "at least 1", heads)

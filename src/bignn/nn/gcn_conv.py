@@ -55,6 +55,7 @@ class GCNConv(nn.Module):
         scale_gradient: bool = True,
         edge_bits: int | None = None,
     ) -> None:
+        """Build the module; the description of the class lists its arguments."""
         super().__init__()
         if aggr not in ("gcn", "mean_self"):
             raise input_error("aggr", "'gcn' or 'mean_self'", repr(aggr))

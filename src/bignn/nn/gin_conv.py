@@ -30,6 +30,7 @@ class GINConv(nn.Module):
     eps: Tensor
 
     def __init__(self, first: Linear, rest: nn.Module, eps: Tensor) -> None:
+        """Build the module; the description of the class lists its arguments."""
         super().__init__()
         self.lin = first
         self.rest = rest

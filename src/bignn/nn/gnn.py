@@ -126,6 +126,7 @@ class GNN(nn.Module):
         ste: SteRule = "input",
         edge_bits: int | None = None,
     ) -> None:
+        """Build the module; the description of the class lists its arguments."""
         super().__init__()
         conv = self.own_conv if conv is None else conv
         if type(self) is not GNN and conv != self.own_conv:
@@ -156,6 +157,8 @@ class GNN(nn.Module):
             ste=ste,
             edge_bits=edge_bits,
         )
+        in_channels, hidden_channels = config.in_channels, config.hidden_channels
+        num_layers, out_channels = config.num_layers, config.out_channels
         #: Arguments that build this model again; checkpoints carry them.
         self.config: dict[str, Any] = asdict(config)
         self.binarization = Binarization.of(config.binarize, config.ste)

@@ -54,6 +54,7 @@ class InputStage(nn.Module):
         binarize: bool,
         dense: bool = False,
     ) -> None:
+        """Build the module; the description of the class lists its arguments."""
         super().__init__()
         self.num_features = num_features
         self.normalize_rows = normalize_rows

@@ -43,6 +43,7 @@ class JumpingHead(Linear):
         dropout: float = 0.0,
         scale_gradient: bool = True,
     ) -> None:
+        """Build the module; the description of the class lists its arguments."""
         super().__init__(
             channels * num_layers,
             out_channels,

@@ -64,6 +64,7 @@ class Linear(nn.Module):
         balance: bool = False,
         scale_gradient: bool = True,
     ) -> None:
+        """Build the module; the description of the class lists its arguments."""
         super().__init__()
         check_choice("drop", drop, DropMode)
         COUNT.check("in_channels", in_channels)

@@ -53,6 +53,7 @@ class SAGEConv(nn.Module):
         scale_gradient: bool = True,
         edge_bits: int | None = None,
     ) -> None:
+        """Build the module; the description of the class lists its arguments."""
         super().__init__()
         self.edge_bits = edge_bits_in_use(edge_bits, binarize)
         self.lin_l, self.lin_r = (

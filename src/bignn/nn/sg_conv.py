@@ -45,6 +45,7 @@ class SGConv(nn.Module):
         balance: bool = False,
         scale_gradient: bool = True,
     ) -> None:
+        """Build the module; the description of the class lists its arguments."""
         super().__init__()
         if K < 1:
             raise input_error("K", "at least 1", K)

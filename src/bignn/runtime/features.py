@@ -18,6 +18,8 @@ Ints = NDArray[np.int64]
 
 # Dense rows are read in blocks of about this many numbers, so that floats stay few.
 _BLOCK_VALUES = 1 << 24
+# Sums of doubles below this share of what was added and taken off have lost digits of a float.
+_KEPT_SHARE = 2.0**-20
 
 
 def read_features(stage: InputSpec, graph: Graph) -> tuple[PackedFeatures | Floats, Floats | None]:
@@ -25,7 +27,9 @@ def read_features(stage: InputSpec, graph: Graph) -> tuple[PackedFeatures | Floa
     if not stage.binarize:
         return stage.normalized(graph.dense_x()), None
     if isinstance(graph.x, SparseRows) and 2 * graph.x.indices.size <= np.prod(graph.x.shape):
-        return _read_sparse(stage, graph.x)
+        read = _read_sparse(stage, graph.x)
+        if read is not None:
+            return read
     words = np.empty((graph.num_nodes, bits.words_per_row(graph.num_features)), dtype=np.uint64)
     beta = np.empty(graph.num_nodes, dtype=np.float32)
     for start, stop in _blocks(graph.num_nodes, graph.num_features):
@@ -35,8 +39,8 @@ def read_features(stage: InputSpec, graph: Graph) -> tuple[PackedFeatures | Floa
     return _smaller(words, graph.num_features), beta
 
 
-def _read_sparse(stage: InputSpec, x: SparseRows) -> tuple[PackedFeatures, Floats]:
-    """Read features that are mostly 0, entry by entry.
+def _read_sparse(stage: InputSpec, x: SparseRows) -> tuple[PackedFeatures, Floats] | None:
+    """Read features that are mostly 0, entry by entry; None where that would lose digits of β.
 
     What the stage makes of a 0 depends on the column alone: that is the base row, and entries whose
     sign differs from it are flips.
@@ -52,11 +56,15 @@ def _read_sparse(stage: InputSpec, x: SparseRows) -> tuple[PackedFeatures, Float
         of_zero = (of_zero - stage.mean) * stage.scale
         values = (values - stage.mean[columns]) * stage.scale[columns]
     # |x| of all columns: that of zeros, and the difference that entries make.
-    sums = np.abs(of_zero).sum(dtype=np.float64) + np.bincount(
+    of_zeros = np.abs(of_zero).sum(dtype=np.float64)
+    sums = of_zeros + np.bincount(
         rows,
         np.abs(values).astype(np.float64) - np.abs(of_zero[columns]),
         minlength=num_rows,
     )
+    # A zero far from a column's mean weighs much, and the entries of that column take it off again.
+    if (sums < _KEPT_SHARE * of_zeros).any():
+        return None
     beta = sums.astype(np.float32) / np.float32(num_columns)
     base = of_zero >= 0
     flipped = (values >= 0) != base[columns]

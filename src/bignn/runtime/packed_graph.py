@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bignn.bits import words_per_row
 from bignn.errors import FileError, input_error
+from bignn.files import checked_path
 from bignn.graph import SPLITS, GraphLike, as_graph
 from bignn.kernels.compressed_rows import (
     compress_edges,
@@ -65,7 +66,8 @@ class PackedGraph:
         adjacency: ``"gcn"`` if every node is among its neighbours, once; ``"plain"`` if the edges
             are as they were given, which layers that tell a node from its neighbours need.
 
-    All arrays are read-only: native code relies on their having been checked.
+    All arrays are read-only, since native code relies on their having been checked; of arrays that
+    could be written to through another name, the graph has copies.
 
     """
 
@@ -139,11 +141,13 @@ class PackedGraph:
             target = np.repeat(np.arange(self.num_nodes), np.diff(offsets))
             looped = with_self_loops(ids, target, weights, self.num_nodes)
             offsets, ids, weights = compress_edges(*looped, self.num_nodes)
+            _freeze(offsets, ids, weights)
         if aggr == "gcn":
             scale = self.degree_scale
             return Edges(offsets, ids, weights, scale, self.num_nodes, None, scale)
-        count = np.maximum(np.diff(offsets), 1).astype(np.float32)
-        return Edges(offsets, ids, None, np.float32(1) / count, self.num_nodes)
+        scale = np.float32(1) / np.maximum(np.diff(offsets), 1).astype(np.float32)
+        _freeze(scale)
+        return Edges(offsets, ids, None, scale, self.num_nodes)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, verify: bool = False) -> PackedGraph:
@@ -157,7 +161,7 @@ class PackedGraph:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph to a ``.bigraph`` file; :meth:`open` reads it."""
-        if not os.fspath(path).endswith(SUFFIX):
+        if checked_path(path).suffix != SUFFIX:
             raise input_error("path", f"a file name ending in {SUFFIX}", repr(os.fspath(path)))
         arrays: dict[str, NDArray[Any]] = {
             "offsets": self.offsets,
@@ -218,6 +222,11 @@ def pack_graph(graph: GraphLike, *, like: PackedModel) -> PackedGraph:
     if adjacency == "gcn":
         edges = with_self_loops(*edges, graph.num_nodes)
     offsets, ids, weights = compress_edges(*edges, graph.num_nodes)
+    _freeze(beta, offsets, ids, weights, scale)
+    if isinstance(features, DenseBits):
+        _freeze(features.words)
+    elif isinstance(features, SparseBits):
+        _freeze(features.offsets, features.inputs, features.base)
     labels = {key: values for key in _LABELS if (values := getattr(graph, key)) is not None}
     return PackedGraph(
         features, graph.num_features, beta, offsets, ids, weights, scale, stage.digest(), labels,
@@ -281,11 +290,28 @@ def _features(arrays: Mapping[str, NDArray[Any]]) -> PackedFeatures | Floats:
 
 
 def _read_only(array: Any) -> Any:
+    """View a contiguous array that nobody can write to: itself if it is one, else a copy."""
     if array is None:
         return None
-    view = np.asarray(array).view()
-    view.flags.writeable = False
-    return view
+    array = np.asarray(array, order="C")
+    if any(part.flags.writeable for part in _owners(array)):
+        array = array.copy()
+        array.flags.writeable = False
+    return array.view()
+
+
+def _freeze(*arrays: NDArray[Any] | None) -> None:
+    """Make arrays of our own read-only, so that they need no copy to be."""
+    for array in arrays:
+        for part in _owners(array):
+            part.flags.writeable = False
+
+
+def _owners(array: Any) -> Iterator[NDArray[Any]]:
+    """Go through an array and those that it is a view of."""
+    while isinstance(array, np.ndarray):
+        yield array
+        array = array.base
 
 
 def _read_only_features(features: PackedFeatures | Floats) -> PackedFeatures | Floats:
@@ -374,9 +400,9 @@ def _check_array(
     fits = array.ndim == len(shape) and all(
         wanted in (None, size) for size, wanted in zip(array.shape, shape, strict=True)
     )
-    if array.dtype not in dtypes or not fits or not array.flags.c_contiguous:
+    if array.dtype not in dtypes or not fits:
         raise FileError(
-            f"array '{name}' must be {np.dtype(dtypes[0])} {list(shape)}, contiguous, "
+            f"array '{name}' must be {np.dtype(dtypes[0])} {list(shape)}, "
             f"got {array.dtype} {list(array.shape)}"
         )
     if array.dtype == np.float32 and not np.isfinite(array).all():

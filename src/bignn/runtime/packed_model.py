@@ -27,6 +27,7 @@ from bignn.runtime.packings import Packings
 from bignn.runtime.planner import Plan
 
 VERSION = 2
+_HEADER = frozenset(["format", "version", "num_features", "operations", "about"])
 
 #: What a prediction gives of each node.
 Output = Literal["classes", "probabilities", "logits"]
@@ -130,8 +131,8 @@ class PackedModel:
 
         Args:
             graph: a packed graph (:func:`bignn.pack_graph`), or a :class:`bignn.Graph` or a PyG
-                ``Data``, which is packed first; the packing is kept while the graph lives and its
-                tensors do not change.
+                ``Data``, which is packed first; the packing is kept while the graph lives, and made
+                anew if any number in the graph has changed.
             nodes: ids, in any order, repetitions allowed; only what they depend on is computed.
                 None for all nodes.
             output: ``"classes"`` int64 [n], ``"probabilities"`` or ``"logits"`` float32
@@ -356,7 +357,10 @@ def _input_value(graph: PackedGraph, nodes: NDArray[np.int64] | None) -> Value:
 
 
 def _node_ids(nodes: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
-    ids = np.atleast_1d(np.asarray(nodes))
+    try:
+        ids = np.atleast_1d(np.asarray(nodes))
+    except ValueError:  # lists of unequal lengths
+        raise input_error("nodes", "a list of node ids", "lists of several lengths") from None
     if ids.size == 0:
         return ids.astype(np.int64)
     if ids.dtype.kind not in "iu" or ids.ndim != 1:
@@ -378,6 +382,8 @@ def from_file(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> 
     about = header.get("about", {})
     if not isinstance(about, dict):
         raise FileError("'about' is not an object")
+    if unknown := sorted(set(header) - _HEADER):
+        raise FileError(f"it has an unknown part '{unknown[0][:40]}'; a newer bignn may read it")
     operations: Any = header.get("operations")
     if version == 1 and isinstance(operations, list):
         operations = [_from_first_version(step) for step in operations]

@@ -1,39 +1,47 @@
-"""Packings of raw graphs, kept while the graphs live and their tensors do not change."""
+"""Packings of raw graphs, kept while the graphs live and do not change."""
 
 from __future__ import annotations
 
 import threading
 import weakref
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from bignn.graph import Graph, GraphLike
+import numpy as np
+
+from bignn.graph import SPLITS, Graph, GraphLike, SparseRows
+from bignn.graph.pyg import array_of
+from bignn.kernels.native import checksum
 from bignn.runtime.packed_graph import PackedGraph, pack_graph
 
 if TYPE_CHECKING:
     from bignn.runtime.packed_model import PackedModel
 
-# What of a PyG ``Data`` a packing depends on; labels travel with it too.
-_READ = ("x", "edge_index", "edge_weight", "y", "train_mask", "val_mask", "test_mask")
+# What of a graph a packing depends on; labels travel with it too.
+_READ = ("x", "edge_index", "edge_weight", "y", *SPLITS)
 
 
 class Packings:
     """The graphs that a model was asked to predict, packed for it.
 
-    A :class:`bignn.Graph` is constant. A PyG ``Data`` is not: it is packed again when one of its
-    tensors was replaced or changed in place.
+    A graph is packed again when any number in it was changed, however it was: its arrays are read
+    at every prediction and their checksums compared, which takes a small part of a prediction's
+    time.
     """
 
     def __init__(self, model: PackedModel) -> None:
         self._model = weakref.ref(model)
-        self._known: dict[int, tuple[weakref.ref[Any], _State, PackedGraph]] = {}
+        self._known: dict[int, tuple[weakref.ref[Any], object, PackedGraph]] = {}
         # A graph may be collected, and forgotten, while this thread holds the lock.
         self._lock = threading.RLock()
 
     def of(self, graph: GraphLike) -> PackedGraph:
         """Return the packing of a graph, made if there is none or the graph has changed."""
+        # Taken before packing: what another thread changes meanwhile is then noticed next time.
+        checksums = _checksums(graph)
         with self._lock:
             known = self._known.get(id(graph))
-        if known is not None and known[0]() is graph and known[1].is_of(graph):
+        if known is not None and known[0]() is graph and known[1] == checksums:
             return known[2]
         model = self._model()
         assert model is not None
@@ -44,36 +52,25 @@ class Packings:
             with self._lock:
                 self._known.pop(key, None)
 
-        with self._lock:
-            self._known[key] = weakref.ref(graph, forget), _State(graph), packed
+        with self._lock, suppress(TypeError):  # objects without weak references are not kept
+            self._known[key] = weakref.ref(graph, forget), checksums, packed
         return packed
 
 
-class _State:
-    """The tensors of a PyG ``Data``, and how often each was changed in place."""
-
-    def __init__(self, graph: GraphLike) -> None:
-        self._parts = [
-            (None if part is None else weakref.ref(part), _changes(part)) for part in _parts(graph)
-        ]
-
-    def is_of(self, graph: GraphLike) -> bool:
-        """Whether the graph still has these tensors, unchanged."""
-        return all(
-            part is None
-            if reference is None
-            else reference() is part and changes is not None and changes == _changes(part)
-            for (reference, changes), part in zip(self._parts, _parts(graph), strict=True)
-        )
+def _checksums(graph: GraphLike) -> tuple[object, ...]:
+    """Types, shapes and checksums of all that a packing depends on."""
+    names: tuple[str, ...] = _READ
+    if not isinstance(graph, Graph):
+        names = tuple(name.replace("_idx", "_mask") for name in _READ)
+    return tuple(_checksum(name, getattr(graph, name, None)) for name in names)
 
 
-def _parts(graph: GraphLike) -> list[Any]:
-    return [] if isinstance(graph, Graph) else [getattr(graph, name, None) for name in _READ]
-
-
-def _changes(part: Any) -> int | None:
-    """How often a tensor was changed in place; None for tensors of inference mode, uncounted."""
-    try:
-        return None if part is None else int(part._version)
-    except RuntimeError:
+def _checksum(name: str, part: Any) -> object:
+    if part is None:
         return None
+    if isinstance(part, SparseRows):
+        arrays = part.indptr, part.indices, part.values
+        return part.shape, *(_checksum(name, array) for array in arrays)
+    if not isinstance(part, np.ndarray):
+        part = array_of(name, part, as_floats=name in ("x", "edge_weight"))
+    return part.dtype.str, part.shape, checksum(part)

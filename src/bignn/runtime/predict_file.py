@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.errors import InputError, input_error
+from bignn.errors import InputError, counted, input_error
 from bignn.files import atomic_path, check_writable
 from bignn.graph import load
 from bignn.kernels.threads import set_num_threads
@@ -52,14 +54,16 @@ def predict_file(
         set_num_threads(threads)
     model = PackedModel.open(model_path)
     start = time.perf_counter()
-    graph = _graph(dataset, model)
+    with _as_arguments(model_path, dataset):
+        graph = _graph(dataset, model)
     packing = time.perf_counter() - start
     if explain and not model.network.layers:
         raise InputError(
             "'explain' is for models of binary features and weights, which have a plan"
         )
     start = time.perf_counter()
-    values = model.predict(graph, nodes, output=output, plan=plan)
+    with _as_arguments(model_path, dataset):
+        values = model.predict(graph, nodes, output=output, plan=plan)
     seconds = time.perf_counter() - start
     ids = np.arange(graph.num_nodes) if nodes is None else np.asarray(nodes, dtype=np.int64)
     if out is not None:
@@ -89,13 +93,33 @@ def predict_file(
     return report
 
 
+@contextmanager
+def _as_arguments(model_path: str, dataset: str) -> Iterator[None]:
+    """Names the command's argument in errors about the graph, and a command that mends them."""
+    try:
+        yield
+    except InputError as error:
+        line = str(error)
+        if not line.startswith("'graph' "):
+            raise
+        line, _, fix = line.replace("'graph'", "'dataset'", 1).partition("; ")
+        if "pack_graph" in fix:
+            again = f"bignn predict {model_path} GRAPH.npz --save-graph {dataset}"
+            fix = f"pack the graph for this model: '{again}'"
+        raise type(error)(f"{line}; {fix}" if fix else line) from error
+
+
 def describe(report: dict[str, Any]) -> str:
     """Format the report of :func:`predict_file`."""
     accuracy = report["test_acc"]
     lines = [
-        f"{report['num_nodes']} nodes in {1e3 * report['seconds']:.2f} ms"
+        f"{counted(report['num_nodes'], 'node')} in {1e3 * report['seconds']:.2f} ms"
         + (f", plan {report['plan']}" if report["plan"] else "")
-        + ("" if accuracy is None else f", test accuracy {accuracy:.1f} % (test nodes among them)")
+        + (
+            ""
+            if accuracy is None
+            else f", test accuracy {accuracy:.1f} % of the test nodes among them"
+        )
     ]
     if "explanation" in report:
         lines.append(report["explanation"])

@@ -25,3 +25,7 @@ def open_packed(path: str | os.PathLike[str]) -> PackedModel | PackedGraph:
         tensors.GRAPH_FORMAT: graph_reader(path),
     }
     return tensors.open_as(path, known)
+
+
+# ``help(bignn.open)`` shows the name that users call it by.
+open_packed.__name__ = open_packed.__qualname__ = "open"

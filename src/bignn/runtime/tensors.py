@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize, safe_open
 from safetensors.numpy import save, save_file
 
-from bignn.errors import FileError, WriteError
-from bignn.files import atomic_path, content_digest
+from bignn.errors import FileError, WriteError, input_error, printable
+from bignn.files import atomic_path, check_regular_file, checked_path, content_digest
 
 Arrays = dict[str, NDArray[Any]]
 Opened = TypeVar("Opened")
@@ -61,7 +61,10 @@ def _bytes(array: NDArray[Any], largest: int | None) -> memoryview:
 
 
 def _metadata_of(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:
-    text = json.dumps(header)
+    try:
+        text = json.dumps(header, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise input_error("about", "made of what JSON holds", printable(error)) from None
     return {
         "bignn": text,
         "digest": digest_of(text, arrays),
@@ -91,7 +94,7 @@ def from_bytes(content: bytes) -> tuple[Arrays, dict[str, Any]]:
         _check_digests(metadata, header, arrays, verify=True)
     except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         what = "these bytes are not those of a packed model, or are damaged"
-        raise FileError(f"{what} ({one_line(error)})") from None
+        raise FileError(f"{what} ({printable(error, 300)})") from None
     return arrays, header
 
 
@@ -99,6 +102,8 @@ def write(
     path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]
 ) -> None:
     """Write arrays and header; the file that was there stays until the new one is whole."""
+    if header.get("format") == MODEL_FORMAT and checked_path(path).suffix != ".bignn":
+        raise input_error("path", "a file name ending in .bignn", repr(os.fspath(path)))
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     metadata = _metadata_of(header, contiguous)
     with atomic_path(path) as temporary:
@@ -114,12 +119,12 @@ def read(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[Arrays,
     A model is compared with its digest. A graph's header and small arrays are compared with theirs,
     and with ``verify`` all of it.
     """
-    file = Path(path)
-    if not file.is_file():
-        what = "is not a file" if file.exists() else "does not exist"
-        raise FileError(
-            f"'{file}' {what}; 'bignn pack' and 'bignn predict --save-graph' write them"
-        )
+    is_graph = checked_path(path).suffix == ".bigraph"
+    file = check_regular_file(
+        path,
+        "a packed graph (.bigraph)" if is_graph else "a packed model (.bignn)",
+        f"make one with '{'bignn predict --save-graph' if is_graph else 'bignn pack'}'",
+    )
     try:
         if file.stat().st_size < 8:
             raise ValueError("it is empty or cut short")
@@ -142,7 +147,7 @@ def read(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[Arrays,
             told = "a .npz or another archive, expected a packed file (.bignn)"
             raise FileError(f"'{file}' is {told}; bignn.load reads a graph's .npz") from None
         raise FileError(
-            f"'{file}' is not a packed bignn file, or is damaged ({one_line(error)}); "
+            f"'{file}' is not a packed bignn file, or is damaged ({printable(error, 300)}); "
             "copy it again, or make it anew"
         ) from None
 
@@ -169,13 +174,7 @@ def open_as(
     try:
         return known[given](arrays, header)
     except FileError as error:
-        raise FileError(f"'{os.fspath(path)}': {one_line(error)}") from None
-
-
-def one_line(error: Exception) -> str:
-    """An error's message as one printable line, whatever a file put into it."""
-    words = " ".join(str(error).split()) or type(error).__name__
-    return "".join(letter if letter.isprintable() else "?" for letter in words)[:300]
+        raise FileError(f"'{os.fspath(path)}': {printable(error, 300)}") from None
 
 
 def _check_digests(

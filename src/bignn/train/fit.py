@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from bignn.errors import input_error
-from bignn.files import prepare, remove_leftovers
+from bignn.files import checked_path, prepare, remove_leftovers
 from bignn.graph import Graph, GraphLike, as_graph
 from bignn.train import distributed
 from bignn.train.batches import full_batch
@@ -60,12 +60,12 @@ def fit(
             probabilities are averaged. ``settings.distill_mix`` is their share of the loss.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...; None is the model's own. Under
             ``torchrun``, ``"cuda"`` is each process's own GPU.
-        batches: a list or a loader (not a generator) of PyG's ``Data`` (:func:`as_batch`) or of
-            :class:`Batch`, iterated once per epoch; resuming is exact if it draws from torch's
-            generator. By default the samples of ``settings.sampling``, or the whole graph in one
-            batch, less what cannot matter (:func:`reachable`). Several processes take them in
-            turn.
-        checkpoint_path: the file to save the run to; None does not save.
+        batches: a list or a loader (not a generator) of PyG's ``Data``, iterated once per epoch;
+            the loss is taken on the nodes of its ``train_mask``, or on a neighbour loader's seeds.
+            Resuming is exact if the loader draws from torch's generator. By default the samples
+            of ``settings.sampling``, or the whole graph in one batch, without the nodes that are
+            too far away from the training nodes to matter. Several processes take them in turn.
+        checkpoint_path: the .safetensors file to save the run to; None does not save.
         resume: continue from ``checkpoint_path`` if it exists; the result is that of a run that was
             never interrupted.
         save_every: seconds between checkpoints.
@@ -81,6 +81,9 @@ def fit(
         raise input_error("seed", "a whole number, 0 or more", seed)
     if resume and checkpoint_path is None:
         raise input_error("checkpoint_path", "given when 'resume' is true", None)
+    if checkpoint_path is not None and checked_path(checkpoint_path).suffix != ".safetensors":
+        expected = "a file name ending in .safetensors"
+        raise input_error("checkpoint_path", expected, repr(os.fspath(checkpoint_path)))
     if not save_every >= 0:
         raise input_error("save_every", "0 seconds or more", save_every)
     if settings is not None and not isinstance(settings, Settings):

@@ -31,8 +31,14 @@ from bignn.train.progress import Progress
 from bignn.train.recipes import Settings
 from bignn.train.sampled_batches import SampledBatches
 
+#: Seconds between copies of the run's state, one of which Ctrl-C saves.
+_COPY_EVERY = 1.0
 #: Seconds between lines about a run where there is no terminal for a bar.
 _REPORT_EVERY = 10.0
+
+
+#: The parts of a checkpoint and its header.
+_RunState = tuple[dict[str, dict[str, Tensor]], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,8 @@ class TrainingRun:
         self.is_full_batch = True
         self.progress = Progress()
         self.best_state = _copy(model.state_dict())
+        #: A state of this run between two epochs.
+        self._snapshot: _RunState | None = None
 
     def own_batches(self, batches: Iterable[Any] | None) -> Iterable[Any]:
         """Returns this process's share of the batches, or of those that the settings ask for."""
@@ -133,8 +141,28 @@ class TrainingRun:
         show_progress: bool,
         on_epoch: Callable[[int, float, float], object] | None,
     ) -> None:
-        """Trains to the end, saving on the way; the model ends with its best weights."""
+        """Trains to the end, saving on the way; the model ends with its best weights.
+
+        After Ctrl-C the checkpoint is that of the last epoch, or of one a second before.
+        """
+        try:
+            self._train(batches, checkpoint_path, save_every, show_progress, on_epoch)
+        except KeyboardInterrupt:
+            # Not the weights of now: in the middle of an epoch no run can continue.
+            if checkpoint_path is not None and self._snapshot is not None:
+                self._write(checkpoint_path, self._snapshot)
+            raise
+
+    def _train(
+        self,
+        batches: Iterable[Any],
+        checkpoint_path: str | os.PathLike[str] | None,
+        save_every: float,
+        show_progress: bool,
+        on_epoch: Callable[[int, float, float], object] | None,
+    ) -> None:
         progress = self.progress
+        copied = -math.inf
         saved = epoch_began = reported = time.monotonic()
         label = f"{self.graph.name} seed {self.seed}"
         show_progress = show_progress and self.world.is_leader
@@ -164,7 +192,10 @@ class TrainingRun:
                     reported = now
                 if checkpoint_path is not None and now - saved >= save_every:
                     self.save(checkpoint_path)
-                    saved = epoch_began = time.monotonic()
+                    copied = saved = epoch_began = time.monotonic()
+                elif checkpoint_path is not None and now - copied >= _COPY_EVERY:
+                    self._snapshot = self._state()
+                    copied = now
         self.model.load_state_dict(self.best_state)
         if self.world.differs(weights_digest([self.model]) + str(torch.get_rng_state().tolist())):
             raise InputError(
@@ -295,35 +326,45 @@ class TrainingRun:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a checkpoint, in the leader alone; a finished run keeps its best weights only."""
-        if not self.world.is_leader:
-            return
+        self._snapshot = self._state()
+        self._write(path, self._snapshot)
+
+    def _write(self, path: str | os.PathLike[str], state: _RunState) -> None:
+        if self.world.is_leader:
+            checkpoint.write(path, *state)
+
+    def _state(self) -> _RunState:
+        """Returns copies of all that a checkpoint holds, and its header."""
         parts: dict[str, dict[str, Tensor]] = {"model": self.best_state}
         if not self.progress.finished:
             parts["last"] = _copy(self.model.state_dict())
             parts["adam"] = {
-                f"{index}.{name}": value
+                f"{index}.{name}": value.clone()
                 for index, slots in self.optimizer.state_dict()["state"].items()
                 for name, value in slots.items()
             }
             parts["rng"] = checkpoint.generator_state(self.whole.device)
-        checkpoint.write(path, parts, {**self._identity(), "progress": asdict(self.progress)})
+        return parts, {**self._identity(), "progress": asdict(self.progress)}
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Continues the run of a checkpoint, which must be this very run."""
         parts, header = checkpoint.read(path)
+        absent = object()
+
+        def shown(value: object) -> str:
+            return "absent" if value is absent else printable(repr(value))
+
         for key, mine in self._identity().items():
             theirs = header[key]
             if theirs == mine:
                 continue
             if isinstance(mine, dict):
-                absent = "absent"
                 names = {**mine, **theirs}
                 key = next(n for n in names if mine.get(n, absent) != theirs.get(n, absent))
                 mine, theirs = mine.get(key, absent), theirs.get(key, absent)
             raise FileError(
-                f"cannot resume from '{path}': its {printable(key, 40)} is {printable(theirs)}, "
-                f"this run's is {printable(mine)}; use the same graph and arguments, or another "
-                "--out"
+                f"cannot resume from '{path}': its '{printable(key, 40)}' is {shown(theirs)}, "
+                f"this run's is {shown(mine)}; use the same graph and arguments, or another --out"
             )
         try:
             self._load(parts, Progress.from_json(header["progress"], self.settings))

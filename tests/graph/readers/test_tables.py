@@ -112,6 +112,7 @@ def test_bad_splits_are_refused(tmp_path: Path) -> None:
     for split, line in (
         ((0.6, 0.2, 0.2), r"percentages such as 60,20,20, got .*; multiply fractions by 100"),
         ((98, 1, 1), r"at least one node per part, got none for val_idx \(1 %\)"),
+        ((0, 50, 50), "percentages with a share for training and for validation, got 0,50,50"),
         ((60, 40), "three percentages adding up to at most 100"),
         ((90, 20, 10), "three percentages adding up to at most 100"),
         ((-1, 50, 50), "three percentages adding up to at most 100"),
@@ -147,11 +148,15 @@ def test_bad_tables_get_one_clear_line(tables: Path, capsys: pytest.CaptureFixtu
         ({"x.csv": "name,age\nann,1\n"}, "column 'name' is not numeric ('ann' in row 1)"),
         ({"x.csv": "who,age\nann,1,2\n"}, "row 1 has 3 cells, expected 2"),
         ({"x.csv": "1,2\n3,4\n"}, "seems to have no header"),
-        ({"x.csv": "", "y.csv": "job\na\n"}, "--id must be a column"),
-        ({"x.csv": ""}, "has no rows of features"),
+        ({"x.csv": ""}, "x.csv' is empty; give a table"),
+        ({"edges.csv": ""}, "edges.csv' is empty; give a table"),
+        ({"x.csv": "who,age\n"}, "has no rows of features"),
+        ({"x.csv": "who,age\nann,1\nbob,nan\n"}, "column 'age' must hold finite numbers"),
+        ({"x.csv": "who,age\nann,1\nbob,1e99\n"}, "range, got '1e99' in row 2"),
+        ({"x.csv": "who;age\nann;1\nbob;2\n"}, "seems to have semicolons between its columns"),
         ({"y.csv": "job\nbaker\n"}, "has no column 'who'"),
         ({"y.csv": "who,job\nann,baker\nann,smith\n"}, "labels a node twice"),
-        ({"y.csv": "who\nann\n"}, "has 1 columns, expected one label per node beside 'who'"),
+        ({"y.csv": "who\nann\n"}, "has 1 column, expected one label per node beside 'who'"),
         ({"y.csv": "who,job,pay\nann,a,1\n"}, "has 3 columns, expected one label per node"),
     ):
         for name, text in (good | change).items():
@@ -161,6 +166,30 @@ def test_bad_tables_get_one_clear_line(tables: Path, capsys: pytest.CaptureFixtu
         assert message in error
         assert error.count("\n") == 1
         assert not out.exists()
+
+
+def test_features_that_begin_with_ids_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("a,b\n0,1\n")
+    for text, column in (("ID,f\n7,1\n8,1\n", "ID"), ("k,f\n0,1\n1,1\n2,1\n", "k")):
+        (tmp_path / "x.csv").write_text(text)
+        with pytest.raises(FileError, match=f"the first column, '{column}', seems to name .*--id"):
+            convert(tmp_path / "e.csv", tmp_path / "x.csv")
+    for text in ("id,f\n7,1\n7,1\n", "f,id\n7,1\n8,2\n", "k\n0\n1\n2\n"):
+        (tmp_path / "x.csv").write_text(text)
+        convert(tmp_path / "e.csv", tmp_path / "x.csv")
+
+
+def test_the_command_says_what_it_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "e.csv").write_text("a,b\n")
+    (tmp_path / "x.csv").write_text("f\n" + "1\n" * 10)
+    (tmp_path / "y.csv").write_text("c\n" + "0.5\n1.5\n" * 5)
+    tables = [f"--edges={tmp_path / 'e.csv'}"]
+    tables += [f"--features={tmp_path / 'x.csv'}", f"--labels={tmp_path / 'y.csv'}"]
+    assert main(["convert", str(tmp_path / "g.npz"), *tables, "--split", "60,20,20"]) == 0
+    shown = capsys.readouterr()
+    assert "10 nodes, 0 directed edges, 1 feature, 2 classes, split 6/2/2" in shown.out
+    assert "the edge table has no rows" in shown.out
+    assert "warning: labels are classes, and numbers such as 0.5 became 2 of them" in shown.err
 
 
 def test_what_is_no_node_number_is_named(tmp_path: Path) -> None:

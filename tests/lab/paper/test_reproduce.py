@@ -93,7 +93,6 @@ def test_only_some() -> None:
 
 def test_bad_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, line in (
-        (["tables"], "'what' must be 'all' or some of ['overview', 'datasets'"),
         (["transductive", "--only", "corra"], "--only must be some of ['amazon-computers'"),
         (["transductive", "--seeds", "0"], "--seeds must be at least 1, got 0"),
         (["transductive", "--jobs", "0"], "--jobs must be a number from 1 to 1024"),

@@ -134,7 +134,7 @@ def test_what_is_refused() -> None:
         ({"swept": (0, 4)}, "from 1 on"),
         ({"swept": ()}, "'widths'"),
         ({"seeds": 0}, "'seeds' must be at least 1, got 0"),
-        ({"bins": 0}, "'bins' must be at least 1, got 0"),
+        ({"bins": 0}, "'bins' must be at least 2, got 0"),
         ({"changes": (("dropout", 1.5),)}, "'dropout' must be in"),
     )
     for arguments, line in refused:

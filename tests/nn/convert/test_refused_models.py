@@ -20,12 +20,12 @@ def test_what_cannot_be_binarized_says_so() -> None:
             lambda: pyg.TransformerConv(4, 4),
             "'0' is a TransformerConv, which bignn cannot binarize",
         ),
-        (lambda: pyg.SAGEConv(4, 4, aggr="max"), "SAGEConv with aggr='max'"),
+        (lambda: pyg.SAGEConv(4, 4, aggr="max"), "or make it with aggr='mean'"),
         (lambda: pyg.SAGEConv(4, 4, project=True), "SAGEConv with project=True"),
         (lambda: pyg.SAGEConv(4, 4, normalize=True), "SAGEConv with normalize=True"),
         (lambda: pyg.SAGEConv(4, 4, root_weight=False), "SAGEConv with root_weight=False"),
         (lambda: pyg.SAGEConv((4, 5), 4), r"SAGEConv with in_channels=\(4, 5\)"),
-        (lambda: pyg.GATConv(4, 4, edge_dim=2), "GATConv with edge_dim=2"),
+        (lambda: pyg.GATConv(4, 4, edge_dim=2), "or make it without edge_dim"),
         (lambda: pyg.GATConv(4, 4, residual=True), "GATConv with residual=True"),
         (lambda: pyg.GATConv(4, 4, add_self_loops=False), "GATConv with add_self_loops=False"),
         (lambda: pyg.GCNConv(4, 4, improved=True), "GCNConv with improved=True"),
@@ -50,8 +50,11 @@ def test_bad_arguments_say_so() -> None:
         ({"binarize": "all"}, "'binarize' must be one of"),
         ({"ste": "none"}, "'ste' must be one of"),
         ({"dropout": 1.0}, r"'dropout' must be in \[0, 1\)"),
-        ({"skip": ["conv9"]}, "'skip' must be names of modules, such as .'conv1', 'conv2'"),
-        ({"first": "conv9"}, "'first' must be names of modules"),
+        (
+            {"skip": ["conv9"]},
+            "'skip' must be names of modules of the model, such as .'conv1', 'conv2'",
+        ),
+        ({"first": "conv9"}, "'first' must be names of modules of the model"),
     ):
         with pytest.raises(InputError, match=line):
             bignn.binarize_(Own(), **options)

@@ -90,8 +90,8 @@ def test_what_the_paper_does_not_have_is_refused_in_one_line(
     np.savez("toy.npz", **make_arrays())  # type: ignore[arg-type]
     assert main(["train", "toy.npz", "--as-paper"]) == 1
     error = capsys.readouterr().err
-    assert error.startswith("bignn train: error: --as-paper must be with a dataset of the paper")
-    assert error.endswith("got with dataset 'toy.npz'\n")
+    assert error.startswith("bignn train: error: --as-paper needs a dataset of the paper")
+    assert "ogbn-products, got 'toy.npz'; leave it out" in error
 
 
 def test_as_paper_trains_by_the_datasets_settings(

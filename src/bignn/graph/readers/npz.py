@@ -22,6 +22,7 @@ from bignn.files import atomic_path, check_regular_file
 # to that honestly; so small files may expand freely, and only large ones must look like data.
 _FREE_BYTES = 1 << 28
 _MAX_EXPANSION = 200
+_LENGTHS_AT = 26  # of a member's header: the lengths of its name and of its extra field
 _CHUNK = 1 << 24  # bytes unpacked at a time, so that no array is held twice
 
 
@@ -34,6 +35,7 @@ def read_npz(path: str | os.PathLike[str], known: frozenset[str]) -> dict[str, N
     """
     file = Path(path)
     with _opened(file) as archive:
+        _check_directory(file, archive)
         members = _members(archive)
         unknown = sorted(set(members) - known)
         if unknown:
@@ -101,6 +103,37 @@ def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
         ) from error
     except OSError as error:
         raise FileError(f"cannot read '{file}': {error.strerror or error}") from error
+
+
+#: The most bytes that may follow a member's data: its sizes again, where a writer did not know
+#: them before.
+_MAX_DESCRIPTOR = 24
+
+
+def _check_directory(file: Path, archive: zipfile.ZipFile) -> None:
+    """Refuses a directory that does not list all that the file holds, one member after the other.
+
+    Damage to the directory could make an array vanish, such as the labels, and nothing else would
+    show it.
+    """
+    end = 0
+    largest_gap = 0
+    for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
+        gap = info.header_offset - end
+        if not 0 <= gap <= largest_gap:
+            break
+        assert archive.fp is not None
+        archive.fp.seek(info.header_offset + _LENGTHS_AT)
+        lengths = archive.fp.read(4)
+        own = int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little")
+        end = info.header_offset + _LENGTHS_AT + 4 + own + info.compress_size
+        largest_gap = _MAX_DESCRIPTOR if info.flag_bits & 0x08 else 0
+    else:
+        if 0 <= archive.start_dir - end <= largest_gap:
+            return
+    raise FileError(
+        f"'{file}' is damaged: its list of arrays does not fit what it holds; write it again"
+    )
 
 
 def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:

@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.errors import FileError, InputError, input_error, missing_extra
+from bignn.errors import FileError, InputError, counted, input_error, missing_extra
 from bignn.files import check_regular_file
 from bignn.graph.edges import both_directions
 from bignn.graph.graph import SPLITS, UNLABELLED, Graph, from_arrays
 from bignn.graph.pyg import GraphLike, as_graph
 from bignn.graph.split import random_split
 
+#: Names of a first column that hardly is a feature, in lower case.
+_ID_NAMES = {"id", "ids", "name", "node", "node_id", "nodeid", "node id", "nodes"}
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": None, ".edges": None}
 
 
@@ -37,8 +39,18 @@ class InputTable:
     def numbers(self, name: str) -> NDArray[np.float32]:
         """Returns a column as float32; refuses a cell that is no number, by its row."""
         try:
-            return self.columns[name].astype(np.float32)
-        except (ValueError, TypeError):
+            with np.errstate(over="ignore"):  # numbers beyond float32 become infinite: refused
+                values = self.columns[name].astype(np.float32)
+            if not np.isfinite(values).all():
+                row = int(np.argmin(np.isfinite(values)))
+                raise FileError(
+                    f"'{self.path}': column '{name}' must hold finite numbers of float32's range, "
+                    f"got '{self.columns[name][row]}' in row {row + 1}"
+                )
+            return values
+        except (ValueError, TypeError) as error:
+            if isinstance(error, FileError):
+                raise
             cells = enumerate(_text(self.columns[name]), start=1)
             row, bad = next(((row, cell) for row, cell in cells if not _is_number(cell)), (0, ""))
             where = f"'{self.path}': column '{name}'"
@@ -59,8 +71,9 @@ def read_table(path: str | os.PathLike[str], *, header: bool = True) -> InputTab
         endings = ", ".join([*_DELIMITERS, ".parquet"])
         raise FileError(f"'{file}' has an unknown ending; known are {endings}")
     rows = _read_text(file, _DELIMITERS[file.suffix])
-    if not rows:
-        return InputTable(file, {})
+    if not any(cell for row in rows for cell in row):
+        raise FileError(f"'{file}' is empty; give a table")
+    _check_separator(file, rows)
     if header:
         names, rows = rows[0], rows[1:]
         if all(_is_number(cell) for cell in names):
@@ -73,11 +86,23 @@ def read_table(path: str | os.PathLike[str], *, header: bool = True) -> InputTab
         names = [str(index) for index in range(len(rows[0]))]
     for number, row in enumerate(rows):
         if len(row) != len(names):
-            raise FileError(
-                f"'{file}': row {number + 1} has {len(row)} cells, expected {len(names)}"
-            )
+            held = counted(len(row), "cell")
+            raise FileError(f"'{file}': row {number + 1} has {held}, expected {len(names)}")
     cells = np.array(rows, dtype=np.str_).reshape(len(rows), len(names))
     return InputTable(file, {name: cells[:, index] for index, name in enumerate(names)})
+
+
+def _check_separator(file: Path, rows: list[list[str]]) -> None:
+    """Refuses a table of one column whose rows another sign cuts into as many parts each."""
+    if any(len(row) != 1 for row in rows):
+        return
+    for sign, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
+        if len(counts := {row[0].count(sign) for row in rows}) == 1 and counts != {0}:
+            expected = {".csv": "commas", ".tsv": "tabs"}.get(file.suffix, "blanks")
+            raise FileError(
+                f"'{file}' seems to have {name} between its columns; write {expected}, which "
+                f"'{file.suffix}' stands for"
+            )
 
 
 def convert(
@@ -122,6 +147,8 @@ def convert(
     feature_names = [name for name in table.columns if name != id_column]
     if table.num_rows == 0 or not feature_names:
         raise FileError(f"'{table.path}' has no rows of features")
+    if id_column is None:
+        _check_no_ids(table)
     arrays: dict[str, NDArray[Any]] = {
         "x": np.stack([table.numbers(name) for name in feature_names], axis=1)
     }
@@ -219,7 +246,9 @@ def _node_ids(table: InputTable, id_column: str | None) -> dict[str, int] | None
         return None
     if id_column not in table.columns:
         raise input_error(
-            "id", f"a column of '{table.path}' ({list(table.columns)[:6]})", repr(id_column)
+            "id",
+            f"a column of '{table.path}' ({', '.join(list(table.columns)[:6])})",
+            repr(id_column),
         )
     names = _text(table.columns[id_column])
     ids = {name: index for index, name in enumerate(names)}
@@ -227,6 +256,19 @@ def _node_ids(table: InputTable, id_column: str | None) -> dict[str, int] | None
         twice = next(name for index, name in enumerate(names) if ids[name] != index)
         raise FileError(f"'{table.path}': node '{twice}' has two rows")
     return ids
+
+
+def _check_no_ids(table: InputTable) -> None:
+    """Refuses features whose first column seems to name the nodes."""
+    first = next(iter(table.columns))
+    cells = _text(table.columns[first])
+    is_named = first.lower() in _ID_NAMES and len(set(cells)) == len(cells)
+    is_counted = len(cells) > 2 and cells == [str(row) for row in range(len(cells))]
+    if len(table.columns) > 1 and (is_named or is_counted):
+        raise FileError(
+            f"'{table.path}': the first column, '{first}', seems to name the nodes; pass "
+            f"--id {first}, or put another column first if it is a feature"
+        )
 
 
 def _resolve(
@@ -255,7 +297,8 @@ def _edges(
     columns = list(table.columns.values())
     if table.num_rows and len(columns) not in (2, 3):
         raise FileError(
-            f"'{table.path}' has {len(columns)} columns, expected source, target[, weight]"
+            f"'{table.path}' has {counted(len(columns), 'column')}, "
+            "expected source, target[, weight]"
         )
     if not table.num_rows:
         return {"edge_index": np.zeros((2, 0), dtype=np.int64)}
@@ -285,8 +328,8 @@ def _labels(
         )
     if len(column_names) != (1 if id_column is None else 2):
         raise FileError(
-            f"'{table.path}' has {len(column_names)} columns, expected one label per node"
-            + ("" if id_column is None else f" beside '{id_column}'")
+            f"'{table.path}' has {counted(len(column_names), 'column')}, expected one label per "
+            "node" + ("" if id_column is None else f" beside '{id_column}'")
         )
     (label_column,) = (name for name in column_names if name != id_column)
     names = _text(table.columns[label_column])
@@ -297,7 +340,8 @@ def _labels(
     else:
         if table.num_rows != num_nodes:
             raise FileError(
-                f"'{table.path}' has {table.num_rows} labels for {num_nodes} nodes; "
+                f"'{table.path}' has {counted(table.num_rows, 'label')} for "
+                f"{counted(num_nodes, 'node')}; "
                 "pass --id COLUMN if only some nodes are labelled"
             )
         nodes = np.arange(num_nodes)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bignn.config.options import COUNT
-from bignn.errors import input_error
+from bignn.errors import InputError, input_error
 from bignn.graph import Graph, load
 from bignn.kernels.layer import DenseBits, SparseBits
 from bignn.kernels.threads import get_num_threads
@@ -34,7 +34,7 @@ class Comparison:
 
     Attributes:
         dataset: a name or a file, as :func:`bignn.load` takes it.
-        models: names of recipes, binary ones with their float twins.
+        models: names of recipes; the float twins of binary ones are added, each before its first.
         seeds: number of seeds, from 0 on.
         distill: whether the binary models learn from float ones.
         epochs, patience, hidden: settings of all models; None for those of the recipes.
@@ -52,25 +52,26 @@ class Comparison:
     bi_hidden: int | None = None
 
     def __post_init__(self) -> None:
-        names = list(self.models)
+        names = [name.strip() for name in self.models]
         if not names or len(set(names)) < len(names):
-            raise input_error("models", "some names, each once", names)
+            raise input_error("models", "some names, each once", repr(",".join(names)))
         if self.bi_hidden is not None:
             COUNT.check("bi_hidden", self.bi_hidden)
         for name in names:
             if name not in RECIPES:
                 raise input_error("models", f"some of {list(RECIPES)}", repr(name))
             recipe(name, **self.changes(name))  # refuses values that it cannot have
-        twins = dict.fromkeys(TWINS[name] for name in names if name in TWINS)
-        if missing := [twin for twin in twins if twin not in names]:
-            fix = f"give {','.join([*missing, *names])}"
-            raise input_error(
-                "models", f"with {missing}, the float twins of binary ones", names, fix
-            )
+        for name in [name for name in names if name in TWINS]:
+            if TWINS[name] not in names:
+                names.insert(names.index(name), TWINS[name])
+        object.__setattr__(self, "models", tuple(names))
         if self.seeds < 1:
             raise input_error("seeds", "at least 1", self.seeds)
         if self.distill and not any(name in TWINS for name in self.models):
-            raise input_error("models", "with a binary one to distill", names)
+            raise InputError(
+                f"'models' must include a binary model where --distill is given, got "
+                f"'{','.join(names)}'; name one, such as bi-gcn"
+            )
 
     def changes(self, model: str) -> dict[str, Any]:
         """Return the changes to a model's recipe."""

@@ -89,7 +89,11 @@ def _headline(report: dict[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def _card(times: float, better: str, worse: str, than: str) -> tuple[str, str]:
-    if round(times, 1) >= 1:
+    if round(times, 1) == 1:
+        same = {"faster": "as fast as", "smaller": "weights as large as"}
+        what = better.removeprefix("less ").removesuffix(" than")
+        return f"{times:.1f}x", f"{same.get(better.split()[0], f'as much {what} as')} {than}"
+    if round(times, 1) > 1:
         return f"{times:.1f}x", f"{better} {than}"
     return f"{1 / times:.1f}x", f"{worse} {than}"
 

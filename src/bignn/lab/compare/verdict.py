@@ -22,8 +22,9 @@ def verdict(report: dict[str, Any]) -> str:
     rows = {row["model"]: row for row in report["models"]}
     pairs = [(rows[row["float_twin"]], row) for row in rows.values() if row["compared"] is not None]
     sentences = [_sentence(plain, binary, report) for plain, binary in pairs]
-    if sentences:
-        sentences[0] = f"On this graph, {sentences[0]}"
+    if not pairs:
+        return "Nothing was compared: there is no binary model; name one too, such as bi-gcn."
+    sentences[0] = f"On this graph, {sentences[0]}"
     if any(binary["machine_was_busy"] for _, binary in pairs):
         sentences.append(
             "Times are left out: other processes used the machine; measure again when it is idle."

@@ -54,8 +54,8 @@ def why_no_memory(report: dict[str, Any]) -> str | None:
 def table_of(report: dict[str, Any]) -> Table:
     """Make the table of all models; binary ones have their ratio to the float twin in brackets."""
     rows, notes = report["models"], Footnotes()
-    ways = "; ".join(
-        f"{row['model']}: {', '.join(WAYS[way] for way in row['ways'])}"
+    ways = "; and ".join(
+        f"{row['model']}: {'; '.join(WAYS[way] for way in row['ways'])}"
         for row in rows
         if row["float_twin"] is None
     )
@@ -164,8 +164,8 @@ def _on_one(row: Row) -> Iterator[str]:
     if (advice := row["recommended_width"]) is not None:
         per_head = ", per head" if row["heads"] > 1 else ""
         yield (
-            f"{name} has {row['hidden']} hidden neurons; to hold what those of "
-            f"{row['float_twin']} do, {advice['width']} are recommended"
+            f"{name} has {row['hidden']} hidden neurons; {advice['width']} are recommended, to "
+            f"hold as many bits as the hidden layer of {row['float_twin']}"
             f" (`--bi-hidden {width_per_head(row)}`{per_head})."
         )
 

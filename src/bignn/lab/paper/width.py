@@ -129,11 +129,13 @@ class Study:
             raise input_error("model", expected, repr(self.model))
         ascending = list(self.swept) == sorted(set(self.swept))
         if not self.swept or self.swept[0] < 1 or not ascending:
-            raise input_error("widths", "numbers from 1 on, ascending", list(self.swept))
+            raise input_error(
+                "widths", "numbers from 1 on, ascending", ",".join(map(str, self.swept))
+            )
         if self.seeds < 1:
             raise input_error("seeds", "at least 1", self.seeds)
-        if self.bins is not None and self.bins < 1:
-            raise input_error("bins", "at least 1", self.bins)
+        if self.bins is not None and self.bins < 2:
+            raise input_error("bins", "at least 2", self.bins)
         for binary in (False, True):  # refuses wrong values before the graph is read
             row = self.rows(binary)[0]
             recipe(row.model, distill=row.distill, **dict(row.changes))
@@ -234,6 +236,7 @@ def run(study: Study, out: Path, *, device: str = "cpu", jobs: int = 1) -> dict[
         "heads": _heads(float_recipe),
         "bi_heads": _heads(binary_recipe),
         "widths": list(study.swept),
+        "epochs": dict(study.changes).get("epochs"),
         "float_acc": list(floats.mean),
         "float_std": list(floats.std),
         "bi_acc": list(binary.mean),

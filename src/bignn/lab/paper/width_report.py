@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from bignn.errors import counted
 from bignn.lab.report.document import Figure, Series
 from bignn.lab.report.wording import name_of
 from bignn.train.averages import plus_minus
+
+#: Numbers of epochs below this one leave models untrained.
+_FEW_EPOCHS = 10
 
 
 def describe(report: dict[str, Any]) -> str:
@@ -56,6 +60,11 @@ def describe(report: dict[str, Any]) -> str:
                 f"ours at the paper's width of {of_paper['min_width']}: "
                 f"{plus_minus(ours['bits'], ours['std'])} bits, bound {ours['lower_bound']}"
             )
+    if len(report["widths"]) == 1:
+        lines.append("One width shows nothing: give several, to see where accuracy stops rising.")
+    if (epochs := report.get("epochs")) is not None and epochs < _FEW_EPOCHS:
+        trained = counted(epochs, "epoch")
+        lines.append(f"So short a training ({trained}) shows nothing: the models have not learned.")
     return "\n".join(lines)
 
 

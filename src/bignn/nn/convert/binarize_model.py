@@ -106,7 +106,8 @@ def binarize_(
         if reads_before:
             record_origins_in(model)
             report.notes.append(
-                "Binary layers look past activations and dropout of the model's own forward."
+                "Binary layers read the values before the activations and dropout that the "
+                "model's forward applies: after a ReLU all signs would be +1."
             )
     for name, layer in replacement.layers.items():
         if isinstance(layer, GCNConv | SAGEConv | GATConv):

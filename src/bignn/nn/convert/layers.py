@@ -21,11 +21,16 @@ from bignn.nn.sg_conv import SGConv
 LINEARS = (nn.Linear, pyg.Linear)
 
 
-def cannot_binarize(name: str, module: nn.Module, why: str) -> InputError:
-    """Build the error for a layer that cannot be converted."""
+def cannot_binarize(
+    name: str,
+    module: nn.Module,
+    why: str,
+    instead: str = "use GCNConv, SAGEConv, GATConv, GINConv or SGConv",
+) -> InputError:
+    """Build the error for a layer that cannot be converted; ``instead`` is what to do."""
     return InputError(
         f"'{name}' is a {type(module).__name__}{why}, which bignn cannot binarize; pass "
-        f"skip=['{name}'] to keep it float, or use GCNConv, SAGEConv, GATConv, GINConv or SGConv"
+        f"skip=['{name}'] to keep it float, or {instead}"
     )
 
 
@@ -131,7 +136,10 @@ def _only(**options: Any) -> Callable[[str, Any], None]:
         for option, expected in options_of_all.items():
             given = getattr(conv, option)
             if given is not expected and given != expected:
-                raise cannot_binarize(name, conv, f" with {option}={given!r}")
+                plain = expected is None or expected is False
+                instead = f"without {option}" if plain else f"with {option}={expected!r}"
+                why = f" with {option}={given!r}"
+                raise cannot_binarize(name, conv, why, f"make it {instead}")
         if not isinstance(getattr(conv, "in_channels", 1), int):
             raise cannot_binarize(name, conv, f" with in_channels={conv.in_channels!r}")
 

@@ -88,7 +88,7 @@ class LayerReplacement:
                     known = [n for n, m in names.items() if is_replaceable(m) and "." not in n]
                     known = known or [n for n, m in names.items() if is_replaceable(m)]
                     raise input_error(
-                        argument, f"names of modules, such as {known[:4]}", repr(name)
+                        argument, f"names of modules of the model, such as {known[:4]}", repr(name)
                     )
         for name in ("input_stage", "fit_input"):
             if hasattr(model, name):

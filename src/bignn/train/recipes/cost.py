@@ -60,6 +60,7 @@ def report(
     dataset = {str: graph, Graph: getattr(graph, "name", None)}.get(type(graph))
     document = {
         "dataset": dataset,
+        "as_paper": isinstance(graph, str) and all(value is None for value in changes.values()),
         "sizes": asdict(counted.sizes),
         "model": model,
         "architecture": asdict(counted.architecture),
@@ -119,6 +120,7 @@ def describe(document: dict[str, Any]) -> str:
     floats, binary = (twin, named) if is_binary else (named, twin)
     sizes = document["sizes"]
     on = document["dataset"] or "a planned graph"
+    on += ", as in the paper" if document["as_paper"] else ""
     lines = [
         f"{named['model']} on {on}: {sizes['nodes']:,} nodes, {sizes['edges']:,} undirected edges, "
         f"{sizes['features']:,} features, {sizes['classes']:,} classes",

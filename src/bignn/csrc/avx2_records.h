@@ -1,0 +1,283 @@
+// Way T's gather in AVX2: sums of records.
+#pragma once
+
+#include "avx2_vectors.h"
+
+namespace bignn::avx2 {
+
+// Four neighbours' bytes of a column stand next to each other in a dword, which is multiplied by
+// the four weights' digits and added up. A digit has 7 bits: vpmaddubsw adds two products of a
+// digit and a signed byte in 16 bits, and 2 * 127 * 128 < 2^15. Weights of 7 bits have one digit,
+// others three, whose sums are kept apart and put together at the end of the row:
+//     sum_e q_e v_e = s0 + 2^7 s1 + 2^14 s2.
+// |s| <= chunk * 127 * 128 < 2^31.
+constexpr int digit_bits = 7;
+static_assert(most_edge_bits <= 3 * digit_bits);
+
+template <class Base>
+struct RecordPieces : Base {
+    using typename Base::Isa;
+
+    // sum + four digits times four signed bytes, per 32 bits.
+    static __m256i dot_bytes(__m256i sum, __m256i digits, __m256i bytes) {
+        const __m256i pairs = _mm256_maddubs_epi16(digits, bytes);
+        return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    }
+
+    // Where the sums of 8 columns go. To floats, when all fits in 32 bits:
+    struct NarrowSums {
+        const std::int32_t* center;
+        float* sums;
+        std::int32_t total;
+
+        void take(std::size_t c, __m256i s0, __m256i s1, __m256i s2) const {
+            const __m256i high = _mm256_add_epi32(_mm256_slli_epi32(s2, digit_bits), s1);
+            take(c, _mm256_add_epi32(_mm256_slli_epi32(high, digit_bits), s0));
+        }
+        void take(std::size_t c, __m256i sum) const {
+            const __m256i centered = _mm256_mullo_epi32(load(center + c), _mm256_set1_epi32(total));
+            const __m256i twice = _mm256_add_epi32(centered, _mm256_slli_epi32(sum, 1));
+            _mm256_storeu_ps(sums + c, _mm256_cvtepi32_ps(twice));
+        }
+    };
+
+    // Onto what earlier chunks of a long row summed up:
+    struct MoreSums {
+        std::int64_t* acc;
+
+        void take(std::size_t c, __m256i s0, __m256i s1, __m256i s2) const {
+            add(c, combined(low(s0), low(s1), low(s2)));
+            add(c + 4, combined(high(s0), high(s1), high(s2)));
+        }
+        void take(std::size_t c, __m256i sum) const {
+            add(c, _mm256_cvtepi32_epi64(low(sum)));
+            add(c + 4, _mm256_cvtepi32_epi64(high(sum)));
+        }
+
+       private:
+        static __m128i low(__m256i s) { return _mm256_castsi256_si128(s); }
+        static __m128i high(__m256i s) { return _mm256_extracti128_si256(s, 1); }
+        static __m256i combined(__m128i s0, __m128i s1, __m128i s2) {
+            const __m256i upper =
+                _mm256_add_epi64(_mm256_slli_epi64(_mm256_cvtepi32_epi64(s2), digit_bits),
+                                 _mm256_cvtepi32_epi64(s1));
+            return _mm256_add_epi64(_mm256_slli_epi64(upper, digit_bits),
+                                    _mm256_cvtepi32_epi64(s0));
+        }
+        void add(std::size_t c, __m256i sum) const {
+            store(acc + c, _mm256_add_epi64(load(acc + c), sum));
+        }
+    };
+
+    static void prefetch4(const std::byte* const* rows, std::size_t e, std::size_t at) {
+        for (std::size_t n = 0; n < 4; ++n) {
+            _mm_prefetch(reinterpret_cast<const char*>(rows[e + ahead + n] + at), _MM_HINT_T0);
+        }
+    }
+
+    // digits[d][g]: digit d of the weights of neighbours 4 g ... 4 g + 3, a byte each.
+    template <int planes>
+    static void make_digits(const std::uint32_t* q, std::size_t count,
+                            std::uint32_t (*digits)[chunk / 4 + 4]) {
+        const __m256i first_bytes =
+            _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 4, 8,
+                             12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+        for (std::size_t e = 0; e < count; e += 8) {
+            __m256i weights = load(q + e);
+            for (int d = 0; d < planes; ++d) {
+                const __m256i digit =
+                    planes == 1 ? weights : _mm256_and_si256(weights, _mm256_set1_epi32(127));
+                const __m256i packed = _mm256_shuffle_epi8(digit, first_bytes);
+                digits[d][e / 4] = static_cast<std::uint32_t>(_mm256_cvtsi256_si32(packed));
+                digits[d][e / 4 + 1] = static_cast<std::uint32_t>(
+                    _mm_cvtsi128_si32(_mm256_extracti128_si256(packed, 1)));
+                weights = _mm256_srli_epi32(weights, digit_bits);
+            }
+        }
+    }
+
+    static __m256i broadcast(std::uint32_t four) {
+        return _mm256_set1_epi32(static_cast<int>(four));
+    }
+
+    // Half a line, 32 bytes, of four neighbours: registers a to d hold, a dword per column, the
+    // columns 0-7, 16-23, 32-39 and 48-55 of the line (of the second half: 8 more). See
+    // record_column.
+    struct Four {
+        __m256i a, b, c, d;
+
+        Four(const std::byte* const* rows, std::size_t at) {
+            const __m256i r0 = load(rows[0] + at), r1 = load(rows[1] + at);
+            const __m256i r2 = load(rows[2] + at), r3 = load(rows[3] + at);
+            const __m256i low01 = _mm256_unpacklo_epi8(r0, r1);
+            const __m256i high01 = _mm256_unpackhi_epi8(r0, r1);
+            const __m256i low23 = _mm256_unpacklo_epi8(r2, r3);
+            const __m256i high23 = _mm256_unpackhi_epi8(r2, r3);
+            a = _mm256_unpacklo_epi16(low01, low23);
+            b = _mm256_unpackhi_epi16(low01, low23);
+            c = _mm256_unpacklo_epi16(high01, high23);
+            d = _mm256_unpackhi_epi16(high01, high23);
+        }
+    };
+
+    // Records of up to 16 columns: eight neighbours at a time, four in each half of a register.
+    template <int planes, class Sums>
+    static void gather_narrow(const std::byte* const* rows,
+                              const std::uint32_t (*digits)[chunk / 4 + 4], std::size_t count,
+                              std::size_t offset, bool far, const Sums& sums) {
+        __m256i s[planes][4] = {};
+        for (std::size_t e = 0; e < count; e += 8) {
+            if (far) prefetch4(rows, e, offset), prefetch4(rows, e + 4, offset);
+            const auto both = [&](std::size_t n) {
+                const auto half_of = [&](std::size_t m) {
+                    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[e + m] + offset));
+                };
+                return _mm256_inserti128_si256(_mm256_castsi128_si256(half_of(n)), half_of(n + 4),
+                                               1);
+            };
+            const __m256i r0 = both(0), r1 = both(1), r2 = both(2), r3 = both(3);
+            const __m256i low01 = _mm256_unpacklo_epi8(r0, r1);
+            const __m256i high01 = _mm256_unpackhi_epi8(r0, r1);
+            const __m256i low23 = _mm256_unpacklo_epi8(r2, r3);
+            const __m256i high23 = _mm256_unpackhi_epi8(r2, r3);
+            const __m256i a = _mm256_unpacklo_epi16(low01, low23);
+            const __m256i b = _mm256_unpackhi_epi16(low01, low23);
+            const __m256i c = _mm256_unpacklo_epi16(high01, high23);
+            const __m256i d = _mm256_unpackhi_epi16(high01, high23);
+            for (int p = 0; p < planes; ++p) {
+                const __m256i q = _mm256_blend_epi32(broadcast(digits[p][e / 4]),
+                                                     broadcast(digits[p][e / 4 + 1]), 0xf0);
+                s[p][0] = Isa::dot_bytes(s[p][0], q, a);
+                s[p][1] = Isa::dot_bytes(s[p][1], q, b);
+                s[p][2] = Isa::dot_bytes(s[p][2], q, c);
+                s[p][3] = Isa::dot_bytes(s[p][3], q, d);
+            }
+        }
+        // Columns 0-3 and 4-7 side by side, halves added.
+        const auto joined = [&](int p, int n) {
+            const __m256i x = s[p][n], y = s[p][n + 1];
+            return _mm256_add_epi32(_mm256_permute2x128_si256(x, y, 0x20),
+                                    _mm256_permute2x128_si256(x, y, 0x31));
+        };
+        for (int n = 0; n < 4; n += 2) {
+            if constexpr (planes == 1) {
+                sums.take(4 * static_cast<std::size_t>(n), joined(0, n));
+            } else {
+                sums.take(4 * static_cast<std::size_t>(n), joined(0, n), joined(1, n),
+                          joined(2, n));
+            }
+        }
+    }
+
+    // One digit: a whole line of 64 columns at a time.
+    template <bool far, class Sums>
+    static void gather_line(const std::byte* const* rows, const std::uint32_t* digits,
+                            std::size_t count, std::size_t line, std::size_t column,
+                            const Sums& sums) {
+        const __m256i zero = _mm256_setzero_si256();
+        __m256i a0 = zero, b0 = zero, c0 = zero, d0 = zero;
+        __m256i a1 = zero, b1 = zero, c1 = zero, d1 = zero;
+        for (std::size_t e = 0; e < count; e += 4) {
+            if (far) prefetch4(rows, e, line);
+            const __m256i q = broadcast(digits[e / 4]);
+            const Four first(rows + e, line);
+            a0 = Isa::dot_bytes(a0, q, first.a);
+            b0 = Isa::dot_bytes(b0, q, first.b);
+            c0 = Isa::dot_bytes(c0, q, first.c);
+            d0 = Isa::dot_bytes(d0, q, first.d);
+            const Four second(rows + e, line + 32);
+            a1 = Isa::dot_bytes(a1, q, second.a);
+            b1 = Isa::dot_bytes(b1, q, second.b);
+            c1 = Isa::dot_bytes(c1, q, second.c);
+            d1 = Isa::dot_bytes(d1, q, second.d);
+        }
+        sums.take(column, a0), sums.take(column + 8, a1);
+        sums.take(column + 16, b0), sums.take(column + 24, b1);
+        sums.take(column + 32, c0), sums.take(column + 40, c1);
+        sums.take(column + 48, d0), sums.take(column + 56, d1);
+    }
+
+    // Three digits: half a line at a time, two registers of it, so that all sums are in registers.
+    template <class Sums>
+    static void gather_digits(const std::byte* const* rows,
+                              const std::uint32_t (*digits)[chunk / 4 + 4], std::size_t count,
+                              std::size_t line, std::size_t column, const Sums& sums) {
+        const __m256i zero = _mm256_setzero_si256();
+        for (std::size_t part = 0; part < 4; ++part) {
+            const std::size_t at = line + part / 2 * 32;
+            __m256i x0 = zero, x1 = zero, x2 = zero, y0 = zero, y1 = zero, y2 = zero;
+            for (std::size_t e = 0; e < count; e += 4) {
+                const Four four(rows + e, at);
+                const __m256i x = part % 2 ? four.c : four.a, y = part % 2 ? four.d : four.b;
+                const __m256i q0 = broadcast(digits[0][e / 4]), q1 = broadcast(digits[1][e / 4]);
+                const __m256i q2 = broadcast(digits[2][e / 4]);
+                x0 = Isa::dot_bytes(x0, q0, x), y0 = Isa::dot_bytes(y0, q0, y);
+                x1 = Isa::dot_bytes(x1, q1, x), y1 = Isa::dot_bytes(y1, q1, y);
+                x2 = Isa::dot_bytes(x2, q2, x), y2 = Isa::dot_bytes(y2, q2, y);
+            }
+            const std::size_t c = column + part % 2 * 32 + part / 2 * 8;
+            sums.take(c, x0, x1, x2), sums.take(c + 16, y0, y1, y2);
+        }
+    }
+
+    template <class Sums>
+    static void gather8(const Records& records, const std::byte* const* rows,
+                        const std::uint32_t* q, std::size_t count, const Sums& sums) {
+        alignas(32) std::uint32_t digits[3][chunk / 4 + 4];
+        const bool is_one = records.edge_bits <= digit_bits;
+        is_one ? make_digits<1>(q, count, digits) : make_digits<3>(q, count, digits);
+        if (records.stride == 16) {
+            is_one ? gather_narrow<1>(rows, digits, count, records.offset, records.far, sums)
+                   : gather_narrow<3>(rows, digits, count, records.offset, records.far, sums);
+            return;
+        }
+        for (std::size_t at = 0; at < records.stride; at += 64) {
+            const std::size_t line = records.offset + at;
+            if (!is_one) {
+                gather_digits(rows, digits, count, line, at, sums);
+            } else if (records.far) {
+                gather_line<true>(rows, digits[0], count, line, at, sums);
+            } else {
+                gather_line<false>(rows, digits[0], count, line, at, sums);
+            }
+        }
+    }
+
+    static void add_records(const Records& records, const std::byte* const* rows,
+                            const std::uint32_t* q, std::size_t count, std::int64_t* acc) {
+        if (records.bytes_per_column == 1) {
+            gather8(records, rows, q, count, MoreSums{acc});
+        } else {
+            Base::add_records(records, rows, q, count, acc);
+        }
+    }
+
+    // Sums of byte records stand in the order of columns, those of others in that of positions.
+    static void finish_records(const Records& records, std::size_t num_outputs, std::uint32_t total,
+                               const std::int64_t* acc, float* sums) {
+        if (records.bytes_per_column != 1) {
+            Base::finish_records(records, num_outputs, total, acc, sums);
+            return;
+        }
+        for (std::size_t c = 0; c < num_outputs; ++c) {
+            sums[c] = static_cast<float>(static_cast<std::int64_t>(records.center[c]) * total +
+                                         2 * acc[c]);
+        }
+    }
+
+    static void sum_records(const Records& records, std::size_t num_outputs,
+                            const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
+                            std::uint32_t total, std::int64_t* acc, float* sums) {
+        const auto bound = (static_cast<std::uint64_t>(records.max_center) + 256) * total;
+        if (records.bytes_per_column == 1 && bound < std::uint64_t{1} << 31) {
+            gather8(records, rows, q, count,
+                    NarrowSums{records.center, sums, static_cast<std::int32_t>(total)});
+            return;
+        }
+        for (std::size_t p = 0; p < records.stride / records.bytes_per_column; ++p) acc[p] = 0;
+        Isa::add_records(records, rows, q, count, acc);
+        Isa::finish_records(records, num_outputs, total, acc, sums);
+    }
+};
+
+}  // namespace bignn::avx2
