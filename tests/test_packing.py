@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+import torch_geometric.nn as pyg
 from conftest import make_arrays
 from numpy.typing import NDArray
 
@@ -272,3 +273,89 @@ def test_every_node_of_cora_gets_torchs_class_from_the_family(conv: ConvName) ->
         assert len(np.unique(classes)) > 1, head
         nodes = np.arange(0, graph.num_nodes, 300)
         assert np.array_equal(packed.predict(packed_graph, nodes), classes[nodes]), head
+
+
+# --- Rounded edge weights ------------------------------------------------------------------------
+
+ROUNDED: tuple[ConvName, ...] = ("gcn", "mean-gcn", "sage", "gat")
+
+
+def assert_equal_to_the_last_bit(model: GNN, graph: Graph, *case: Any) -> PackedModel:
+    packed = bignn.pack(model)
+    packed_graph = bignn.pack_graph(graph, like=packed)
+    expected = torch_logits(model, graph)
+    assert np.array_equal(packed.predict(packed_graph, output="logits"), expected), case
+    assert np.array_equal(packed.predict(packed_graph), expected.argmax(axis=1)), case
+    return packed
+
+
+def with_a_hub(graph: Graph) -> Graph:
+    """The graph with a node that has 300 neighbours more, some of them repeated."""
+    hub = np.zeros(300, dtype=np.int64)
+    edges = np.concatenate([graph.edge_index, [np.arange(300) % graph.num_nodes, hub]], axis=1)
+    return Graph(graph.dense_x(), edges, name="hub")
+
+
+@pytest.mark.parametrize("conv", ROUNDED)
+def test_rounded_weights_give_torchs_logits_to_the_last_bit(conv: ConvName) -> None:
+    graphs = toy_graphs()
+    graphs["hub"] = with_a_hub(graphs["undirected"])
+    for number, graph in enumerate(graphs.values()):
+        for edge_bits in (2, 6, 7, 8):
+            norm = NORMS[(number + edge_bits) % 2]
+            model = make_member(graph, conv, "both", norm=norm, edge_bits=edge_bits)
+            with torch.no_grad():
+                for name, parameter in model.named_parameters():
+                    if "att_" in name:
+                        parameter.normal_()
+            packed = assert_equal_to_the_last_bit(model, graph, graph.name, edge_bits, norm)
+            assert [layer.edge_bits for layer in packed.network.layers] == 3 * [edge_bits]
+
+
+@pytest.mark.parametrize("conv", ROUNDED)
+def test_models_trained_with_rounded_weights_pack_to_the_last_bit(
+    graph: Graph, conv: ConvName, tmp_path: Path
+) -> None:
+    for norm in NORMS:
+        torch.manual_seed(0)
+        heads: Any = {"heads": 2, "out_heads": 3} if conv == "gat" else {}
+        model = GNN(20, 16, 2, 2, conv=conv, binarize="both", norm=norm, edge_bits=7, **heads)
+        path = tmp_path / f"{norm}.safetensors"
+        settings = bignn.Settings(epochs=15)
+        bignn.fit(model, graph, settings, checkpoint_path=path)
+        packed = assert_equal_to_the_last_bit(model.eval(), graph, norm)
+        loaded = bignn.load_model(path)
+        assert loaded.config["edge_bits"] == 7
+        assert np.array_equal(torch_logits(loaded, graph), torch_logits(model, graph))
+        packed.save(tmp_path / f"{norm}.bignn")
+        opened = PackedModel.open(tmp_path / f"{norm}.bignn")
+        assert opened.operations == packed.operations
+        packed_graph = bignn.pack_graph(graph, like=packed)
+        logits = packed.predict(packed_graph, output="logits")
+        assert np.array_equal(opened.predict(packed_graph, output="logits"), logits)
+
+
+@pytest.mark.parametrize("conv", ROUNDED)
+def test_every_node_of_cora_gets_torchs_logits_with_rounded_weights(conv: ConvName) -> None:
+    graph = bignn.load("cora")
+    torch.manual_seed(0)
+    model = GNN(
+        graph.num_features, 16, 2, graph.num_classes, conv=conv, binarize="both", edge_bits=7
+    )
+    bignn.fit(model, graph, bignn.Settings(epochs=20))
+    assert_equal_to_the_last_bit(model, graph)
+
+
+def test_converted_models_pack_to_the_last_bit_with_rounded_weights(graph: Graph) -> None:
+    x, edges, _ = tensors(graph)
+    for kind in (pyg.GCN, pyg.GraphSAGE, pyg.GAT):
+        torch.manual_seed(0)
+        model = kind(20, 16, 2, 2)
+        bignn.binarize_(model, edge_bits=6)
+        bignn.fit(model, graph, bignn.Settings(epochs=5))
+        packed = bignn.pack(model)
+        assert [layer.edge_bits for layer in packed.network.layers] == [6, 6]
+        with torch.no_grad():
+            expected = model.eval()(x, edges).numpy()
+        packed_graph = bignn.pack_graph(graph, like=packed)
+        assert np.array_equal(packed.predict(packed_graph, output="logits"), expected), kind

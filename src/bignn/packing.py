@@ -142,6 +142,8 @@ def _convolution(
     value: str,
     edge_bits: int,
 ) -> str:
+    if not isinstance(conv, SGConv | GINConv) and conv.edge_bits is not None:
+        edge_bits = conv.edge_bits  # those that the layer was trained with
     linear = conv.lin_l if isinstance(conv, SAGEConv) else conv.lin
     out = product = writer.linear(name, linear, value)
     if isinstance(conv, GATConv):

@@ -1,5 +1,6 @@
 """Files of format version 1: two things were called ``norm``, and headers had no digest."""
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,25 @@ def test_files_of_version_1_are_saved_as_files_of_today(tmp_path: Path) -> None:
         assert b'"norm"' not in content
         assert b'\\"norm\\"' not in content
         bignn.open(path)
+
+
+def test_files_of_version_1_have_edge_bits_of_17_or_20(tmp_path: Path) -> None:
+    operations = copy.deepcopy(models()["floats"].operations)
+    path = tmp_path / "model.bignn"
+    for edge_bits in (2, 7, 8, 17, 20):
+        operations[-1]["edge_bits"] = edge_bits
+        model = PackedModel(operations, models()["floats"].arrays, 6)
+        model.save(path)
+        assert PackedModel.open(path).operations == operations
+        path.write_bytes(version_1(model, tmp_path))
+        if edge_bits in (17, 20):
+            PackedModel.open(path)
+        else:
+            refused(path, r"'edge_bits' of a file of version 1 must be one of \[17, 20\]")
+    for wrong in (1, 9, 16, 21, 7.0, True):
+        operations[-1]["edge_bits"] = wrong
+        with pytest.raises(FileError, match="'edge_bits' of 'aggregate' must be one of"):
+            PackedModel(operations, models()["floats"].arrays, 6)
 
 
 def test_digests_of_version_1_count(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bignn.config.options import BELOW_ONE, COUNT, about, check, option
+from bignn.config.options import BELOW_ONE, COUNT, EDGE_BITS, about, check, option
 from bignn.errors import input_error
 
 #: What is 1-bit.
@@ -69,6 +69,9 @@ class ModelOptions(Structure):
     activation: Activation = option("relu", "activation between layers of float features")
     normalize_rows: bool = option(True, "scale each node's features to sum 1")
     ste: SteRule = option("input", "gradient mask of binary features")
+    edge_bits: int | None = option(
+        None, "bits that binary layers round neighbours' weights to, 2 to 8", EDGE_BITS
+    )
 
 
 @dataclass(frozen=True)

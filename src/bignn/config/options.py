@@ -40,6 +40,10 @@ class Bounds:
 
 
 COUNT = Bounds("a whole number, at least 1", lambda n: isinstance(n, Integral) and int(n) >= 1)
+EDGE_BITS = Bounds(
+    "a whole number from 2 to 8, or None for float weights",
+    lambda n: isinstance(n, Integral) and not isinstance(n, bool) and 2 <= int(n) <= 8,
+)
 POSITIVE = Bounds("a positive number", lambda x: math.isfinite(x) and x > 0)
 NOT_NEGATIVE = Bounds("0 or more", lambda x: math.isfinite(x) and x >= 0)
 BELOW_ONE = Bounds("in [0, 1)", lambda x: 0 <= x < 1)

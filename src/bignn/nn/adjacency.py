@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bignn.errors import input_error
-from bignn.kernels.compressed_rows import degree_scale
+from bignn.kernels.compressed_rows import degree_scale, gcn_degree_scale, with_self_loops
 from bignn.nn.sparse import SparseMatrix, csr_with_values, row_of_each_entry
 from bignn.nn.tensor_cache import TensorCache
 
@@ -22,6 +22,7 @@ EdgesLike = Tensor | SparseMatrix
 
 # One per kind, since a graph may serve layers of several kinds at once.
 _matrices: dict[str, TensorCache] = {aggr: TensorCache() for aggr in get_args(Aggregation)}
+_factored: dict[str, TensorCache] = {aggr: TensorCache() for aggr in get_args(Aggregation)}
 
 
 def edge_weights(
@@ -93,14 +94,7 @@ def normalized_adjacency(
     _check_kind(edge_index)
 
     def build() -> SparseMatrix:
-        edges, weights = _edge_list(edge_index, edge_weight, num_nodes)
-        is_matrix = edge_index.layout != torch.strided
-        if is_matrix and aggr != "gcn" and weights is not None and bool((weights != 1).any()):
-            # PyG's layers disagree on how to use them.
-            place = int((weights != 1).nonzero()[0])
-            got = f"{float(weights[place])} from {int(edges[0, place])} to {int(edges[1, place])}"
-            fix = "give its edges as [2, E] to leave weights out"
-            raise input_error("edge_index", "a sparse adjacency of ones for this layer", got, fix)
+        edges, weights = _usable_edges(edge_index, edge_weight, num_nodes, aggr)
         values, own = edge_weights(aggr, edges, weights, num_nodes, dtype)
         row, column = edges[1], edges[0]
         if aggr not in ("mean", "sum"):
@@ -111,6 +105,40 @@ def normalized_adjacency(
         return SparseMatrix.from_entries(row, column, values, (num_nodes, num_nodes))
 
     return _matrices[aggr].get(edge_index, [edge_weight], (num_nodes, dtype), build)
+
+
+def factored_adjacency(
+    edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int, aggr: Aggregation = "gcn"
+) -> SparseMatrix:
+    r"""Build the matrix of :func:`normalized_adjacency` with the factors of rows and columns apart.
+
+    The values are the edge weights ``w_ij`` as given (1 for the node's own term unless a self-loop
+    has another), the factors those of packed models: ``D̂^{-1/2}`` of rows and columns in ``"gcn"``,
+    one over the number of entries of rows in means. All are float32; the matrix is cached.
+    """
+    _check_kind(edge_index)
+
+    def build() -> SparseMatrix:
+        edges, weights = _usable_edges(edge_index, edge_weight, num_nodes, aggr)
+        (source, target), weight = edges.cpu().numpy(), None
+        if aggr == "gcn" and weights is not None:
+            weight = weights.detach().cpu().float().numpy()
+        column_factor = None
+        if aggr == "gcn":
+            scale = gcn_degree_scale(source, target, weight, num_nodes)
+            column_factor = torch.from_numpy(scale).to(edges.device)
+        if aggr not in ("mean", "sum"):
+            source, target, weight = with_self_loops(source, target, weight, num_nodes)
+        row, column = (torch.from_numpy(ids).to(edges.device) for ids in (target, source))
+        values = torch.ones(len(row)) if weight is None else torch.from_numpy(weight)
+        row_factor = column_factor
+        if aggr in ("mean", "mean_self"):
+            row_factor = torch.bincount(row, minlength=num_nodes).clamp(min=1).float().reciprocal()
+        size = (num_nodes, num_nodes)
+        values = values.to(edges.device)
+        return SparseMatrix.from_entries(row, column, values, size, row_factor, column_factor)
+
+    return _factored[aggr].get(edge_index, [edge_weight], num_nodes, build)
 
 
 def aggregate(
@@ -155,6 +183,21 @@ def _check_kind(edges: object) -> None:
     if not isinstance(edges, Tensor):
         expected = "an integer tensor [2, E] or a sparse CSR adjacency"
         raise input_error("edge_index", expected, type(edges).__name__)
+
+
+def _usable_edges(
+    edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int, aggr: Aggregation
+) -> tuple[Tensor, Tensor | None]:
+    """Check a graph for a kind of sum and return its edges [2, E] and its weights [E]."""
+    edges, weights = _edge_list(edge_index, edge_weight, num_nodes)
+    is_matrix = edge_index.layout != torch.strided
+    if is_matrix and aggr != "gcn" and weights is not None and bool((weights != 1).any()):
+        # PyG's layers disagree on how to use them.
+        place = int((weights != 1).nonzero()[0])
+        got = f"{float(weights[place])} from {int(edges[0, place])} to {int(edges[1, place])}"
+        fix = "give its edges as [2, E] to leave weights out"
+        raise input_error("edge_index", "a sparse adjacency of ones for this layer", got, fix)
+    return edges, weights
 
 
 def _edge_list(

@@ -15,6 +15,12 @@ _BLOCK_VALUES = 1 << 24
 
 def softmax_of_rows(pattern: SparseMatrix, scores: Tensor) -> Tensor:
     """Compute the softmax of scores [entries, heads] over the entries of each row, per head."""
+    powers, sums = powers_of_rows(pattern, scores)
+    return powers / sums[pattern.rows]
+
+
+def powers_of_rows(pattern: SparseMatrix, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute ``exp(score - largest of its row)`` [entries, heads], and its sums [rows, heads]."""
     offsets, row = pattern.matrix.crow_indices(), pattern.rows
 
     def reduced(values: Tensor, how: str) -> Tensor:
@@ -22,7 +28,7 @@ def softmax_of_rows(pattern: SparseMatrix, scores: Tensor) -> Tensor:
 
     largest = reduced(scores.detach(), "max")
     powers = (scores - largest[row]).exp()
-    return powers / reduced(powers, "sum")[row]
+    return powers, reduced(powers, "sum")
 
 
 def weighted_sum(pattern: SparseMatrix, weights: Tensor, z: Tensor) -> Tensor:

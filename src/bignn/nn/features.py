@@ -58,6 +58,13 @@ class BinaryRows:
         return taken
 
     @property
+    def unscaled(self) -> BinaryRows:
+        """The same signs with scales of 1; the forms made of them are shared."""
+        rows = BinaryRows(self.signs, self.beta.new_ones(1, 1))
+        rows._made = self._made
+        return rows
+
+    @property
     def words(self) -> Tensor:
         """The signs as packed rows (CPU only)."""
         words: Tensor = self._once("words", lambda: ops.pack_rows(self.signs.detach()))

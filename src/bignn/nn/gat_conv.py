@@ -8,9 +8,22 @@ from torch.nn import functional
 
 from bignn.config import BinarizeMode, DropMode, SteRule
 from bignn.config.options import BELOW_ONE
-from bignn.errors import input_error
+from bignn.errors import InputError, input_error
+from bignn.kernels import pack_rows
+from bignn.kernels.attention import whole_scores
 from bignn.nn.adjacency import Aggregation, EdgesLike, edge_weights, normalized_adjacency
-from bignn.nn.attention import softmax_of_rows, weighted_sum
+from bignn.nn.attention import powers_of_rows, softmax_of_rows, weighted_sum
+from bignn.nn.batch_norm import BatchNorm
+from bignn.nn.edge_rounding import (
+    attention_of_scores,
+    bounded,
+    edge_bits_in_use,
+    exact_scores,
+    factor_and_mean,
+    folded,
+    round_rows,
+)
+from bignn.nn.features import BinaryRows
 from bignn.nn.linear import FeaturesLike, Linear
 from bignn.nn.sparse import SparseMatrix
 
@@ -34,6 +47,9 @@ class GATConv(nn.Module):
         attention_dropout: probability of dropping a neighbour's attention while training.
         bias: adds b.
         binarize, ste, dropout, drop, balance, scale_gradient: see :class:`bignn.nn.Linear`.
+        edge_bits: bits that neighbours' weights (β included) are rounded to, 2 to 8, as packed
+            models round them (:mod:`bignn.nn.edge_rounding`): the packed layer then sums the same
+            whole numbers. None for float weights. Ignored unless features and weights are binary.
 
     Shapes: x [N, d_in], edge_index [2, E] (or another form of
     :data:`bignn.nn.adjacency.EdgesLike`) -> [N, H · d_out] or [N, d_out].
@@ -58,6 +74,7 @@ class GATConv(nn.Module):
         drop: DropMode = "all",
         balance: bool = False,
         scale_gradient: bool = True,
+        edge_bits: int | None = None,
     ) -> None:
         """Build the module; the description of the class lists its arguments."""
         super().__init__()
@@ -69,6 +86,7 @@ class GATConv(nn.Module):
         self.concat = concat
         self.negative_slope = negative_slope
         self.attention_dropout = attention_dropout
+        self.edge_bits = edge_bits_in_use(edge_bits, binarize)
         self.lin = Linear(
             in_channels,
             heads * out_channels,
@@ -100,9 +118,19 @@ class GATConv(nn.Module):
             nn.init.zeros_(self.bias)
 
     def forward(
-        self, x: FeaturesLike, edge_index: EdgesLike, edge_weight: Tensor | None = None
+        self,
+        x: FeaturesLike,
+        edge_index: EdgesLike,
+        edge_weight: Tensor | None = None,
+        *,
+        norm: BatchNorm | None = None,
     ) -> Tensor:
-        """Compute the layer's output, see the class."""
+        """Compute the layer's output, see the class.
+
+        With ``edge_bits``, batch normalisation ``norm`` after the layer is folded into it.
+        """
+        if self.edge_bits is not None:
+            return self._rounded(x, edge_index, self.edge_bits, norm)
         z: Tensor = self.lin(x).unflatten(-1, (self.heads, self.out_channels))
         if z.dtype in (torch.float16, torch.bfloat16):  # too coarse for sums over neighbours
             z = z.float()
@@ -122,6 +150,80 @@ class GATConv(nn.Module):
         if self.att_src.dtype in (torch.float16, torch.bfloat16):  # a model in half precision
             out = out.to(self.att_src.dtype)
         return out if self.bias is None else out + self.bias
+
+    def _rounded(
+        self, x: FeaturesLike, edge_index: EdgesLike, edge_bits: int, norm: BatchNorm | None
+    ) -> Tensor:
+        """Compute the layer's output with rounded weights ``α_ij β_j``.
+
+        Gradients reach the scores through the weights as they were before rounding.
+        """
+        rows = self.lin.binary_rows(x)
+        pattern = edge_index
+        if not isinstance(pattern, SparseMatrix):
+            pattern = normalized_adjacency(pattern, None, len(rows.beta), aggr=self.aggr)
+        dots, alpha = self.lin.sign_product(rows)
+        shape = (-1, self.heads, self.out_channels)
+        dots, alpha = dots.float().view(shape), alpha.float().view(shape)
+        column = pattern.matrix.col_indices()
+        beta = rows.beta.float()
+        learns = torch.is_grad_enabled() and any(
+            t.requires_grad for t in (dots, alpha, self.att_src, self.att_dst)
+        )
+        soft = None
+        if learns or self.training:
+            p, total = self._powers(pattern, dots * beta.unsqueeze(-1) * alpha)
+            soft = p / total[pattern.rows] * beta[column]
+            share = total.detach().reciprocal()
+        with torch.no_grad():
+            if not self.training:
+                p, share = self._exact_powers(pattern, rows)
+            # All ones, except in sampled subgraphs, where they correct for the sampling.
+            correction = pattern.matrix.values().unsqueeze(-1)
+            x_of_entries = bounded(p.detach() * correction * beta[column])
+            edges = round_rows(pattern, x_of_entries, share, edge_bits)
+        weights = edges.q
+        if learns and soft is not None:
+            unrounded = soft * correction / edges.row_scale[pattern.rows]
+            weights = weights + (unrounded - unrounded.detach())
+        weights = self._dropped(weights)
+        if not self.training and edges.is_wide(self.lin.in_channels):
+            weights, dots = weights.double(), dots.double()
+        sums = weighted_sum(pattern, weights, dots).float() * edges.row_scale.unsqueeze(-1)
+        if self.concat:
+            scale, shift = folded(alpha.flatten(1), self.bias, norm)
+            return sums.flatten(1) * scale + shift
+        total_of_heads = sums[:, 0] * alpha[:, 0]
+        for head in range(1, self.heads):
+            total_of_heads = total_of_heads + sums[:, head] * alpha[:, head]
+        one_of_heads = torch.full((), 1 / self.heads, device=sums.device)
+        shift = sums.new_zeros(()) if self.bias is None else self.bias
+        if norm is not None:
+            factor, _ = factor_and_mean(norm)
+            one_of_heads, shift = (factor / self.heads).float(), folded(alpha, shift, norm)[1]
+        return total_of_heads * one_of_heads + shift
+
+    def _powers(self, pattern: SparseMatrix, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute ``exp(score - largest)`` [entries, heads] and its sums over rows."""
+        to_others, to_self = (z * self.att_src).sum(dim=-1), (z * self.att_dst).sum(dim=-1)
+        scores = self._scores(to_others[pattern.matrix.col_indices()] + to_self[pattern.rows])
+        return powers_of_rows(pattern, scores)
+
+    def _exact_powers(self, pattern: SparseMatrix, rows: BinaryRows) -> tuple[Tensor, Tensor]:
+        """Compute the powers and one over their sums as packed models do, to the last bit."""
+        signs, alpha = (t.detach().float().cpu().numpy() for t in self.lin.binary_weight())
+        words = pack_rows(signs)
+        scores: list[Tensor] = []
+        for vectors in (self.att_src, self.att_dst):
+            of_heads = vectors.detach()[0].float().cpu().numpy()
+            whole = whole_scores(words, self.lin.in_channels, alpha[:, 0], of_heads)
+            if whole is None:
+                raise InputError("scales of a layer and its attention multiply out of range")
+            values, sigma = (torch.from_numpy(part).to(rows.signs.device) for part in whole)
+            scores.append(exact_scores(rows.signs, values, sigma, rows.beta.float()))
+        source, target = scores
+        slope = float(self.negative_slope)
+        return attention_of_scores(pattern, source, target[: pattern.shape[0]], slope)
 
     def _scores(self, sums: Tensor) -> Tensor:
         return functional.leaky_relu(sums, self.negative_slope)

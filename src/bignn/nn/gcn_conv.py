@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from bignn.config import BinarizeMode, DropMode, SteRule
 from bignn.errors import input_error
 from bignn.nn.adjacency import Aggregation, EdgesLike, aggregate
+from bignn.nn.batch_norm import BatchNorm
+from bignn.nn.edge_rounding import edge_bits_in_use, folded, rounded_edges
 from bignn.nn.linear import FeaturesLike, Linear
 
 
@@ -29,6 +31,9 @@ class GCNConv(nn.Module):
         aggr: ``"gcn"`` or ``"mean_self"``, see :func:`bignn.nn.adjacency.edge_weights`.
         bias: adds b.
         binarize, ste, dropout, drop, balance, scale_gradient: see :class:`bignn.nn.Linear`.
+        edge_bits: bits that neighbours' weights (β included) are rounded to, 2 to 8, as packed
+            models round them (:mod:`bignn.nn.edge_rounding`): the packed layer then sums the same
+            whole numbers. None for float weights. Ignored unless features and weights are binary.
 
     Shapes: x [N, d_in], edge_index [2, E] (or another form of
     :data:`bignn.nn.adjacency.EdgesLike`), edge_weight [E] -> [N, d_out].
@@ -48,12 +53,14 @@ class GCNConv(nn.Module):
         drop: DropMode = "all",
         balance: bool = False,
         scale_gradient: bool = True,
+        edge_bits: int | None = None,
     ) -> None:
         """Build the module; the description of the class lists its arguments."""
         super().__init__()
         if aggr not in ("gcn", "mean_self"):
             raise input_error("aggr", "'gcn' or 'mean_self'", repr(aggr))
         self.aggr: Aggregation = aggr
+        self.edge_bits = edge_bits_in_use(edge_bits, binarize)
         self.lin = Linear(
             in_channels,
             out_channels,
@@ -75,8 +82,26 @@ class GCNConv(nn.Module):
             nn.init.zeros_(self.bias)
 
     def forward(
-        self, x: FeaturesLike, edge_index: EdgesLike, edge_weight: Tensor | None = None
+        self,
+        x: FeaturesLike,
+        edge_index: EdgesLike,
+        edge_weight: Tensor | None = None,
+        *,
+        norm: BatchNorm | None = None,
     ) -> Tensor:
-        """Compute the layer's output, see the class."""
+        """Compute the layer's output, see the class.
+
+        With ``edge_bits``, batch normalisation ``norm`` after the layer is folded into it.
+        """
+        if self.edge_bits is not None:
+            rows = self.lin.binary_rows(x)
+            edges = rounded_edges(
+                edge_index, edge_weight, rows.beta, self.aggr, self.edge_bits,
+                is_constant=rows is x,
+            )  # fmt: skip
+            dots, alpha = self.lin.sign_product(rows)
+            sums = edges.sums(dots, num_inputs=None if self.training else self.lin.in_channels)
+            scale, shift = folded(alpha, self.bias, norm)
+            return sums * scale + shift
         out = aggregate(edge_index, edge_weight, self.lin(x), self.aggr)
         return out if self.bias is None else out + self.bias

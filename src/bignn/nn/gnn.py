@@ -22,7 +22,7 @@ from bignn.config import (
     SteRule,
 )
 from bignn.errors import input_error
-from bignn.nn.adjacency import EdgesLike, normalized_adjacency
+from bignn.nn.adjacency import EdgesLike, factored_adjacency, normalized_adjacency
 from bignn.nn.batch_norm import BatchNorm
 from bignn.nn.evaluation import evaluating
 from bignn.nn.gat_conv import GATConv
@@ -89,6 +89,9 @@ class GNN(nn.Module):
         normalize_rows: scale each row of x to absolute sum 1 first.
         binarize: what is 1-bit.
         ste: gradient rule for features, see :func:`bignn.binarize.binarize_features`.
+        edge_bits: bits that neighbours' weights are rounded to, 2 to 8, so that packed models sum
+            the same whole numbers (:mod:`bignn.nn.edge_rounding`); None for float weights. Ignored
+            unless ``binarize="both"``, and by ``"sgc"`` convolutions.
 
     Shapes: x [N, in_channels], edge_index [2, E] (or a sparse CSR adjacency with targets as rows),
     edge_weight [E] -> logits [N, out_channels].
@@ -121,6 +124,7 @@ class GNN(nn.Module):
         normalize_rows: bool = True,
         binarize: BinarizeMode = "none",
         ste: SteRule = "input",
+        edge_bits: int | None = None,
     ) -> None:
         """Build the module; the description of the class lists its arguments."""
         super().__init__()
@@ -151,6 +155,7 @@ class GNN(nn.Module):
             normalize_rows=normalize_rows,
             binarize=binarize,
             ste=ste,
+            edge_bits=edge_bits,
         )
         in_channels, hidden_channels = config.in_channels, config.hidden_channels
         num_layers, out_channels = config.num_layers, config.out_channels
@@ -195,8 +200,14 @@ class GNN(nn.Module):
     def adjacency(
         self, edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int
     ) -> SparseMatrix:
-        """Build the matrix of weights by which this model's layers sum over neighbours."""
-        return normalized_adjacency(edge_index, edge_weight, num_nodes, aggr=self.layers[0].aggr)
+        """Build the matrix of weights by which this model's layers sum over neighbours.
+
+        Layers that round weights need the factors of rows and columns apart.
+        """
+        conv = self.layers[0]
+        if isinstance(conv, GCNConv | SAGEConv) and conv.edge_bits is not None:
+            return factored_adjacency(edge_index, edge_weight, num_nodes, conv.aggr)
+        return normalized_adjacency(edge_index, edge_weight, num_nodes, aggr=conv.aggr)
 
     def reset_parameters(self) -> None:
         """Draw new weights; the input statistics stay."""
@@ -225,9 +236,13 @@ class GNN(nn.Module):
             if hidden:
                 h = hidden[-1]
             edges = edge_index[layer] if isinstance(edge_index, tuple) else edge_index
+            norm = self.norms[layer] if layer < len(self.norms) else None
+            if isinstance(norm, BatchNorm) and self._folds(conv, norm):
+                hidden.append(conv(h, edges, edge_weight, norm=norm))
+                continue
             h = conv(h, edges, edge_weight)
-            if layer < len(self.norms):
-                hidden.append(self._between(self.norms[layer](h)))
+            if norm is not None:
+                hidden.append(self._between(norm(h)))
         if self.lin is None:
             assert isinstance(h, Tensor)
             return h
@@ -235,6 +250,11 @@ class GNN(nn.Module):
         rows = len(hidden[-1])
         logits: Tensor = self.lin([some[:rows] for some in hidden])
         return logits
+
+    def _folds(self, conv: nn.Module, norm: BatchNorm) -> bool:
+        """Whether a layer takes the normalisation after it in, as its packed form does."""
+        rounds = getattr(conv, "edge_bits", None) is not None
+        return rounds and not norm.training and not norm.takes_statistics
 
     def _between(self, h: Tensor) -> Tensor:
         if self.binarization.features:
@@ -267,14 +287,15 @@ def _conv_options(config: ModelConfig, *, is_first: bool, is_hidden: bool) -> di
         "balance": config.balance and is_first,
         "scale_gradient": config.scale_gradient,
     }
+    if config.conv == "sgc":
+        return options | {"K": config.K}
+    options["edge_bits"] = config.edge_bits
     if config.conv == "gat":
         return options | {
             "heads": config.heads if is_hidden else config.out_heads,
             "concat": is_hidden,
             "attention_dropout": config.attention_dropout,
         }
-    if config.conv == "sgc":
-        return options | {"K": config.K}
     if config.conv == "sage":
         return options
     return options | {"aggr": "mean_self" if config.conv == "mean-gcn" else "gcn"}

@@ -6,12 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bignn.binarize import Binarization, binarize_features, binarize_weight
+from bignn.binarize import Binarization, binarize_features, binarize_weight, sign
 from bignn.config import BinarizeMode, DropMode, SteRule
 from bignn.config.options import BELOW_ONE, COUNT, check_choice
 from bignn.errors import input_error
 from bignn.nn.binary_product import binary_product
 from bignn.nn.dropout import dropout
+from bignn.nn.edge_rounding import mean_in_order, refuse_compiling
 from bignn.nn.features import BinaryRows, SparseFeatures
 
 #: Forms of features that a layer accepts: a tensor, or a constant matrix in a faster form.
@@ -112,6 +113,26 @@ class Linear(nn.Module):
         else:
             out = functional.linear(dropout(x, self.dropout, training=self.training), weight)
         return out if alpha is None else out * alpha.t()
+
+    def binary_rows(self, x: FeaturesLike) -> BinaryRows:
+        """Binarize the layer's input; in evaluation with scales β as packed models sum them up."""
+        refuse_compiling()
+        self.check_input(x)
+        if isinstance(x, BinaryRows):
+            return x
+        if not isinstance(x, Tensor):
+            raise input_error("x", "a tensor where 'edge_bits' rounds weights", type(x).__name__)
+        if not self.training and not torch.is_grad_enabled():
+            return BinaryRows(sign(x), mean_in_order(x))
+        signs, beta = binarize_features(x, self.binarization.ste)
+        return BinaryRows(signs, beta if self.training else mean_in_order(x))
+
+    def sign_product(self, x: BinaryRows) -> tuple[Tensor, Tensor]:
+        """Compute ``F Bᵀ`` [N, d_out] and the scales α [1, d_out], with both factors binary."""
+        signs, alpha = self.binary_weight()
+        p = self.dropout if self.training else 0.0
+        dots = binary_product(x.unscaled, signs, p, drop=self.drop, is_binary=True)
+        return dots, alpha.t()
 
     def check_input(self, x: FeaturesLike) -> None:
         """Refuse an input that the layer cannot read."""

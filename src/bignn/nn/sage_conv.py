@@ -7,6 +7,8 @@ from torch import Tensor, nn
 from bignn.binarize import binarize_features
 from bignn.config import BinarizeMode, DropMode, SteRule
 from bignn.nn.adjacency import Aggregation, EdgesLike, aggregate
+from bignn.nn.batch_norm import BatchNorm
+from bignn.nn.edge_rounding import edge_bits_in_use, folded, rounded_edges
 from bignn.nn.features import BinaryRows
 from bignn.nn.linear import FeaturesLike, Linear
 from bignn.nn.sparse import SparseMatrix
@@ -26,6 +28,9 @@ class SAGEConv(nn.Module):
         out_channels: d_out.
         bias: adds b.
         binarize, ste, dropout, drop, balance, scale_gradient: see :class:`bignn.nn.Linear`.
+        edge_bits: bits that neighbours' weights (β included) are rounded to, 2 to 8, as packed
+            models round them (:mod:`bignn.nn.edge_rounding`): the packed layer then sums the same
+            whole numbers. None for float weights. Ignored unless features and weights are binary.
 
     Shapes: x [N, d_in], edge_index [2, E] (or another form of
     :data:`bignn.nn.adjacency.EdgesLike`) -> [N, d_out].
@@ -46,9 +51,11 @@ class SAGEConv(nn.Module):
         drop: DropMode = "all",
         balance: bool = False,
         scale_gradient: bool = True,
+        edge_bits: int | None = None,
     ) -> None:
         """Build the module; the description of the class lists its arguments."""
         super().__init__()
+        self.edge_bits = edge_bits_in_use(edge_bits, binarize)
         self.lin_l, self.lin_r = (
             Linear(
                 in_channels,
@@ -70,9 +77,19 @@ class SAGEConv(nn.Module):
         self.lin_r.reset_parameters()
 
     def forward(
-        self, x: FeaturesLike, edge_index: EdgesLike, edge_weight: Tensor | None = None
+        self,
+        x: FeaturesLike,
+        edge_index: EdgesLike,
+        edge_weight: Tensor | None = None,
+        *,
+        norm: BatchNorm | None = None,
     ) -> Tensor:
-        """Compute the layer's output, see the class."""
+        """Compute the layer's output, see the class.
+
+        With ``edge_bits``, batch normalisation ``norm`` after the layer is folded into it.
+        """
+        if self.edge_bits is not None:
+            return self._rounded(x, edge_index, self.edge_bits, norm)
         self.lin_l.check_input(x)
         binarization = self.lin_l.binarization
         if binarization.features and isinstance(x, Tensor):  # once for both products
@@ -83,3 +100,18 @@ class SAGEConv(nn.Module):
             own = own[: edge_index.shape[0]]
         out = neighbours + own
         return out if self.lin_l.bias is None else out + self.lin_l.bias
+
+    def _rounded(
+        self, x: FeaturesLike, edge_index: EdgesLike, edge_bits: int, norm: BatchNorm | None
+    ) -> Tensor:
+        rows = self.lin_l.binary_rows(x)
+        edges = rounded_edges(
+            edge_index, None, rows.beta, self.aggr, edge_bits, is_constant=rows is x
+        )
+        dots, alpha = self.lin_l.sign_product(rows)
+        sums = edges.sums(dots, num_inputs=None if self.training else self.lin_l.in_channels)
+        own_dots, own_alpha = self.lin_r.sign_product(rows)
+        scale, shift = folded(alpha, self.lin_l.bias, norm)
+        own_scale, _ = folded(own_alpha, None, norm)
+        own = (own_dots * rows.beta)[: len(sums)]
+        return (sums * scale + own * own_scale) + shift

@@ -18,14 +18,31 @@ class SparseMatrix:
     """A constant sparse matrix A in compressed rows, ready for ``A @ x`` and its gradient.
 
     The backward pass multiplies with ``transposed``; for a symmetric matrix it is the same object.
+    A may have factors of its rows and columns apart: ``A = diag(row_factor) matrix
+    diag(column_factor)``. Rounding of edge weights needs them so (:mod:`bignn.nn.edge_rounding`).
+
+    Attributes:
+        matrix: CSR tensor.
+        transposed: its transpose, a CSR tensor.
+        row_factor: [rows], or None for all ones.
+        column_factor: [columns], or None for all ones.
+
     """
 
     matrix: Tensor
     transposed: Tensor
+    row_factor: Tensor | None = None
+    column_factor: Tensor | None = None
 
     @classmethod
     def from_entries(
-        cls, row: Tensor, column: Tensor, values: Tensor, shape: tuple[int, int]
+        cls,
+        row: Tensor,
+        column: Tensor,
+        values: Tensor,
+        shape: tuple[int, int],
+        row_factor: Tensor | None = None,
+        column_factor: Tensor | None = None,
     ) -> SparseMatrix:
         """Build a matrix of ``values[e]`` at ``(row[e], column[e])``; repeated entries add up."""
         matrix = _compressed_rows(row, column, values, shape)
@@ -34,7 +51,7 @@ class SparseMatrix:
             torch.equal(mine, other)
             for mine, other in zip(_parts(matrix), _parts(transposed), strict=True)
         )
-        return cls(matrix, matrix if is_symmetric else transposed)
+        return cls(matrix, matrix if is_symmetric else transposed, row_factor, column_factor)
 
     @property
     def shape(self) -> torch.Size:
@@ -42,13 +59,28 @@ class SparseMatrix:
         return self.matrix.shape
 
     def entries(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return ``(row, column, values)`` of all entries, in row order."""
-        return self.rows, self.matrix.col_indices(), self.matrix.values()
+        """Return ``(row, column, values)`` of all entries, factors included, in row order."""
+        row, column, values = self.rows, self.matrix.col_indices(), self.matrix.values()
+        if self.column_factor is not None:
+            values = self.column_factor[column] * values
+        if self.row_factor is not None:
+            values = values * self.row_factor[row]
+        return row, column, values
 
     @cached_property
     def rows(self) -> Tensor:
         """The row number of every entry."""
         return row_of_each_entry(self.matrix)
+
+    @cached_property
+    def has_ones_only(self) -> bool:
+        """Whether all values, factors apart, are 1."""
+        return bool((self.matrix.values() == 1).all())
+
+    @cached_property
+    def longest_row(self) -> int:
+        """The number of entries of the row that has most."""
+        return int(self.matrix.crow_indices().diff().max()) if len(self.rows) else 0
 
     @cached_property
     def order(self) -> Tensor:
@@ -59,7 +91,7 @@ class SparseMatrix:
         return _compressed_rows(column, self.rows, number, size).values().long()
 
     def with_values(self, values: Tensor) -> SparseMatrix:
-        """Replace the values [entries], given in row order, at the same places."""
+        """Replace values and factors by values [entries], in row order, at the same places."""
         return SparseMatrix(
             csr_with_values(self.matrix, values),
             csr_with_values(self.transposed, values[self.order]),
@@ -73,7 +105,10 @@ class SparseMatrix:
         first = torch.cumsum(counts, 0) - counts
         entry = torch.arange(len(row), device=nodes.device) + (pointers[nodes] - first)[row]
         size = (len(nodes), self.shape[1])
-        return self.from_entries(row, column[entry], values[entry], size)
+        return self.from_entries(
+            row, column[entry], values[entry], size, _part(self.row_factor, nodes),
+            self.column_factor,
+        )  # fmt: skip
 
     def corner(self, num_rows: int, num_columns: int) -> SparseMatrix:
         """Take the first rows, whose entries must all be in the first columns."""
@@ -90,21 +125,36 @@ class SparseMatrix:
             self.transposed.values()[kept],
             (num_columns, num_rows),
         )
-        return SparseMatrix(first, transposed)
+        return SparseMatrix(
+            first,
+            transposed,
+            _part(self.row_factor, slice(num_rows)),
+            _part(self.column_factor, slice(num_columns)),
+        )
 
     def among(self, nodes: Tensor) -> SparseMatrix:
         """Take the square part whose rows and columns are ``nodes`` (unique ids), in order."""
         position = torch.full((self.shape[0],), -1, dtype=torch.int64, device=nodes.device)
         position[nodes] = torch.arange(len(nodes), device=nodes.device)
-        row, column, values = self.entries()
+        row, column, values = self.rows, self.matrix.col_indices(), self.matrix.values()
         kept = (position[row] >= 0) & (position[column] >= 0)
-        size = (len(nodes), len(nodes))
-        return self.from_entries(position[row[kept]], position[column[kept]], values[kept], size)
+        return self.from_entries(
+            position[row[kept]],
+            position[column[kept]],
+            values[kept],
+            (len(nodes), len(nodes)),
+            _part(self.row_factor, nodes),
+            _part(self.column_factor, nodes),
+        )
 
     def __matmul__(self, x: Tensor) -> Tensor:
         # Half precision (autocast) is summed in the matrix's precision.
         wide = x.to(self.matrix.dtype)
+        if self.column_factor is not None:
+            wide = self.column_factor.unsqueeze(-1) * wide
         out: Tensor = _Product.apply(self.matrix, self.transposed, wide)  # type: ignore[no-untyped-call]
+        if self.row_factor is not None:
+            out = out * self.row_factor.unsqueeze(-1)
         return out.to(x.dtype)
 
 
@@ -135,6 +185,10 @@ def row_of_each_entry(matrix: Tensor) -> Tensor:
 def csr_with_values(matrix: Tensor, values: Tensor) -> Tensor:
     """Build a CSR tensor with other values at the same places."""
     return csr_tensor(matrix.crow_indices(), matrix.col_indices(), values, matrix.shape)
+
+
+def _part(factor: Tensor | None, places: Tensor | slice) -> Tensor | None:
+    return None if factor is None else factor[places]
 
 
 def _parts(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:

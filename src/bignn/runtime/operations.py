@@ -44,7 +44,9 @@ class OperationSpec(NamedTuple):
     reads_bits: bool = False
 
 
-_EDGE_BITS = {"edge_bits": (EDGE_BITS, LAST_EDGE_BITS)}
+#: Bits of rounded weights: those that a layer was trained with, or by its place in the model.
+FIRST_VERSION_EDGE_BITS = (EDGE_BITS, LAST_EDGE_BITS)
+_EDGE_BITS = {"edge_bits": (*range(2, 9), *FIRST_VERSION_EDGE_BITS)}
 _LARGEST = float(np.finfo(np.float32).max)
 
 OPERATIONS: dict[str, OperationSpec] = {

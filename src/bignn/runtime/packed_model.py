@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from bignn import kernels
 from bignn.errors import FileError, InputError, input_error
 from bignn.graph import GraphLike
-from bignn.kernels.layer import Edges, SparseBits
+from bignn.kernels.layer import EDGE_BITS, Edges, SparseBits
 from bignn.kernels.packed_layers import PackedLayers
 from bignn.kernels.reference import first_largest
 from bignn.runtime import executor, tensors
@@ -21,6 +21,7 @@ from bignn.runtime.backends.cpu import CpuBackend
 from bignn.runtime.executor import Bits, Value
 from bignn.runtime.neighbourhood import Surroundings, take_features
 from bignn.runtime.network import understand
+from bignn.runtime.operations import FIRST_VERSION_EDGE_BITS
 from bignn.runtime.packed_graph import PackedGraph
 from bignn.runtime.packings import Packings
 from bignn.runtime.planner import Plan
@@ -397,6 +398,9 @@ def from_file(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> 
 
 def _from_first_version(step: Any) -> Any:
     """Rename the parameter ``norm`` of version 1's ``aggregate`` to ``aggr``."""
+    if isinstance(step, dict) and step.get("edge_bits", EDGE_BITS) not in FIRST_VERSION_EDGE_BITS:
+        expected = list(FIRST_VERSION_EDGE_BITS)
+        raise FileError(f"'edge_bits' of a file of version 1 must be one of {expected}")
     if not isinstance(step, dict) or step.get("op") != "aggregate" or "norm" not in step:
         return step
     return {("aggr" if key == "norm" else key): value for key, value in step.items()}

@@ -112,6 +112,8 @@ def read(path: str | os.PathLike[str]) -> tuple[Parts, dict[str, Any]]:
         if header["version"] == 1:
             upgrade_version_1(parts, header)
         _check_header(header)
+        if "conv" in header["config"]:
+            header["config"] = _ADDED_OPTIONS | header["config"]
     except FileError:
         raise
     except (SafetensorError, KeyError, TypeError, ValueError, OSError, RecursionError) as error:
@@ -163,6 +165,8 @@ _RENAMED_OPTIONS: tuple[tuple[str, str, dict[Any, Any]], ...] = (
     ("jump", "jk", {"none": None}),
     ("hops", "K", {}),
 )
+#: Options that a model got after version 2 began, as they are in files that do not have them.
+_ADDED_OPTIONS: dict[str, Any] = {"edge_bits": None}
 _RENAMED_STATE = (("input_norm.", "input_stage."), ("head.lin.", "lin."))
 
 

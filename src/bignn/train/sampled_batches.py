@@ -92,8 +92,8 @@ class SampledBatches:
                 share=self.share,
             )
         # The entries of the weighted adjacency as edges: their numbers find the weights again.
-        row, column, _ = (part.cpu() for part in self.adjacency.entries())
-        data = Data(edge_index=torch.stack([column, row]), num_nodes=len(whole.y))
+        row, column, self._entry_weights = self.adjacency.entries()
+        data = Data(edge_index=torch.stack([column, row]).cpu(), num_nodes=len(whole.y))
         options: dict[str, Any] = {"sample_coverage": sampling.coverage, "share": self.share}
         size, num_nodes = sampling.batch_size, len(whole.y)
         if sampling.kind == "walk":
@@ -121,7 +121,7 @@ class SampledBatches:
                 for edges, weight, (sources, targets) in data.layers
             )
             return self._batch_of_targets(nodes, data.target_id.to(device), matrices)
-        weight = self.adjacency.matrix.values()[data.e_id.to(device)] * data.edge_norm.to(device)
+        weight = self._entry_weights[data.e_id.to(device)] * data.edge_norm.to(device)
         row, column = data.edge_index[1].to(device), data.edge_index[0].to(device)
         matrix = SparseMatrix.from_entries(row, column, weight, (len(nodes), len(nodes)))
         loss_nodes = torch.isin(nodes, self.whole.loss_nodes).nonzero()[:, 0]

@@ -25,8 +25,12 @@ from bignn.nn.convert.wrapped_layer import (
     standardize_input,
     wrap_layer,
 )
+from bignn.nn.edge_rounding import edge_bits_in_use
+from bignn.nn.gat_conv import GATConv
+from bignn.nn.gcn_conv import GCNConv
 from bignn.nn.input_stage import InputStage
 from bignn.nn.linear import Linear
+from bignn.nn.sage_conv import SAGEConv
 
 
 def binarize_(
@@ -39,6 +43,7 @@ def binarize_(
     first: str | None = None,
     balance: bool = True,
     center: bool = False,
+    edge_bits: int | None = None,
 ) -> Report:
     r"""Make a model of PyG layers binary, in place, by the paper's general recipe (Sec. 4.4).
 
@@ -75,6 +80,11 @@ def binarize_(
         center: batch normalisation (no affine part) before the sign of every layer but the first:
             step 1 of the paper for all layers. Binary layers then read the values after activations
             and dropout.
+        edge_bits: bits that neighbours' weights are rounded to in GCNConv, SAGEConv and GATConv, 2
+            to 8, as packed models round them; None for float weights. Ignored unless ``binarize``
+            is ``"both"``. Packed models sum the same whole numbers, but for two cases, in which a
+            scale β may differ in its last digit: normalisation after a layer, which they fold in,
+            and a module of your own without ``first``, whose first layer reads a plain tensor.
 
     """
     binarization = Binarization.of(binarize, ste)
@@ -82,6 +92,7 @@ def binarize_(
         raise input_error("model", "a torch.nn.Module", type(model).__name__)
     if dropout is not None:
         BELOW_ONE.check("dropout", dropout)
+    edge_bits = edge_bits_in_use(edge_bits, binarize)
     options = {"binarize": binarize, "ste": ste, "balance": balance and binarization.weights}
     replacement = LayerReplacement(model, binarization, options, tuple(skip))
     replacement.check(first)
@@ -99,6 +110,8 @@ def binarize_(
                 "model's forward applies: after a ReLU all signs would be +1."
             )
     for name, layer in replacement.layers.items():
+        if isinstance(layer, GCNConv | SAGEConv | GATConv):
+            layer.edge_bits = edge_bits
         wrap_layer(layer, Wrapping(name, reads_before, dropout is not None))
         if dropout is not None:
             set_dropout(layer, dropout)

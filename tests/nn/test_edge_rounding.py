@@ -1,0 +1,296 @@
+"""Rounded edge weights: torch takes the packed engine's whole numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import bignn
+from bignn import Graph, InputError
+from bignn.config import BinarizeMode, ConvName, Sampling, Settings
+from bignn.kernels import attention, reference
+from bignn.kernels.attention import Attention
+from bignn.nn import GCN, GNN, GATConv, GCNConv, SAGEConv
+from bignn.nn.adjacency import factored_adjacency, normalized_adjacency
+from bignn.nn.edge_rounding import (
+    attention_of_scores,
+    exp_of_negative,
+    mean_in_order,
+    round_rows,
+    rounded_edges,
+)
+from bignn.nn.sparse import SparseMatrix
+from bignn.train.batches import full_batch, reachable
+
+
+def random_rows(rng: np.random.Generator, num_rows: int = 200) -> tuple[Any, Any, Any]:
+    """Offsets, ids and weights of rows: empty, zero, huge, tiny, overflowing, halves."""
+    degree = rng.integers(0, 12, num_rows)
+    degree[5] = 300
+    offsets = np.concatenate([[0], np.cumsum(degree)])
+    ids = rng.integers(0, 50, offsets[-1])
+    weights = rng.random(offsets[-1]).astype(np.float32) * 4
+    sizes = np.float32(2.0) ** rng.integers(-70, 90, num_rows).astype(np.float32)
+    weights *= np.repeat(sizes, degree)
+    weights[rng.random(len(weights)) < 0.1] = 0
+    weights[offsets[8] : offsets[9]] = 0
+    weights[offsets[9] : offsets[10]] = 1e-30
+    weights[offsets[10] : offsets[11]] = 3e38  # overflows
+    weights[offsets[11] : offsets[12]] = np.float32(2) - np.float32(2**-23)  # rounds up to 2^b
+    return offsets, ids, weights
+
+
+def pattern_of(offsets: Any, ids: Any, weights: Any, **factors: Tensor | None) -> SparseMatrix:
+    row = torch.from_numpy(np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)))
+    column = torch.from_numpy(ids)
+    order = torch.argsort(row * 1000 + column, stable=True)
+    size = (len(offsets) - 1, 50)
+    return SparseMatrix.from_entries(
+        row, column[order], torch.from_numpy(weights)[order], size, **factors
+    )
+
+
+def test_weights_are_rounded_as_the_reference_rounds_them() -> None:
+    rng = np.random.default_rng(0)
+    offsets, ids, weights = random_rows(rng)
+    beta = (rng.random(50).astype(np.float32) + np.float32(0.01)) * 3
+    beta[7] = np.finfo(np.float32).tiny
+    row_factor = rng.random(len(offsets) - 1).astype(np.float32)
+    scale = rng.random(50).astype(np.float32)
+    pattern = pattern_of(
+        offsets, ids, weights,
+        row_factor=torch.from_numpy(row_factor), column_factor=torch.from_numpy(scale),
+    )  # fmt: skip
+    sorted_ids = pattern.matrix.col_indices().numpy()
+    sorted_weights = pattern.matrix.values().numpy()
+    assert len(np.unique(pattern.matrix.crow_indices().numpy() - offsets)) == 1
+    for bits in range(2, 9):
+        q, row_scale = reference.quantize(
+            offsets, sorted_ids, sorted_weights, scale * beta, row_factor, bits
+        )
+        mine = rounded_edges(
+            pattern, None, torch.from_numpy(beta[:, None]), "gcn", bits, is_constant=False
+        )
+        assert np.array_equal(mine.q.numpy(), q), bits
+        assert np.array_equal(mine.row_scale.numpy(), row_scale), bits
+        assert 2 ** (bits - 1) <= q.max() < 2**bits, bits
+        row = torch.tensor([2 - 2.0**-23, 1, 0.5])  # whose first would round up to 2^b
+        one = SparseMatrix.from_entries(torch.zeros(3).long(), torch.arange(3), row, (1, 3))
+        assert round_rows(one, row, None, bits).q.tolist()[:2] == [2**bits - 1, 2 ** (bits - 1)]
+        assert (q[offsets[8] : offsets[10]] == 0).all(), bits
+
+
+def test_long_rows_have_fewer_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Rows of 2^23 entries are too long for a test: sums are to stay below 2^14 instead of 2^31.
+    monkeypatch.setattr("bignn.nn.edge_rounding._TOTAL_BITS", 14)
+    monkeypatch.setattr(reference, "_TOTAL_BITS", 14)
+    rng = np.random.default_rng(1)
+    offsets, ids, weights = random_rows(rng)
+    pattern = pattern_of(offsets, ids, weights)
+    x = reference.bounded(pattern.matrix.values().numpy())
+    ones = np.ones(len(offsets) - 1, dtype=np.float32)
+    q, row_scale = reference.quantize_rows(offsets, x, ones, 8)
+    mine = round_rows(pattern, torch.from_numpy(x), None, 8)
+    assert np.array_equal(mine.q.numpy(), q)
+    assert np.array_equal(mine.row_scale.numpy(), row_scale)
+    assert q[offsets[5] : offsets[6]].max() < 2**6
+    heads = torch.from_numpy(np.stack([x, x[::-1]], axis=1))
+    both = round_rows(pattern, heads, torch.ones(len(ones), 2), 8)
+    assert np.array_equal(both.q[:, 0].numpy(), q)
+
+
+def test_scales_and_attention_are_the_references() -> None:
+    rng = np.random.default_rng(2)
+    for columns in (1, 15, 16, 17, 64, 100):
+        h = rng.standard_normal((40, columns)).astype(np.float32)
+        expected = reference.binarize(h)[1]
+        assert np.array_equal(mean_in_order(torch.from_numpy(h))[:, 0].numpy(), expected), columns
+    t = -np.abs(rng.standard_normal(5000)).astype(np.float32) * 40
+    t[:3] = [0, -64, -100]
+    assert np.array_equal(
+        exp_of_negative(torch.from_numpy(t)).numpy(), attention.exp_of_negative(t)
+    )
+    offsets, ids, weights = random_rows(rng, num_rows=50)
+    pattern = pattern_of(offsets, ids, weights)
+    scores = rng.standard_normal((4, 50)).astype(np.float32) * 5
+    scored = Attention(2, False, 0.2, np.empty(0), np.empty(0), np.empty(0))  # type: ignore[arg-type]
+    source, target = torch.from_numpy(scores).t().split(2, dim=1)
+    p, share = attention_of_scores(pattern, source.contiguous(), target.contiguous(), 0.2)
+    ones = np.ones(50, dtype=np.float32)
+    for head in range(2):
+        expected, expected_share = attention.weights(
+            scored, head, scores, offsets, pattern.matrix.col_indices().numpy(), None, ones
+        )
+        assert np.array_equal(p[:, head].numpy(), expected)
+        assert np.array_equal(share[:, head].numpy(), expected_share)
+
+
+def test_gradients_are_those_of_the_formula() -> None:
+    # Three sources with β of 1, 0.5 and 0.3; the mean over rows {0, 1, 2} and {2}, 2 bits.
+    edges = torch.tensor([[0, 1, 2, 2], [0, 0, 0, 1]])
+    beta = torch.tensor([[1.0], [0.5], [0.3]])
+    rounded = rounded_edges(edges, None, beta, "mean", 2, is_constant=False)
+    # Largest 1: e = 1, so 2, 1, rint(0.6) = 1. Largest 0.3: e = 3, so rint(2.4) = 2.
+    assert rounded.q.tolist() == [2, 1, 1, 2]
+    third = np.float32(1) / np.float32(3)
+    assert rounded.row_scale.tolist() == [third / 2, 1 / 8, 1]
+    dots = torch.tensor([[3.0], [-1.0], [5.0]], requires_grad=True)
+    for num_inputs in (None, 5, 1 << 24):
+        dots.grad = None
+        out = rounded.sums(dots, num_inputs=num_inputs)
+        assert torch.allclose(out[:, 0], torch.tensor([10 / 6, 10 / 8, 0]), rtol=1e-6)
+        out.backward(torch.tensor([[6.0], [8.0], [1.0]]))
+        assert dots.grad is not None
+        expected = torch.tensor([[2.0], [1.0], [1.0 + 2.0]])
+        assert torch.allclose(dots.grad, expected, atol=1e-6)
+
+
+def test_attention_learns_through_the_weights_before_rounding() -> None:
+    torch.manual_seed(0)
+    x, edges = torch.randn(12, 20), torch.randint(0, 12, (2, 40))
+    grads = []
+    for edge_bits in (None, 8):
+        torch.manual_seed(1)
+        conv = GATConv(20, 4, heads=2, binarize="both", edge_bits=edge_bits)
+        torch.nn.init.normal_(conv.att_src)
+        torch.nn.init.normal_(conv.att_dst)
+        conv(x, edges).square().sum().backward()
+        grads.append([p.grad for p in (conv.att_src, conv.att_dst, conv.lin.weight)])
+    for plain, rounded in zip(*grads, strict=True):
+        assert plain is not None
+        assert rounded is not None
+        assert 0 < float((plain - rounded).abs().max()) < 0.05 * float(plain.abs().max())
+
+
+def test_receptive_fields_have_the_outputs_and_gradients_of_the_whole_graph(graph: Graph) -> None:
+    rng = np.random.default_rng(3)
+    weights = rng.random(graph.edge_index.shape[1], dtype=np.float32)
+    convs: tuple[ConvName, ...] = ("gcn", "mean-gcn", "sage", "gat")
+    for conv in convs:
+        assert graph.train_idx is not None
+        few = replace(
+            graph,
+            edge_weight=np.asarray(weights) if conv == "gcn" else None,
+            train_idx=graph.train_idx[:2],
+        )
+        torch.manual_seed(0)
+        model = GNN(20, 8, 2, 2, conv=conv, binarize="both", edge_bits=6)
+        model.fit_input(torch.from_numpy(graph.dense_x()))
+        whole = full_batch(few, torch.device("cpu"))
+        part = reachable(whole, model)
+        assert len(part.y) < len(whole.y)
+        results = []
+        for batch in (whole, part):
+            model.zero_grad()
+            logits = batch.logits(model)[batch.loss_nodes]
+            logits.square().sum().backward()
+            grads = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+            results.append((logits.detach(), grads))
+        assert torch.equal(results[0][0], results[1][0]), conv
+        for one, other in zip(results[0][1], results[1][1], strict=True):
+            assert torch.allclose(one, other, rtol=1e-4, atol=1e-5), conv
+
+
+def test_all_forms_of_edges_give_the_same(graph: Graph) -> None:
+    x, edges = torch.randn(60, 20), torch.from_numpy(graph.edge_index)
+    weight = torch.rand(edges.shape[1])
+    plain = SparseMatrix.from_entries(edges[1], edges[0], torch.ones(edges.shape[1]), (60, 60))
+    weighted = SparseMatrix.from_entries(edges[1], edges[0], weight, (60, 60))
+    layers: list[tuple[GCNConv | SAGEConv | GATConv, SparseMatrix, Tensor | None]] = [
+        (GCNConv(20, 8, binarize="both", edge_bits=7), weighted, weight),
+        (GCNConv(20, 8, aggr="mean_self", binarize="both", edge_bits=7), plain, None),
+        (SAGEConv(20, 8, binarize="both", edge_bits=7), plain, None),
+        (GATConv(20, 8, binarize="both", edge_bits=7), plain, None),
+    ]
+    for layer, matrix, given in layers:
+        layer.eval()
+        with torch.no_grad():
+            out = layer(x, edges, given)
+            assert torch.equal(layer(x, matrix.matrix), out)
+            if isinstance(layer, GATConv):
+                continue
+            factored = factored_adjacency(edges, given, 60, layer.aggr)
+            assert torch.equal(layer(x, factored), out)
+            # A matrix without factors: rounded apart, by at most half a unit of a row's largest.
+            ready = normalized_adjacency(edges, given, 60, aggr=layer.aggr)
+            assert torch.allclose(factored @ x, ready @ x, atol=1e-5)
+            assert torch.equal(factored.entries()[1], ready.entries()[1])
+            assert torch.allclose(factored.entries()[2], ready.entries()[2])
+            difference = (layer(x, ready) - out).abs().max()
+            assert difference < 0.05 * out.abs().max()
+            rows = torch.tensor([5, 0, 17])
+            taken = factored.take_rows(rows)
+            assert torch.equal(taken @ x, (factored @ x)[rows])
+
+
+def test_nothing_changes_without_edge_bits_or_without_bits(graph: Graph) -> None:
+    x, edges = torch.from_numpy(graph.dense_x()), torch.from_numpy(graph.edge_index)
+    modes: tuple[BinarizeMode, ...] = ("none", "features", "weights")
+    for binarize in modes:
+        outputs = []
+        for edge_bits in (None, 3):
+            torch.manual_seed(0)
+            model = GCN(20, 8, 2, 2, binarize=binarize, edge_bits=edge_bits)
+            assert [conv.edge_bits for conv in model.layers] == [None, None]
+            model.fit_input(x)
+            outputs.append(model(x, edges))
+        assert torch.equal(*outputs)
+    other = GNN(20, 8, 2, 2, conv="sgc", binarize="both", edge_bits=3)
+    assert not any(hasattr(conv, "edge_bits") for conv in other.layers)
+
+
+@pytest.mark.parametrize("wrong", [1, 9, 2.5, True, "7"])
+def test_other_numbers_are_refused(wrong: Any) -> None:
+    import torch_geometric.nn as pyg
+
+    match = r"^'edge_bits' must be a whole number from 2 to 8, or None for float weights, got "
+    for make in (GCNConv, SAGEConv, GATConv):
+        with pytest.raises(InputError, match=match):
+            make(4, 3, binarize="both", edge_bits=wrong)
+    with pytest.raises(InputError, match=match):
+        GCN(4, 3, 2, 2, edge_bits=wrong)
+    with pytest.raises(InputError, match=match):
+        bignn.binarize_(pyg.GCN(4, 3, 2, 2), edge_bits=wrong)
+
+
+def test_learned_edge_weights_and_compiling_are_refused() -> None:
+    conv = GCNConv(4, 3, binarize="both", edge_bits=7)
+    x, edges = torch.randn(5, 4), torch.tensor([[0, 1], [1, 2]])
+    with pytest.raises(InputError, match=r"^'edge_weight' must be constant where 'edge_bits'"):
+        conv(x, edges, torch.rand(2, requires_grad=True))
+    compiled = torch.compile(conv, backend="eager", fullgraph=True)
+    with pytest.raises(Exception, match="'edge_bits' must be None in a compiled model"):
+        compiled(x, edges)
+
+
+@pytest.mark.parametrize("kind", ["neighbor", "walk", "layer"])
+def test_models_train_on_samples(graph: Graph, kind: Any) -> None:
+    fan_outs = {"neighbor": (3, 3), "layer": (20, 20)}.get(kind, ())
+    sampling = Sampling(kind, 10, fan_outs=fan_outs)
+    losses = []
+    for edge_bits in (None, 7):
+        torch.manual_seed(0)
+        model = GCN(20, 16, 2, 2, binarize="both", edge_bits=edge_bits)
+        losses.append(bignn.fit(model, graph, Settings(epochs=20, sampling=sampling)).val_loss)
+    assert losses[1] < 0.69
+    assert abs(losses[0] - losses[1]) < 0.05
+
+
+def test_first_layers_keep_their_rounded_weights(graph: Graph) -> None:
+    x, edges = torch.from_numpy(graph.dense_x()), torch.from_numpy(graph.edge_index)
+    beta = torch.rand(60, 1)
+    made = [
+        rounded_edges(edges, None, beta, "gcn", bits, is_constant=constant)
+        for bits, constant in [(7, True), (7, True), (6, True), (6, False)]
+    ]
+    assert made[0] is made[1]
+    assert made[1] is not made[2]
+    assert made[2] is not made[3]
+    beta.mul_(2)
+    assert rounded_edges(edges, None, beta, "gcn", 6, is_constant=True) is not made[2]
+    assert len(x) == 60
