@@ -38,8 +38,8 @@ def test_files_of_version_1_open_and_predict_the_same(with_digest: bool, tmp_pat
 
 
 def test_files_of_version_1_are_saved_as_files_of_today(tmp_path: Path) -> None:
-    path = tmp_path / "file.bigraph"
     for packed in (models()["gcn"], graphs()["dense bits"]):
+        path = tmp_path / ("file.bigraph" if isinstance(packed, PackedGraph) else "file.bignn")
         path.write_bytes(version_1(packed, tmp_path))
         opened = bignn.open(path)
         opened.save(path)

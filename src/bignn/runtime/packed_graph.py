@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from bignn.bits import words_per_row
 from bignn.errors import FileError, input_error
-from bignn.files import checked_path
 from bignn.graph import SPLITS, GraphLike, as_graph
 from bignn.kernels.compressed_rows import (
     compress_edges,
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float32]
 
 VERSION = 2
-#: The ending of a packed graph's file name.
-SUFFIX = ".bigraph"
 
 #: ``"gcn"``: every node once among its neighbours; ``"plain"``: edges as they were given.
 Adjacency = Literal["gcn", "plain"]
@@ -161,8 +158,7 @@ class PackedGraph:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph to a ``.bigraph`` file; :meth:`open` reads it."""
-        if checked_path(path).suffix != SUFFIX:
-            raise input_error("path", f"a file name ending in {SUFFIX}", repr(os.fspath(path)))
+        tensors.check_suffix(path, tensors.GRAPH_SUFFIX)
         arrays: dict[str, NDArray[Any]] = {
             "offsets": self.offsets,
             "ids": self.ids,

@@ -223,6 +223,7 @@ class PackedModel:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a ``.bignn`` file (docs/format.md)."""
+        tensors.check_suffix(path, tensors.MODEL_SUFFIX)
         tensors.write(path, self.arrays, self._header())
 
     def _header(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from bignn.files import atomic_path, check_writable
 from bignn.graph import load
 from bignn.kernels.threads import set_num_threads
 from bignn.runtime import Output, PackedGraph, PackedModel, pack_graph
-from bignn.runtime.packed_graph import SUFFIX
+from bignn.runtime.tensors import GRAPH_SUFFIX, check_suffix
 
 
 def predict_file(
@@ -47,8 +47,10 @@ def predict_file(
         {"model": model_path, "dataset": dataset}, {"out": out, "save-graph": save_graph}
     )
     if save_graph is not None:
-        if not save_graph.endswith(SUFFIX):
-            raise input_error("save-graph", f"a file name ending in {SUFFIX}", repr(save_graph))
+        if not save_graph.endswith(GRAPH_SUFFIX):
+            raise input_error(
+                "save-graph", f"a file name ending in {GRAPH_SUFFIX}", repr(save_graph)
+            )
         check_writable(save_graph)
     if threads is not None:
         set_num_threads(threads)

@@ -24,6 +24,10 @@ from bignn.files import atomic_path, check_regular_file, checked_path, content_d
 Arrays = dict[str, NDArray[Any]]
 Opened = TypeVar("Opened")
 
+#: The endings of file names.
+MODEL_SUFFIX = ".bignn"
+GRAPH_SUFFIX = ".bigraph"
+
 MODEL_FORMAT = "bignn-model"
 GRAPH_FORMAT = "bignn-graph"
 KINDS = {MODEL_FORMAT: "a packed model", GRAPH_FORMAT: "a packed graph"}
@@ -98,12 +102,16 @@ def from_bytes(content: bytes) -> tuple[Arrays, dict[str, Any]]:
     return arrays, header
 
 
+def check_suffix(path: str | os.PathLike[str], suffix: str, argument: str = "path") -> None:
+    """Refuse a file name that does not end as its kind of file does."""
+    if checked_path(path, argument).suffix != suffix:
+        raise input_error(argument, f"a file name ending in {suffix}", repr(os.fspath(path)))
+
+
 def write(
     path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]
 ) -> None:
     """Write arrays and header; the file that was there stays until the new one is whole."""
-    if header.get("format") == MODEL_FORMAT and checked_path(path).suffix != ".bignn":
-        raise input_error("path", "a file name ending in .bignn", repr(os.fspath(path)))
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     metadata = _metadata_of(header, contiguous)
     with atomic_path(path) as temporary:
@@ -119,7 +127,7 @@ def read(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[Arrays,
     A model is compared with its digest. A graph's header and small arrays are compared with theirs,
     and with ``verify`` all of it.
     """
-    is_graph = checked_path(path).suffix == ".bigraph"
+    is_graph = checked_path(path).suffix == GRAPH_SUFFIX
     file = check_regular_file(
         path,
         "a packed graph (.bigraph)" if is_graph else "a packed model (.bignn)",
