@@ -47,10 +47,7 @@ def predict_file(
         {"model": model_path, "dataset": dataset}, {"out": out, "save-graph": save_graph}
     )
     if save_graph is not None:
-        if not save_graph.endswith(GRAPH_SUFFIX):
-            raise input_error(
-                "save-graph", f"a file name ending in {GRAPH_SUFFIX}", repr(save_graph)
-            )
+        check_suffix(save_graph, GRAPH_SUFFIX, "save-graph")
         check_writable(save_graph)
     if threads is not None:
         set_num_threads(threads)
