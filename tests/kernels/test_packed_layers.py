@@ -54,6 +54,19 @@ def test_many_neighbours_equal_the_reference(instruction_set: str) -> None:
             assert same(problem.run(way, instruction_set), expected), (num_bits, way, weighted)
 
 
+def test_weights_of_few_bits_equal_the_reference(instruction_set: str) -> None:
+    """One digit of 7 or 8 bits has kernels of its own; 9 bits are the first with more."""
+    degrees = [0, 1, 3, 4, 5, 16, 17, 33, 128, 513, 1040]
+    for edge_bits, outputs in product([1, 2, 7, 8, 9], [7, 16, 17, 64, 200]):
+        problem = make_problem(outputs, [130, outputs, 40], [degrees, [3, 0, 9] * 4], 50)
+        few = [replace(layer, edge_bits=edge_bits) for layer in problem.layers]
+        problem = replace(problem, layers=few)
+        expected = problem.expected()
+        for ways in product("STG", "TG"):
+            got = problem.run("".join(ways), instruction_set)
+            assert same(got, expected), (edge_bits, outputs, ways)
+
+
 def test_hidden_layers_of_every_size_equal_the_reference(instruction_set: str) -> None:
     for num_bits, (number, outputs) in product([1, 64, 65, 257], enumerate([*OUTPUTS, 257])):
         problem = make_problem(

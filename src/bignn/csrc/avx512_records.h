@@ -1,7 +1,8 @@
 // Way T's gather in AVX-512: sums of records.
 //
-// Weights are split into digits (three of 8 bits against byte records, two of 10 against 16-bit
-// ones), whose sums are kept apart and put together at the end of the row:
+// Weights are split into digits (three of 8 bits against byte records, or one if they have no more
+// bits; two of 10 against 16-bit records), whose sums are kept apart and put together at the end of
+// the row:
 //     sum_e q_e v_e = s0 + 2^b s1 + 2^2b s2.
 // |s| <= chunk * 4 * 255 * 128 < 2^31 for bytes; 16-bit records are flushed every 64 neighbours,
 // 64 * 1023 * 32768 < 2^31.
@@ -46,7 +47,7 @@ static inline __m512i digit(const std::uint32_t* digits) {
 // Gathers byte records. Four neighbours' bytes of a column are put next to each other, a dword that
 // vpdpbusd multiplies by the four weights' digits. digits[4 g + d] holds digit d of the weights of
 // neighbours 4 g ... 4 g + 3.
-template <bool far, class Sums>
+template <bool far, bool is_one, class Sums>
 static inline void gather8(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
                            std::size_t offset, std::size_t stride, const Sums& sums) {
     alignas(64) std::uint32_t digits[chunk];
@@ -75,6 +76,7 @@ static inline void gather8(const std::byte* const* rows, const std::uint32_t* q,
             four = _mm512_inserti32x4(four, _mm_loadu_si128(load(3)), 3);
             const __m512i x = _mm512_permutexvar_epi8(transpose, four);
             s0 = dot_bytes(s0, digit(digits + e), x);
+            if constexpr (is_one) continue;
             s1 = dot_bytes(s1, digit(digits + e + 1), x);
             s2 = dot_bytes(s2, digit(digits + e + 2), x);
         }
@@ -100,12 +102,13 @@ static inline void gather8(const std::byte* const* rows, const std::uint32_t* q,
             const __m512i c = _mm512_unpacklo_epi16(high01, high23);
             const __m512i d = _mm512_unpackhi_epi16(high01, high23);
             const __m512i q0 = digit(digits + e);
-            const __m512i q1 = digit(digits + e + 1);
-            const __m512i q2 = digit(digits + e + 2);
             a0 = dot_bytes(a0, q0, a);
             b0 = dot_bytes(b0, q0, b);
             c0 = dot_bytes(c0, q0, c);
             d0 = dot_bytes(d0, q0, d);
+            if constexpr (is_one) continue;
+            const __m512i q1 = digit(digits + e + 1);
+            const __m512i q2 = digit(digits + e + 2);
             a1 = dot_bytes(a1, q1, a);
             b1 = dot_bytes(b1, q1, b);
             c1 = dot_bytes(c1, q1, c);
@@ -125,10 +128,13 @@ static inline void gather8(const std::byte* const* rows, const std::uint32_t* q,
 template <class Sums>
 static inline void gather8(const Records& records, const std::byte* const* rows,
                            const std::uint32_t* q, std::size_t count, const Sums& sums) {
+    const bool is_one = records.edge_bits <= 8;
     if (records.far) {
-        gather8<true>(rows, q, count, records.offset, records.stride, sums);
+        is_one ? gather8<true, true>(rows, q, count, records.offset, records.stride, sums)
+               : gather8<true, false>(rows, q, count, records.offset, records.stride, sums);
     } else {
-        gather8<false>(rows, q, count, records.offset, records.stride, sums);
+        is_one ? gather8<false, true>(rows, q, count, records.offset, records.stride, sums)
+               : gather8<false, false>(rows, q, count, records.offset, records.stride, sums);
     }
 }
 
