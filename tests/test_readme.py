@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import bignn
-from bignn.train import fit as fit_module
 
 README = Path(__file__).parent.parent / "README.md"
 GUIDE = README.parent / "docs" / "guide.md"
@@ -26,12 +25,12 @@ SAMPLING, SAMPLED_FIT = programs(GUIDE)
 @pytest.fixture
 def short_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three epochs instead of the recipe's."""
-    fit = fit_module.fit
+    fit = bignn.fit
 
     def short(model: Any, graph: Any) -> bignn.FitResult:
         return fit(model, graph, replace(bignn.Settings(), epochs=3), progress=False)
 
-    monkeypatch.setattr(fit_module, "fit", short)
+    monkeypatch.setattr(bignn, "fit", short)
 
 
 @pytest.mark.usefixtures("short_fit")
