@@ -307,7 +307,8 @@ class _SigtermHandler:
         self._before = signal.signal(signal.SIGTERM, self._on_sigterm)
         # The signal's number is written as it comes, whatever Python is doing.
         self._wakeup = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
-        threading.Thread(target=self._watch, daemon=True).start()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
 
     def _on_sigterm(self, *_: Any) -> None:
         if self.action == "exit":
@@ -336,3 +337,4 @@ class _SigtermHandler:
         signal.set_wakeup_fd(self._wakeup)
         signal.signal(signal.SIGTERM, self._before)
         os.close(self._writing)
+        self._watcher.join(1.0)  # not to be alive while the interpreter is taken down
