@@ -16,6 +16,7 @@ from bignn.config import BinarizeMode, SteRule
 from bignn.errors import InputError
 from bignn.graph import Graph
 from bignn.graph.pyg import to_pyg
+from bignn.kernels.compressed_rows import gcn_degree_scale
 from bignn.nn import GCN, GNN, GCNConv, InputStage, Linear
 from bignn.nn.adjacency import edge_weights, normalized_adjacency, receptive_field
 from bignn.nn.dropout import dropout
@@ -419,3 +420,15 @@ def test_bad_arguments_name_themselves(data: tuple[Tensor, Tensor]) -> None:
         GCNConv(20, 3)(x, edge_index.float())
     with pytest.raises(InputError, match=r"'edge_index' must be node ids in 0\.\.59"):
         GCNConv(x.shape[1], 3)(x, edge_index + 1)
+
+
+def test_degrees_are_those_of_packed_graphs_in_any_order_of_edges() -> None:
+    """A hub's weights add up in double: in float32 every order would round to another sum."""
+    rng = np.random.default_rng(0)
+    edges = np.stack([1 + np.arange(4999), np.zeros(4999, dtype=np.int64)])
+    weights = rng.random(4999, dtype=np.float32)
+    expected = gcn_degree_scale(edges[0], edges[1], weights, 5000)
+    for order in (np.arange(4999), rng.permutation(4999), np.argsort(weights)):
+        index, weight = torch.from_numpy(edges[:, order]), torch.from_numpy(weights[order])
+        _, own = edge_weights("gcn", index, weight, 5000)
+        assert float(own[0]) == float(expected[0] * expected[0])

@@ -199,6 +199,14 @@ def test_hostile_models_are_refused(tmp_path: Path) -> None:
         refused(changed_file(model, path, change), match)
 
 
+def test_an_unknown_part_of_a_models_header_is_refused(tmp_path: Path) -> None:
+    def change(header: Header, arrays: Arrays) -> None:
+        header["quantiles"] = [0.5]
+
+    path = changed_file(models()["gcn"], tmp_path / "model.bignn", change)
+    refused(path, "unknown part 'quantiles'; a newer bignn may read it")
+
+
 def absurd(*values: float) -> Change:
     """All floats but the statistics, which the fingerprint knows, of these values in turn."""
 
