@@ -18,7 +18,7 @@ from layer_problems import (
 )
 
 from bignn import bits
-from bignn.kernels import reference
+from bignn.kernels import edge_rounding
 from bignn.kernels.layer import DenseBits, Edges
 
 DEGREES = [0, 1, 15, 16, 17, 511, 512, 513, 0, 1023, 1024, 1025, 1, 2, 3, 4, 2049, 5000, 63, 64, 65]
@@ -59,7 +59,7 @@ def test_the_rule_of_edge_bits_keeps_totals_below_2_to_31(
     weights = [replace(problem.layers[0], edge_bits=edge_bits)]
     problem = replace(problem, beta=factor, layers=weights)
     edges = problem.edges[0]
-    q, _ = reference.quantize(
+    q, _ = edge_rounding.round_edge_weights(
         edges.offsets, edges.ids, None, factor, edges.target_factor, edge_bits
     )
     largest = np.maximum.reduceat(q, edges.offsets[:-1])
@@ -93,7 +93,9 @@ def check_like_minded_neighbours_need_more_than_four_bytes(
     edges.ids[edges.offsets[4]] = 1
     factor = np.full(3, 1.99, dtype=np.float32)
     problem = one_layer(weights, edges, features, factor)
-    q, _ = reference.quantize(edges.offsets, edges.ids, None, factor, edges.target_factor, 17)
+    q, _ = edge_rounding.round_edge_weights(
+        edges.offsets, edges.ids, None, factor, edges.target_factor, 17
+    )
     total = int(q[edges.offsets[1] : edges.offsets[2]].sum())
     # A group of five sums needs 33 bits from a degree of 3294 on.
     assert (10 * total >= 2**32) == (degree > 3293)
@@ -147,7 +149,7 @@ def check_sums_of_bits_at_the_ends_of_their_bytes(instruction_set: str, bits_of_
             4,
         )
         factor = np.array([top, less, 0, 0], dtype=np.float32)
-        q, _ = reference.quantize(edges.offsets, edges.ids, None, factor, ones(1), 17)
+        q, _ = edge_rounding.round_edge_weights(edges.offsets, edges.ids, None, factor, ones(1), 17)
         assert int(q[:-1].sum() - q[-1]) == largest
         problem = one_layer(weights, edges, features, factor)
         assert same(problem.run("G", instruction_set), problem.expected()), largest
@@ -198,7 +200,9 @@ def test_weights_round_to_even_and_never_past_their_bits(
             ones(4),
             6,
         )
-        q, scale = reference.quantize(edges.offsets, edges.ids, None, x, ones(4), edge_bits)
+        q, scale = edge_rounding.round_edge_weights(
+            edges.offsets, edges.ids, None, x, ones(4), edge_bits
+        )
         assert q[:6].tolist() == [2**edge_bits - 1, 2 ** (edge_bits - 2), 2, 4, 0, 0]
         assert scale.tolist() == [unit] * 4
         problem = one_layer(weights, edges, make_sparse(rng, 6, 65), x)

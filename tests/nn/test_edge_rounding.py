@@ -13,7 +13,7 @@ from torch import Tensor
 import bignn
 from bignn import Graph, InputError
 from bignn.config import BinarizeMode, ConvName, Sampling, Settings
-from bignn.kernels import attention, reference
+from bignn.kernels import attention, edge_rounding, reference
 from bignn.kernels.attention import Attention
 from bignn.nn import GCN, GNN, GATConv, GCNConv, SAGEConv
 from bignn.nn.adjacency import factored_adjacency, normalized_adjacency
@@ -70,7 +70,7 @@ def test_weights_are_rounded_as_the_reference_rounds_them() -> None:
     sorted_weights = pattern.matrix.values().numpy()
     assert len(np.unique(pattern.matrix.crow_indices().numpy() - offsets)) == 1
     for bits in range(2, 9):
-        q, row_scale = reference.quantize(
+        q, row_scale = edge_rounding.round_edge_weights(
             offsets, sorted_ids, sorted_weights, scale * beta, row_factor, bits
         )
         mine = rounded_edges(
@@ -88,13 +88,13 @@ def test_weights_are_rounded_as_the_reference_rounds_them() -> None:
 def test_long_rows_have_fewer_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     # Rows of 2^23 entries are too long for a test: sums are to stay below 2^14 instead of 2^31.
     monkeypatch.setattr("bignn.nn.edge_rounding._TOTAL_BITS", 14)
-    monkeypatch.setattr(reference, "_TOTAL_BITS", 14)
+    monkeypatch.setattr(edge_rounding, "_TOTAL_BITS", 14)
     rng = np.random.default_rng(1)
     offsets, ids, weights = random_rows(rng)
     pattern = pattern_of(offsets, ids, weights)
-    x = reference.bounded(pattern.matrix.values().numpy())
+    x = edge_rounding.bounded(pattern.matrix.values().numpy())
     ones = np.ones(len(offsets) - 1, dtype=np.float32)
-    q, row_scale = reference.quantize_rows(offsets, x, ones, 8)
+    q, row_scale = edge_rounding.round_row_weights(offsets, x, ones, 8)
     mine = round_rows(pattern, torch.from_numpy(x), None, 8)
     assert np.array_equal(mine.q.numpy(), q)
     assert np.array_equal(mine.row_scale.numpy(), row_scale)

@@ -22,8 +22,9 @@ from bignn.nn.features import BinaryRows
 from bignn.nn.linear import FeaturesLike
 from bignn.nn.sparse import SparseMatrix
 from bignn.train.batches import Batch, as_batch, full_batch, training_subgraph
+from bignn.train.optimizer import adam
 from bignn.train.recipes import MANY_LABELS, RECIPES, Settings, recipe, settings_for
-from bignn.train.run import TrainingRun, adam
+from bignn.train.run import TrainingRun
 from bignn.train.sampled_batches import SampledBatches, Sampling
 
 CPU = torch.device("cpu")

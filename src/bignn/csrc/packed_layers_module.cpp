@@ -17,8 +17,8 @@
 
 #include "arrays.h"
 #include "dispatch.h"
+#include "interrupts.h"
 #include "packed_layers.h"
-#include "threads.h"
 
 namespace nb = nanobind;
 
@@ -204,7 +204,7 @@ class PySparseBits {
 };
 
 // Lets Ctrl-C end a long run: raised when the interpreter's signal handler did.
-bool is_interrupted() {
+bool was_ctrl_c_pressed() {
     nb::gil_scoped_acquire acquire;
     return PyErr_CheckSignals() != 0;
 }
@@ -352,7 +352,7 @@ class PyPackedLayers {
         bool was_interrupted = false;
         {
             nb::gil_scoped_release release;
-            const Interruptible watch(is_interrupted);
+            const Interruptible watch(was_ctrl_c_pressed);
             try {
                 work();
             } catch (const Interrupted&) {

@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "interrupts.h"
+
 namespace bignn {
 namespace {
 
@@ -24,23 +26,6 @@ inline void pause_briefly() {
     __builtin_ia32_pause();
 #endif
 }
-
-thread_local Interruptible::Question should_end = nullptr;
-
-// Asks only every so often, since taking the interpreter's lock is not free.
-class Watch {
-   public:
-    bool should_stop_now() {
-        if (!should_end) return false;
-        const auto now = std::chrono::steady_clock::now();
-        if (now - asked_ < std::chrono::milliseconds(20)) return false;
-        asked_ = now;
-        return should_end();
-    }
-
-   private:
-    std::chrono::steady_clock::time_point asked_ = std::chrono::steady_clock::now();
-};
 
 // A worker counts itself in before it looks at the job; the caller closes the job, then waits until
 // nobody is counted in, before it lets the job's data go.
@@ -71,8 +56,8 @@ class Pool {
         failed_ = false;
         open_ = true;
         wake();
-        Watch watch;
-        const bool ended = take_pieces([&] { return watch.should_stop_now(); });
+        InterruptWatch watch;
+        const bool ended = take_pieces([&] { return watch.is_interrupted(); });
         open_ = false;
         while (inside_ != 0) std::this_thread::yield();
         if (failed_) throw std::bad_alloc();
@@ -168,9 +153,6 @@ std::atomic<int> wanted_threads{0};
 
 }  // namespace
 
-Interruptible::Interruptible(Question question) : before_(should_end) { should_end = question; }
-Interruptible::~Interruptible() { should_end = before_; }
-
 void set_num_threads(int count) { wanted_threads = std::max(1, count); }
 
 int num_threads() {
@@ -183,10 +165,10 @@ void run_in_pieces(std::size_t count, std::size_t grain, Body body, void* contex
     State& current = state();
     std::unique_lock<std::mutex> lock(current.busy, std::defer_lock);
     if (workers == 0 || count <= grain || !lock.try_lock()) {
-        Watch watch;
+        InterruptWatch watch;
         for (std::size_t begin = 0; begin < count; begin += grain) {
             body(context, begin, std::min(begin + grain, count));
-            if (watch.should_stop_now()) throw Interrupted();
+            if (watch.is_interrupted()) throw Interrupted();
         }
         return;
     }

@@ -15,26 +15,11 @@ void set_num_threads(int count);
 int num_threads();
 
 // Calls body(context, begin, end) for pieces of [0, count) of `grain` each, in any order, on any
-// of the threads. Called while another thread's job runs, it does all of its pieces itself. After
-// a fork the child starts its own workers when it first needs them.
+// of the threads. It may be interrupted (interrupts.h). Called while another thread's job runs, it
+// does all of its pieces itself. After a fork the child starts its own workers when it first needs
+// them.
 using Body = void (*)(void* context, std::size_t begin, std::size_t end);
 void run_in_pieces(std::size_t count, std::size_t grain, Body body, void* context);
-
-// While it lives, jobs of this thread ask between pieces, some fifty times a second, whether they
-// should end; when they should, pieces under way are finished and run_in_pieces throws Interrupted.
-class Interruptible {
-   public:
-    using Question = bool (*)();
-    explicit Interruptible(Question question);
-    ~Interruptible();
-    Interruptible(const Interruptible&) = delete;
-    Interruptible& operator=(const Interruptible&) = delete;
-
-   private:
-    Question before_;
-};
-
-struct Interrupted {};
 
 template <class Function>
 void run_in_pieces(std::size_t count, std::size_t grain, Function& function) {

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bignn import bits
 from bignn.bits import Words
-from bignn.kernels.reference import bounded
+from bignn.kernels.edge_rounding import bounded
 
 Floats = NDArray[np.float32]
 

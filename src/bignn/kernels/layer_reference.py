@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from bignn.bits import Words
 from bignn.kernels import attention, reference
 from bignn.kernels.attention import Attention
+from bignn.kernels.edge_rounding import round_edge_weights, round_row_weights
 from bignn.kernels.layer import BinaryLayer, Edges, Floats
 
 
@@ -14,7 +15,7 @@ def layer_values(layer: BinaryLayer, edges: Edges, words: Words, factor: Floats)
     dots = reference.xnor_matmul(words, layer.words, layer.num_inputs)
     if layer.attention is not None:
         return _attention_values(layer, layer.attention, edges, words, factor, dots)
-    q, row_scale = reference.quantize(
+    q, row_scale = round_edge_weights(
         edges.offsets, edges.ids, edges.weights, factor, edges.target_factor, layer.edge_bits
     )
     sums = reference.gather(dots, edges.offsets, edges.ids, q).astype(np.float32)
@@ -42,7 +43,7 @@ def _attention_values(
         x, share = attention.weights(
             scored, head, scores, edges.offsets, edges.ids, edges.own_ids, factor
         )
-        q, row_scale = reference.quantize_rows(edges.offsets, x, share, layer.edge_bits)
+        q, row_scale = round_row_weights(edges.offsets, x, share, layer.edge_bits)
         sums = reference.gather(dots[:, columns[head]], edges.offsets, edges.ids, q)
         with np.errstate(over="ignore", invalid="ignore"):
             parts.append(sums.astype(np.float32) * row_scale[:, None])

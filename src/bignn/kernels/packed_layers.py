@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from bignn.bits import Words
 from bignn.kernels import native, reference
+from bignn.kernels.edge_rounding import bounded
 from bignn.kernels.layer import BinaryLayer, Edges, Floats, Keep, PackedFeatures, dense_words
 from bignn.kernels.layer_reference import layer_values
 
@@ -134,7 +135,7 @@ class PackedLayers:
             layer = self.layers[number]
             h = layer_values(layer, self.edges[number], words, factor)
             words, beta = reference.binarize(h)
-            beta = reference.bounded(beta)
+            beta = bounded(beta)
             if "values" in layer.keep:
                 self._kept[number, "values"] = h
             if "bits" in layer.keep:
@@ -145,4 +146,4 @@ class PackedLayers:
 
 def _scaled(beta: Floats, scale: Floats | None) -> Floats:
     with np.errstate(over="ignore"):
-        return reference.bounded(beta if scale is None else scale * beta)
+        return bounded(beta if scale is None else scale * beta)

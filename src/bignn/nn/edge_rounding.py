@@ -166,7 +166,7 @@ def round_rows(
 ) -> RoundedEdges:
     """Round the weights x of all entries, [entries] or [entries, heads], row by row.
 
-    As :func:`bignn.kernels.reference.quantize_rows`; without a row factor it is 1.
+    As :func:`bignn.kernels.edge_rounding.round_row_weights`; without a row factor it is 1.
     """
     offsets = pattern.matrix.crow_indices()
     largest = torch.segment_reduce(x, "max", offsets=offsets, axis=0, unsafe=True, initial=0)

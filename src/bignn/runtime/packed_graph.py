@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn.bits import words_per_row
-from bignn.errors import FileError, input_error
+from bignn.errors import FileError, InputError, input_error
 from bignn.graph import SPLITS, GraphLike, as_graph
 from bignn.kernels.compressed_rows import (
     compress_edges,
@@ -97,6 +97,13 @@ class PackedGraph:
     def num_nodes(self) -> int:
         """N."""
         return len(self.degree_scale)
+
+    @property
+    def bits(self) -> tuple[PackedFeatures, Floats]:
+        """The features as bits, and their scales β; an error where features are floats."""
+        if isinstance(self.features, np.ndarray) or self.beta is None:
+            raise InputError("the graph was packed for a model that reads floats; it has no bits")
+        return self.features, self.beta
 
     @property
     def num_entries(self) -> int:

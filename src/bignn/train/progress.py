@@ -8,6 +8,7 @@ from typing import Any
 
 from bignn.config import Settings
 from bignn.errors import input_error, printable
+from bignn.train.early_stopping import should_stop
 
 _TYPES = {"int": int, "float": float, "bool": bool}
 
@@ -33,11 +34,6 @@ class Progress:
     seconds: float = 0.0
     finished: bool = False
 
-    def is_over(self, settings: Settings) -> bool:
-        """Returns whether the settings ask for no further epoch."""
-        waited = self.epoch - self.best_epoch
-        return self.epoch >= settings.epochs or waited >= settings.patience
-
     @classmethod
     def from_json(cls, stored: Any, settings: Settings) -> Progress:
         """Reads what a checkpoint stores; refuses values that no run of these settings has."""
@@ -54,7 +50,7 @@ class Progress:
         _check("best_loss", math.isfinite(loss) or epoch == 0, "finite", loss)
         _check("best_acc", 0 <= progress.best_acc <= 100, "a percentage", progress.best_acc)
         _check("seconds", 0 <= progress.seconds < math.inf, "0 or more", progress.seconds)
-        is_over = progress.is_over(settings)
+        is_over = should_stop(epoch, best, settings)
         _check("finished", progress.finished == is_over, f"{is_over} here", progress.finished)
         return progress
 

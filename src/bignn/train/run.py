@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -27,6 +27,8 @@ from bignn.train.batches import Batch, as_batch, reachable, take_loss_share, tra
 from bignn.train.checks import check_model, check_teacher
 from bignn.train.distill import distillation_loss, on_device, soft_targets, weights_digest
 from bignn.train.distributed import World
+from bignn.train.early_stopping import is_best, should_stop
+from bignn.train.optimizer import adam, adam_state
 from bignn.train.progress import Progress
 from bignn.train.recipes import Settings
 from bignn.train.sampled_batches import SampledBatches
@@ -267,14 +269,11 @@ class TrainingRun:
             )
         # Statistics too: the sums of two GPUs may be rounded differently.
         self.world.copy_from_leader(self.model.buffers())
-        is_better = loss < progress.best_loss
-        if self.settings.select_by == "accuracy":
-            is_better = progress.best_epoch == 0 or accuracy > progress.best_acc
-        if is_better:
+        if is_best(progress, loss, accuracy, self.settings):
             progress.best_loss, progress.best_acc = loss, accuracy
             progress.best_epoch = progress.epoch
             self.best_state = _copy(self.model.state_dict())
-        progress.finished = progress.is_over(self.settings)
+        progress.finished = should_stop(progress.epoch, progress.best_epoch, self.settings)
         return loss, accuracy
 
     @torch.no_grad()
@@ -379,52 +378,12 @@ class TrainingRun:
             self.model.load_state_dict(parts["last"])
             self.optimizer.load_state_dict(
                 {
-                    "state": _optimizer_slots(parts["adam"], self.optimizer),
+                    "state": adam_state(parts["adam"], self.optimizer),
                     "param_groups": self.optimizer.state_dict()["param_groups"],
                 }
             )
             checkpoint.set_generator_state(parts["rng"], self.whole.device)
         self.progress = progress
-
-
-def _optimizer_slots(
-    stored: Mapping[str, Tensor], optimizer: torch.optim.Optimizer
-) -> dict[int, dict[str, Tensor]]:
-    """Sorts Adam's stored moments by parameter; torch itself does not check that they fit."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    shapes = {
-        f"{index}.{slot}": torch.Size() if slot == "step" else parameter.shape
-        for index, parameter in enumerate(parameters)
-        for slot in ("step", "exp_avg", "exp_avg_sq")
-    }
-    slots: dict[int, dict[str, Tensor]] = {}
-    for name, value in stored.items():
-        if name not in shapes or value.shape != shapes[name]:
-            raise ValueError(f"'adam.{name}' of shape {list(value.shape)} is of no parameter")
-        index, _, slot = name.partition(".")
-        slots.setdefault(int(index), {})[slot] = value
-    if incomplete := [index for index, found in slots.items() if len(found) < 3]:
-        raise ValueError(f"'adam.{incomplete[0]}' is incomplete")
-    return slots
-
-
-def adam(model: nn.Module, settings: Settings) -> torch.optim.Adam:
-    """Builds Adam: weight decay acts on matrices only, and the last layer has its own rate."""
-    matrices = [p for p in model.parameters() if p.ndim >= 2]
-    others = [p for p in model.parameters() if p.ndim < 2]
-    last = matrices[-1:]
-    if isinstance(model, GNN):
-        end = model.convs[-1] if model.lin is None else model.lin
-        last = [p for p in end.parameters() if p.ndim == 2]
-    slow = {id(p) for p in last}
-    decay, last_lr = settings.weight_decay, settings.lr * settings.last_layer_lr
-    groups: list[dict[str, Any]] = [
-        {"params": [p for p in matrices if id(p) not in slow], "weight_decay": decay},
-        {"params": last, "weight_decay": decay, "lr": last_lr},
-        {"params": others, "weight_decay": 0.0},
-    ]
-    # Fused: one pass over each parameter, on the CPU too.
-    return torch.optim.Adam(groups, lr=settings.lr, betas=(settings.beta1, 0.999), fused=True)
 
 
 def _label_loss(logits: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:

@@ -8,11 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
-from numpy.typing import NDArray
-
 from bignn.kernels import native
-from bignn.kernels.layer import BinaryLayer, DenseBits, Edges, PackedFeatures, SparseBits
+from bignn.kernels.layer import BinaryLayer, Edges, PackedFeatures
 from bignn.kernels.packed_layers import PackedLayers
 from bignn.runtime.neighbourhood import Surroundings, take_features
 from bignn.runtime.packed_graph import PackedGraph
@@ -44,7 +41,7 @@ class CpuBackend:
         with self._lock:
             known = self._plans.setdefault(graph, {}).get(asked_for)
         if known is None:
-            features, _ = _bits(graph)
+            features, _ = graph.bits
             known = self._planned(self._edges(graph), features, forced, backend)
             with self._lock:
                 self._plans[graph][asked_for] = known
@@ -66,14 +63,14 @@ class CpuBackend:
 
     def bind(self, graph: PackedGraph, plan: Plan, backend: str) -> PackedLayers:
         """Bind the layers to all nodes of a graph."""
-        features, beta = _bits(graph)
+        features, beta = graph.bits
         return PackedLayers(self._layers, self._edges(graph), plan.ways, features, beta, backend)
 
     def bind_around(
         self, graph: PackedGraph, around: Surroundings, forced: str | None, backend: str
     ) -> PackedLayers:
         """Bind the layers to what some nodes depend on."""
-        features, beta = _bits(graph)
+        features, beta = graph.bits
         rows = [around.first, *around.layers]
         edges = [
             around.edges(layer.aggr, rows[number], rows[number + 1])
@@ -97,9 +94,3 @@ class CpuBackend:
             forced=forced,
             threads=native.num_threads(),
         )
-
-
-def _bits(graph: PackedGraph) -> tuple[PackedFeatures, NDArray[np.float32]]:
-    assert isinstance(graph.features, DenseBits | SparseBits)
-    assert graph.beta is not None
-    return graph.features, graph.beta

@@ -1,0 +1,52 @@
+"""The optimizer: Adam as the paper trains with it, and its state in checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bignn.nn import GNN
+from bignn.train.recipes import Settings
+
+
+def adam(model: nn.Module, settings: Settings) -> torch.optim.Adam:
+    """Builds Adam: weight decay acts on matrices only, and the last layer has its own rate."""
+    matrices = [p for p in model.parameters() if p.ndim >= 2]
+    others = [p for p in model.parameters() if p.ndim < 2]
+    last = matrices[-1:]
+    if isinstance(model, GNN):
+        end = model.convs[-1] if model.lin is None else model.lin
+        last = [p for p in end.parameters() if p.ndim == 2]
+    slow = {id(p) for p in last}
+    decay, last_lr = settings.weight_decay, settings.lr * settings.last_layer_lr
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in matrices if id(p) not in slow], "weight_decay": decay},
+        {"params": last, "weight_decay": decay, "lr": last_lr},
+        {"params": others, "weight_decay": 0.0},
+    ]
+    # Fused: one pass over each parameter, on the CPU too.
+    return torch.optim.Adam(groups, lr=settings.lr, betas=(settings.beta1, 0.999), fused=True)
+
+
+def adam_state(
+    stored: Mapping[str, Tensor], optimizer: torch.optim.Optimizer
+) -> dict[int, dict[str, Tensor]]:
+    """Sorts Adam's stored moments by parameter; torch itself does not check that they fit."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    shapes = {
+        f"{index}.{slot}": torch.Size() if slot == "step" else parameter.shape
+        for index, parameter in enumerate(parameters)
+        for slot in ("step", "exp_avg", "exp_avg_sq")
+    }
+    slots: dict[int, dict[str, Tensor]] = {}
+    for name, value in stored.items():
+        if name not in shapes or value.shape != shapes[name]:
+            raise ValueError(f"'adam.{name}' of shape {list(value.shape)} is of no parameter")
+        index, _, slot = name.partition(".")
+        slots.setdefault(int(index), {})[slot] = value
+    if incomplete := [index for index, found in slots.items() if len(found) < 3]:
+        raise ValueError(f"'adam.{incomplete[0]}' is incomplete")
+    return slots
