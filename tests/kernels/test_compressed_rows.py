@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 
 from bignn.kernels import native
-from bignn.kernels.compressed_rows import (
-    compress_edges,
-    degree_scale,
-    gcn_degree_scale,
-    offsets_fit,
-    order_of_entries,
-    with_self_loops,
-)
+from bignn.kernels.compressed_rows import compress_edges, offsets_fit, order_of_entries
+from bignn.kernels.gcn_degrees import degree_scale, gcn_degree_scale, with_self_loops
 
 
 @pytest.mark.parametrize("is_native", [True, False])

@@ -16,7 +16,7 @@ from torch_geometric.loader import NodeLoader
 from torch_geometric.nn import GCNConv
 
 from bignn import InputError
-from bignn.kernels.importance import edge_importance
+from bignn.kernels.saint_weights import edge_importance
 from bignn.loaders import (
     LayerLoader,
     NeighborLoader,

@@ -17,13 +17,8 @@ from bignn.kernels import attention, edge_rounding, reference
 from bignn.kernels.attention import Attention
 from bignn.nn import GCN, GNN, GATConv, GCNConv, SAGEConv
 from bignn.nn.adjacency import factored_adjacency, normalized_adjacency
-from bignn.nn.edge_rounding import (
-    attention_of_scores,
-    exp_of_negative,
-    mean_in_order,
-    round_rows,
-    rounded_edges,
-)
+from bignn.nn.edge_rounding import round_row_weights, rounded_edges
+from bignn.nn.packed_arithmetic import attention_of_scores, exp_of_negative, mean_in_order
 from bignn.nn.sparse import SparseMatrix
 from bignn.train.batches import full_batch, reachable
 
@@ -81,7 +76,10 @@ def test_weights_are_rounded_as_the_reference_rounds_them() -> None:
         assert 2 ** (bits - 1) <= q.max() < 2**bits, bits
         row = torch.tensor([2 - 2.0**-23, 1, 0.5])  # whose first would round up to 2^b
         one = SparseMatrix.from_entries(torch.zeros(3).long(), torch.arange(3), row, (1, 3))
-        assert round_rows(one, row, None, bits).q.tolist()[:2] == [2**bits - 1, 2 ** (bits - 1)]
+        assert round_row_weights(one, row, None, bits).q.tolist()[:2] == [
+            2**bits - 1,
+            2 ** (bits - 1),
+        ]
         assert (q[offsets[8] : offsets[10]] == 0).all(), bits
 
 
@@ -95,12 +93,12 @@ def test_long_rows_have_fewer_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     x = edge_rounding.bounded(pattern.matrix.values().numpy())
     ones = np.ones(len(offsets) - 1, dtype=np.float32)
     q, row_scale = edge_rounding.round_row_weights(offsets, x, ones, 8)
-    mine = round_rows(pattern, torch.from_numpy(x), None, 8)
+    mine = round_row_weights(pattern, torch.from_numpy(x), None, 8)
     assert np.array_equal(mine.q.numpy(), q)
     assert np.array_equal(mine.row_scale.numpy(), row_scale)
     assert q[offsets[5] : offsets[6]].max() < 2**6
     heads = torch.from_numpy(np.stack([x, x[::-1]], axis=1))
-    both = round_rows(pattern, heads, torch.ones(len(ones), 2), 8)
+    both = round_row_weights(pattern, heads, torch.ones(len(ones), 2), 8)
     assert np.array_equal(both.q[:, 0].numpy(), q)
 
 

@@ -16,7 +16,7 @@ from bignn.config import BinarizeMode, SteRule
 from bignn.errors import InputError
 from bignn.graph import Graph
 from bignn.graph.pyg import to_pyg
-from bignn.kernels.compressed_rows import gcn_degree_scale
+from bignn.kernels.gcn_degrees import gcn_degree_scale
 from bignn.nn import GCN, GNN, GCNConv, InputStage, Linear
 from bignn.nn.adjacency import edge_weights, normalized_adjacency, receptive_field
 from bignn.nn.dropout import dropout

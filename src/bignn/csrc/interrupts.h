@@ -1,4 +1,5 @@
 // Ctrl-C while native code runs: jobs of several pieces ask between them whether they should end.
+// threads.cpp asks, and packed_layers_module.cpp answers and makes Python's exception of it.
 #pragma once
 
 #include <chrono>

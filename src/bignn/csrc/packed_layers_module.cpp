@@ -203,7 +203,7 @@ class PySparseBits {
     Vector<const std::int32_t> inputs_;
 };
 
-// Lets Ctrl-C end a long run: raised when the interpreter's signal handler did.
+// True when Ctrl-C was pressed: the interpreter's signal handler has raised its exception.
 bool was_ctrl_c_pressed() {
     nb::gil_scoped_acquire acquire;
     return PyErr_CheckSignals() != 0;

@@ -9,7 +9,7 @@ import torch
 from torch_geometric.data import Data
 
 from bignn.errors import InputError, input_error
-from bignn.kernels.importance import column_norms, sample_layer
+from bignn.kernels.fastgcn import column_norms, sample_layer
 from bignn.kernels.random import random_word
 from bignn.kernels.sampling import CompressedGraph
 from bignn.loaders.seeded import SeededIndex, SeededLoader, seed_and_indices
@@ -22,7 +22,7 @@ class LayerLoader(SeededLoader):
 
     A layer's product with Â (``"gcn"`` of :func:`bignn.nn.adjacency.edge_weights`) is estimated
     from t nodes u that are drawn from the targets' neighbours with ``q(u) ∝ ‖Â(:,u)‖²``
-    (:func:`bignn.kernels.importance.sample_layer`). For each layer ``(edge_index, edge_weight,
+    (:func:`bignn.kernels.fastgcn.sample_layer`). For each layer ``(edge_index, edge_weight,
     (num_sources, num_targets))``, Σ over the edges of ``edge_weight · x[source]`` is on average the
     exact product; the targets of one layer are the sources of the next.
 

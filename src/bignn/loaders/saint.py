@@ -3,7 +3,7 @@
 The arguments are those of PyG's ``GraphSAINT...Sampler``. A step draws nodes and takes all edges
 among them; with ``sample_coverage`` C, subgraphs are drawn beforehand until C N nodes have been
 met, and batches carry ``node_norm`` (1/λ_v, a weight of the loss) and ``edge_norm`` (1/α_uv, a
-weight of the sum over neighbours); :class:`bignn.kernels.importance.Coverage` has the formulas.
+weight of the sum over neighbours); :class:`bignn.kernels.saint_weights.Coverage` has the formulas.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from torch_geometric.data import Data
 from torch_geometric.loader.utils import filter_data
 
 from bignn.errors import InputError, input_error
-from bignn.kernels.importance import Coverage, column_norms, edge_importance
+from bignn.kernels.fastgcn import column_norms
 from bignn.kernels.random import below, random_word, random_words
+from bignn.kernels.saint_weights import Coverage, edge_importance
 from bignn.kernels.sampling import (
     Choice,
     CompressedGraph,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bignn.errors import input_error
-from bignn.kernels.compressed_rows import degree_scale, gcn_degree_scale, with_self_loops
+from bignn.kernels.gcn_degrees import degree_scale, gcn_degree_scale, with_self_loops
 from bignn.nn.sparse import SparseMatrix, csr_with_values, row_of_each_entry
 from bignn.nn.tensor_cache import TensorCache
 

@@ -22,22 +22,14 @@ from torch import Tensor
 from bignn.config import BinarizeMode
 from bignn.config.options import EDGE_BITS
 from bignn.errors import input_error
-from bignn.kernels.attention import SHARE_BITS
 from bignn.nn.adjacency import Aggregation, EdgesLike, factored_adjacency
-from bignn.nn.batch_norm import BatchNorm
+from bignn.nn.packed_arithmetic import bounded, power_of_two
 from bignn.nn.sparse import SparseMatrix, csr_with_values, multiply
 from bignn.nn.tensor_cache import TensorCache
 
-# The constants of csrc/kernels.h and csrc/arithmetic.h.
+# The constants of csrc/kernels.h.
 _TOTAL_BITS = 31
 _SMALLEST_WEIGHT = 2.0**-60
-_LARGEST_WEIGHT = 1e30
-_LARGEST_SCORE = 1e30
-_LOWEST_SCORE = -64.0
-_LOG2_OF_E = 1.442695
-_HIGH_LOG2 = 0.693359375
-_LOW_LOG2 = -0.00021219444
-_EXP = (0.0013926268, 0.008363247, 0.041666552, 0.16666576, 0.5)
 
 # Whole numbers below this are exact in float32, and so are their sums.
 _EXACT_FLOAT32 = 1 << 24
@@ -146,7 +138,7 @@ def rounded_edges(
         pattern = factored_adjacency(edges, edge_weight, len(beta), aggr)
 
     def build() -> RoundedEdges:
-        return round_rows(pattern, _entries(pattern, beta), pattern.row_factor, edge_bits)
+        return round_row_weights(pattern, _entries(pattern, beta), pattern.row_factor, edge_bits)
 
     if is_constant:
         return _constant.get(beta, [pattern.matrix], edge_bits, build)
@@ -154,14 +146,7 @@ def rounded_edges(
         return build()
 
 
-def refuse_compiling() -> None:
-    """Refuse to be compiled."""
-    if torch.compiler.is_compiling():
-        fix = "compile a model without it, or run this one as it is"
-        raise input_error("edge_bits", "None in a compiled model", "a number", fix)
-
-
-def round_rows(
+def round_row_weights(
     pattern: SparseMatrix, x: Tensor, row_factor: Tensor | None, edge_bits: int
 ) -> RoundedEdges:
     """Round the weights x of all entries, [entries] or [entries, heads], row by row.
@@ -180,21 +165,16 @@ def round_rows(
     counts = largest >= _SMALLEST_WEIGHT
     floor_log2 = (largest.view(torch.int32) >> 23) - 127
     exponent = torch.where(counts, num_bits - 1 - floor_log2, 0)
-    two_to_e = torch.where(counts, _power_of_two(exponent), 0.0)
+    two_to_e = torch.where(counts, power_of_two(exponent), 0.0)
     q = (x * two_to_e[pattern.rows]).round_()
     if isinstance(num_bits, Tensor):
-        q = torch.minimum(q, (_power_of_two(num_bits) - 1)[pattern.rows])
+        q = torch.minimum(q, (power_of_two(num_bits) - 1)[pattern.rows])
     else:
         q.clamp_(max=float((1 << num_bits) - 1))
-    scale = _power_of_two(-exponent)
+    scale = power_of_two(-exponent)
     if row_factor is not None:
         scale = row_factor * scale
     return RoundedEdges(pattern, q, scale, (1 << edge_bits) - 1)
-
-
-def bounded(x: Tensor) -> Tensor:
-    """Limit weights to 1e30; infinite ones and NaN become that."""
-    return torch.where(x < _LARGEST_WEIGHT, x, _LARGEST_WEIGHT)
 
 
 def _entries(pattern: SparseMatrix, beta: Tensor) -> Tensor:
@@ -204,99 +184,3 @@ def _entries(pattern: SparseMatrix, beta: Tensor) -> Tensor:
         factor = pattern.column_factor * factor
     x = bounded(factor)[pattern.matrix.col_indices()]
     return x if pattern.has_ones_only else bounded(pattern.matrix.values().float() * x)
-
-
-def _power_of_two(exponent: Tensor) -> Tensor:
-    """Compute ``2^exponent`` exactly, for int32 exponents of normal float32 numbers."""
-    return ((exponent + 127) << 23).view(torch.float32)
-
-
-def mean_in_order(h: Tensor) -> Tensor:
-    """Compute β, the mean absolute values of rows [N, 1], in the order that packed models have.
-
-    As :func:`bignn.kernels.reference.binarize`: sixteen partial sums, then halves onto halves.
-    """
-    rows, columns = h.shape
-    padded = torch.nn.functional.pad(h.detach().float().abs(), (0, -columns % 16))
-    parts = padded.view(rows, -1, 16).unbind(1)
-    partial = parts[0]
-    for part in parts[1:]:
-        partial = partial + part
-    for half in (8, 4, 2, 1):
-        partial = partial[:, :half] + partial[:, half : 2 * half]
-    # A divisor that is a tensor: torch may multiply by a number's reciprocal instead.
-    return bounded(partial / partial.new_full((1, 1), columns))
-
-
-def folded(scale: Tensor, bias: Tensor | None, norm: BatchNorm | None) -> tuple[Tensor, Tensor]:
-    """Fold batch normalisation (in evaluation) into the scale and the shift before it.
-
-    Computed in float64 and rounded once, as packed models have it.
-    """
-    shift = scale.new_zeros(()) if bias is None else bias
-    if norm is None:
-        return scale, shift
-    factor, mean = factor_and_mean(norm)
-    return (scale.double() * factor).float(), ((shift.double() - mean) * factor).float()
-
-
-def factor_and_mean(norm: BatchNorm) -> tuple[Tensor, Tensor]:
-    """Return ``1 / std`` and the mean of batch normalisation, float32 numbers in float64."""
-    assert norm.running_var is not None
-    assert norm.running_mean is not None
-    factor = (norm.running_var.double() + norm.eps).rsqrt().float().double()
-    return factor, norm.running_mean.double()
-
-
-def attention_of_scores(
-    pattern: SparseMatrix, source: Tensor, target: Tensor, slope: float
-) -> tuple[Tensor, Tensor]:
-    """Weigh neighbours by scores, to the last bit as packed models do.
-
-    As :func:`bignn.kernels.attention.weights`.
-
-    Args:
-        pattern: the edges.
-        source: scores of the sources [sources, heads], float32.
-        target: scores of the targets [rows, heads], float32.
-        slope: slope of the leaky ReLU.
-
-    Returns:
-        ``p_ij = exp(leaky(target_i + source_j) - top_i)`` [entries, heads], and ``1 / Σ_j p_ij``
-        [rows, heads].
-
-    """
-    offsets, row = pattern.matrix.crow_indices(), pattern.rows
-    of_entries = source[pattern.matrix.col_indices()]
-    top = torch.segment_reduce(
-        of_entries, "max", offsets=offsets, axis=0, unsafe=True, initial=-_LARGEST_SCORE
-    )
-    largest = _leaky(target + top, slope)
-    p = exp_of_negative(_leaky(target[row] + of_entries, slope) - largest[row])
-    units = (p * float(1 << SHARE_BITS)).round_().double()
-    shares = torch.zeros_like(largest, dtype=torch.float64).index_add_(0, row, units)
-    total = shares.float() * 2.0**-SHARE_BITS
-    return p, torch.where(shares > 0, 1 / total, 0.0)
-
-
-def exp_of_negative(t: Tensor) -> Tensor:
-    """Compute ``exp(t)`` for t <= 0 as :func:`bignn.kernels.attention.exp_of_negative` does."""
-    counts = t >= _LOWEST_SCORE
-    t = torch.where(counts, t, 0.0)
-    n = (t * _LOG2_OF_E).round_()
-    r = (t - n * _HIGH_LOG2) - n * _LOW_LOG2
-    p = r * _EXP[0] + _EXP[1]
-    for coefficient in _EXP[2:]:
-        p = p * r + coefficient
-    p = (p * (r * r) + r) + 1.0
-    return torch.where(counts, p * _power_of_two(n.int()), 0.0)
-
-
-def exact_scores(signs: Tensor, values: Tensor, sigma: Tensor, beta: Tensor) -> Tensor:
-    """Compute scores ``float32(F · V) σ β`` [rows, scores] of signs F, within ±1e30."""
-    dots = (signs.double() @ values.double().t()).float()
-    return (dots * sigma * beta).clamp(-_LARGEST_SCORE, _LARGEST_SCORE)
-
-
-def _leaky(x: Tensor, slope: float) -> Tensor:
-    return torch.where(x >= 0, x, x * slope)

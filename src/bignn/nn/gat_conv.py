@@ -14,17 +14,16 @@ from bignn.kernels.attention import whole_scores
 from bignn.nn.adjacency import Aggregation, EdgesLike, edge_weights, normalized_adjacency
 from bignn.nn.attention import powers_of_rows, softmax_of_rows, weighted_sum
 from bignn.nn.batch_norm import BatchNorm
-from bignn.nn.edge_rounding import (
+from bignn.nn.edge_rounding import edge_bits_in_use, round_row_weights
+from bignn.nn.features import BinaryRows
+from bignn.nn.linear import FeaturesLike, Linear
+from bignn.nn.packed_arithmetic import (
     attention_of_scores,
     bounded,
-    edge_bits_in_use,
     exact_scores,
     factor_and_mean,
     folded,
-    round_rows,
 )
-from bignn.nn.features import BinaryRows
-from bignn.nn.linear import FeaturesLike, Linear
 from bignn.nn.sparse import SparseMatrix
 
 
@@ -181,7 +180,7 @@ class GATConv(nn.Module):
             # All ones, except in sampled subgraphs, where they correct for the sampling.
             correction = pattern.matrix.values().unsqueeze(-1)
             x_of_entries = bounded(p.detach() * correction * beta[column])
-            edges = round_rows(pattern, x_of_entries, share, edge_bits)
+            edges = round_row_weights(pattern, x_of_entries, share, edge_bits)
         weights = edges.q
         if learns and soft is not None:
             unrounded = soft * correction / edges.row_scale[pattern.rows]

@@ -9,8 +9,9 @@ from bignn.config import BinarizeMode, DropMode, SteRule
 from bignn.errors import input_error
 from bignn.nn.adjacency import Aggregation, EdgesLike, aggregate
 from bignn.nn.batch_norm import BatchNorm
-from bignn.nn.edge_rounding import edge_bits_in_use, folded, rounded_edges
+from bignn.nn.edge_rounding import edge_bits_in_use, rounded_edges
 from bignn.nn.linear import FeaturesLike, Linear
+from bignn.nn.packed_arithmetic import folded
 
 
 class GCNConv(nn.Module):

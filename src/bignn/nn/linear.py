@@ -12,8 +12,8 @@ from bignn.config.options import BELOW_ONE, COUNT, check_choice
 from bignn.errors import input_error
 from bignn.nn.binary_product import binary_product
 from bignn.nn.dropout import dropout
-from bignn.nn.edge_rounding import mean_in_order, refuse_compiling
 from bignn.nn.features import BinaryRows, SparseFeatures
+from bignn.nn.packed_arithmetic import mean_in_order, refuse_compiling
 
 #: Forms of features that a layer accepts: a tensor, or a constant matrix in a faster form.
 FeaturesLike = Tensor | BinaryRows | SparseFeatures

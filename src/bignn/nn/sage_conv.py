@@ -8,9 +8,10 @@ from bignn.binarize import binarize_features
 from bignn.config import BinarizeMode, DropMode, SteRule
 from bignn.nn.adjacency import Aggregation, EdgesLike, aggregate
 from bignn.nn.batch_norm import BatchNorm
-from bignn.nn.edge_rounding import edge_bits_in_use, folded, rounded_edges
+from bignn.nn.edge_rounding import edge_bits_in_use, rounded_edges
 from bignn.nn.features import BinaryRows
 from bignn.nn.linear import FeaturesLike, Linear
+from bignn.nn.packed_arithmetic import folded
 from bignn.nn.sparse import SparseMatrix
 
 

@@ -91,7 +91,7 @@ class SparseMatrix:
         return _compressed_rows(column, self.rows, number, size).values().long()
 
     def with_values(self, values: Tensor) -> SparseMatrix:
-        """Replace values and factors by values [entries], in row order, at the same places."""
+        """Return a matrix of the same pattern with these values [entries], in row order, no factors."""
         return SparseMatrix(
             csr_with_values(self.matrix, values),
             csr_with_values(self.transposed, values[self.order]),

@@ -13,12 +13,8 @@ from numpy.typing import NDArray
 from bignn.bits import words_per_row
 from bignn.errors import FileError, InputError, input_error
 from bignn.graph import SPLITS, GraphLike, as_graph
-from bignn.kernels.compressed_rows import (
-    compress_edges,
-    gcn_degree_scale,
-    offsets_fit,
-    with_self_loops,
-)
+from bignn.kernels.compressed_rows import compress_edges, offsets_fit
+from bignn.kernels.gcn_degrees import gcn_degree_scale, with_self_loops
 from bignn.kernels.layer import DenseBits, Edges, PackedFeatures, SparseBits
 from bignn.runtime import tensors
 from bignn.runtime.features import read_features

@@ -12,7 +12,8 @@ import pytest
 from scipy import stats
 
 from bignn.errors import FileError
-from bignn.lab.paper.results import _OF_CAPACITY, Results, Summary, verdict, welch
+from bignn.lab.paper.results import _OF_CAPACITY, Results, Summary
+from bignn.lab.paper.significance import verdict, welch
 from bignn.lab.study.ledger import Ledger
 from bignn.lab.study.run import RUNS, Run
 

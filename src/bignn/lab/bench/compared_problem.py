@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from bignn.errors import input_error
 from bignn.graph import Graph, SparseRows
-from bignn.kernels.compressed_rows import compress_edges, gcn_degree_scale, with_self_loops
+from bignn.kernels.compressed_rows import compress_edges
+from bignn.kernels.gcn_degrees import gcn_degree_scale, with_self_loops
 from bignn.lab.bench.contenders import Contender, contenders_of
 from bignn.lab.bench.problems import (
     MODELS,
@@ -121,7 +122,7 @@ class ComparedProblem(Problem):
 
     @property
     def adjacency_rows(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """See the base class; self-loops of the graph are kept."""
+        """A in compressed rows; unlike the base class, with the graph's own self-loops."""
         return self.neighbours.adjacency_rows
 
     def raw_features(self) -> Floats:

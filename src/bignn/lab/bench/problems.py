@@ -136,7 +136,7 @@ class Problem(ABC):
 
     @cached_property
     def adjacency_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """A in compressed rows."""
+        """A in compressed rows, without self-loops."""
         kept = self.rows != self.ids
         offsets = np.zeros(self.num_nodes + 1, dtype=np.int64)
         np.cumsum(np.bincount(self.rows[kept], minlength=self.num_nodes), out=offsets[1:])

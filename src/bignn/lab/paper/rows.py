@@ -96,8 +96,10 @@ DEPTH_VARIANTS: dict[str, Changes] = {
 
 
 def depth_rows(variant: Changes | None) -> tuple[Run, ...]:
-    """Return the runs of both models at every depth, by the paper's training with a variant or by
-    our recipes.
+    """Return the runs of GCN and Bi-GCN at every depth.
+
+    They use the paper's training with a variant on top, ``()`` for none, or our recipes if it is
+    None.
     """
     rows = []
     for layers in DEPTHS:

@@ -71,7 +71,7 @@ class Run:
         return teacher_recipe(self.model, graph, paper=paper, **of_both)
 
     def key(self, graph: Graph) -> Key:
-        """Return the digest of all that decides the result except the seed, and the seed."""
+        """Return a digest of everything but the seed that affects the result, and the seed."""
         several = {} if self.teachers == 1 or not self.distill else {"teachers": self.teachers}
         recipes = self.recipe(graph), self.teacher_recipe(graph)
         return digest(graph, *recipes, **several), self.seed

@@ -101,9 +101,10 @@ def teacher_recipe(
     paper: str | None = None,
     **changes: Any,
 ) -> Recipe:
-    """Choose the recipe of a model's float teacher: its float twin, trained so that students gain.
+    """Choose the recipe of a model's float teacher: its float twin, with settings for teaching.
 
-    The best teacher is not the float model of the highest accuracy (docs/trials.md).
+    These make the best students, not the highest float accuracy (docs/trials.md). With ``paper`` a
+    teacher has the paper's own settings.
     """
     # A teacher does not depend on how much its students learn from it.
     plain = {"distill_mix": Settings.distill_mix, **changes}

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from bignn.graph.published_sizes import PUBLISHED_SIZES
 from bignn.lab.paper import rows as paper
 from bignn.lab.paper.published import ACCURACY, RUNS_ASSUMED
-from bignn.lab.paper.results import SIGNIFICANT, Results, Summary, verdict
+from bignn.lab.paper.results import Results, Summary
 from bignn.lab.paper.sections.costs import cost_of_run
 from bignn.lab.paper.sections.speed import shape_speeds
+from bignn.lab.paper.significance import SIGNIFICANT, verdict
 from bignn.lab.paper.wording import NOT_MEASURED, accuracy, difference, published
 from bignn.lab.report.document import Figure, Part, Section, Series, Table
 from bignn.lab.report.wording import kib, mib, name_of, operations

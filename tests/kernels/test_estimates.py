@@ -7,14 +7,9 @@ import pytest
 from numpy.typing import NDArray
 
 from bignn import InputError
-from bignn.kernels import importance, native
-from bignn.kernels.importance import (
-    Coverage,
-    SampledLayer,
-    column_norms,
-    edge_importance,
-    sample_layer,
-)
+from bignn.kernels import fastgcn, native
+from bignn.kernels.fastgcn import SampledLayer, column_norms, sample_layer
+from bignn.kernels.saint_weights import Coverage, edge_importance
 from bignn.kernels.sampling import Choice, CompressedGraph, induced_subgraph
 
 BACKENDS = ["reference", *native.supported()[:1]]
@@ -57,7 +52,7 @@ def test_a_layers_expectation_is_the_product(
     backend: str, count: int, targets: list[int], near: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over every outcome of the draws, by its probability; only neighbours are drawn."""
-    monkeypatch.setattr(importance, "Choice", Drawn)
+    monkeypatch.setattr(fastgcn, "Choice", Drawn)
     norms = column_norms(GRAPH, WEIGHTS)
     probabilities = norms[near] / norms[near].sum()
     mean = np.zeros((len(targets), 4))
