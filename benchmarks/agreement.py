@@ -32,7 +32,7 @@ def compare(
     jobs: int,
     epochs: int | None,
 ) -> None:
-    """Prints a line per seed."""
+    """Print a line per seed."""
     graph = load(dataset)
     x, edges = torch.from_numpy(graph.dense_x()), torch.from_numpy(graph.edge_index)
     teachers = None

@@ -45,7 +45,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 
 
 def train(model: nn.Module, data: Any) -> tuple[float, float]:
-    """The best validation accuracy in percent, and the test accuracy of its first epoch."""
+    """Return the best validation accuracy in percent, and the test accuracy of its first epoch."""
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
     best = (0.0, 0.0)
     for _ in range(60):
@@ -64,7 +64,7 @@ def train(model: nn.Module, data: Any) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Prints a row per model and way."""
+    """Print a row per model and way."""
     torch.set_num_threads(1)
     data = bignn.to_pyg(bignn.load("cora"))
     for name in sys.argv[1:] or MODELS:

@@ -27,7 +27,7 @@ LARGE = ("reddit", "products")
 
 
 def problem_of(name: str, scale: float) -> tuple[Problem, Sizes]:
-    """A bench problem and its sizes."""
+    """Make a bench problem and its sizes."""
     if name in EMBEDDED:
         citation = CitationProblem(name, epochs=0)
         return citation, Sizes.of(citation.graph)
@@ -37,7 +37,7 @@ def problem_of(name: str, scale: float) -> tuple[Problem, Sizes]:
 
 
 def compare(name: str, scale: float, rounds: int) -> str:
-    """A line of the table."""
+    """Write a line of the table."""
     problem, sizes = problem_of(name, scale)
     packed, graph = problem.packed, problem.packed_graph()
     cycle_ops = estimate(problem.model, sizes).cycle_ops

@@ -21,20 +21,20 @@ from bignn.train.averages import mean_and_std, plus_minus
 
 
 def row(graph: str, model: str, bits: int | None, *, distill: bool) -> Run:
-    """Returns the run of a model with some number of edge bits, seed 0."""
+    """Return the run of a model with some number of edge bits, seed 0."""
     changes = () if bits is None else (("edge_bits", bits),)
     return Run(graph, model, distill=distill, changes=changes)
 
 
 def written(values: list[float]) -> str:
-    """Writes mean ± standard deviation."""
+    """Write mean ± standard deviation."""
     mean, std = mean_and_std(values)
     assert mean is not None
     return plus_minus(mean, std, 2)
 
 
 def describe(name: str, records: list[Record], plain: list[Record]) -> str:
-    """Writes a row's scores, beside those of the row without rounding."""
+    """Write a row's scores, beside those of the row without rounding."""
     val, test = ([record[key] for record in records] for key in ("val_acc", "test_acc"))
     loss = sum(record["val_loss"] for record in records) / len(records)
     p = "-"

@@ -31,7 +31,7 @@ PARTS = (1 / 64, 1 / 16, 1 / 4, 1.0)
 
 
 def hidden_layer(graph: Graph, model: str, hidden: int, seed: int, ours: bool) -> NDArray[Any]:
-    """The hidden layer with the most bits of a trained model, [N, d]."""
+    """Return the hidden layer with the most bits of a trained model, [N, d]."""
     chosen = recipe(
         model, graph=graph, hidden_channels=hidden, **({} if ours else dict(AS_PAPER_FLOAT))
     )

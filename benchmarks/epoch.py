@@ -79,7 +79,7 @@ class PyGModel(nn.Module):
 
 
 def ours(graph: Graph, model: GCN, *, on_all_nodes: bool) -> Callable[[], None]:
-    """An epoch of bignn's own loop."""
+    """Run an epoch of bignn's own loop."""
     whole = full_batch(graph, torch.device("cpu"))
     run = TrainingRun(model, graph, whole, recipe("bi-gcn").settings, 0, [], World())
     batches = [whole if on_all_nodes else reachable(whole, model)]
@@ -95,7 +95,7 @@ def ours(graph: Graph, model: GCN, *, on_all_nodes: bool) -> Callable[[], None]:
 
 
 def theirs(model: nn.Module, graph: Graph, *inputs: Tensor | SparseMatrix) -> Callable[[], None]:
-    """An epoch as most training scripts have it."""
+    """Run an epoch as most training scripts have it."""
     assert graph.y is not None
     y = torch.from_numpy(graph.y)
     train, val = torch.from_numpy(graph.train_idx), torch.from_numpy(graph.val_idx)

@@ -34,7 +34,7 @@ def layer_ms(packed: PackedModel, graph: PackedGraph, plan: str | None, runs: in
 
 
 def of_shape(name: str, scale: float) -> None:
-    """Prints a shape's layers, as they are and out of the cache."""
+    """Print a shape's layers, as they are and out of the cache."""
     problem = ShapeProblem(name, scale=scale)
     packed = problem.packed
     graph = problem.packed_graph()
@@ -49,7 +49,7 @@ def of_shape(name: str, scale: float) -> None:
 
 
 def of_sizes(rows: int = 20_000) -> None:
-    """Prints the time per row of way G."""
+    """Print the time per row of way G."""
     for inputs, outputs, degree in SIZES:
         SHAPES["made up"] = Shape(rows, rows * degree // 2, (inputs, outputs, 16))
         problem = ShapeProblem("made up")

@@ -27,7 +27,7 @@ from bignn.graph.sources import SOURCES
 
 
 def write_table(file: Path, table: NDArray[Any], cell: str = "%d") -> None:
-    """A table in .csv.gz, quickly compressed."""
+    """Write a table in .csv.gz, quickly compressed."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with gzip.open(file, "wb", compresslevel=1) as opened:
         np.savetxt(opened, table, fmt=cell, delimiter=",")
@@ -68,7 +68,7 @@ def write_reddit(folder: Path, facts: PublishedSizes, nodes: int, edges: int) ->
 
 
 def measure(name: str, scale: float) -> None:
-    """Writes, loads twice, prints."""
+    """Write, loads twice, prints."""
     facts = PUBLISHED_SIZES[name]
     nodes, edges = int(facts.nodes * scale), int(facts.edges * scale)
     with tempfile.TemporaryDirectory() as folder:

@@ -134,7 +134,7 @@ def neighbours(fanouts: list[int]) -> None:
 
 
 def saint() -> None:
-    """An epoch of GraphSAINT's random walks, and what comes before the first."""
+    """Time an epoch of GraphSAINT's random walks, and what comes before the first."""
     num_nodes, num_edges, steps = 89_250, 899_756, 10
     edge_index = skewed_edges(num_nodes, num_edges)
     data = Data(x=torch.randn(num_nodes, 500), edge_index=edge_index)

@@ -172,7 +172,7 @@ def check_names() -> None:
 
 
 def resolve(name: str) -> Any:
-    """Finds the object of a documented name; ``f()`` is the class of what ``f`` returns."""
+    """Find the object of a documented name; ``f()`` is the class of what ``f`` returns."""
     if name.endswith("()"):
         thing = resolve(name.removesuffix("()"))
         function: Any = thing.fget if isinstance(thing, property) else thing
@@ -193,7 +193,7 @@ def resolve(name: str) -> Any:
 
 
 def _get(module: ModuleType, name: str) -> Any:
-    """Returns a name of a module, or a module inside it that nobody has imported yet."""
+    """Return a name of a module, or a module inside it that nobody has imported yet."""
     try:
         return getattr(module, name)
     except AttributeError:
@@ -203,7 +203,7 @@ def _get(module: ModuleType, name: str) -> Any:
 
 
 def api_page() -> str:
-    """Writes the whole page."""
+    """Write the whole page."""
     check_names()
     parts = [HEAD]
     for title, names in GROUPS.items():
@@ -239,7 +239,7 @@ def _methods(kind: type) -> Iterator[str]:
 
 
 def _signature(thing: Any, *, method: bool = False) -> str:
-    """Returns the arguments with their defaults, without types."""
+    """Return the arguments with their defaults, without types."""
     if inspect.isclass(thing) and (
         issubclass(thing, Exception) or getattr(thing, "_is_protocol", False)
     ):

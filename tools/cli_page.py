@@ -23,7 +23,7 @@ _TITLES = {"positional arguments": "argument", "options": "option"}
 
 
 def cli_page() -> str:
-    """Writes the whole page."""
+    """Write the whole page."""
     parsers = _commands(make_parser())
     table = "".join(
         f"| [`bignn {name}`](#bignn-{name}) | {_cell(parser.description or '')} |\n"
@@ -70,7 +70,7 @@ def _positional(action: argparse.Action) -> str:
 
 
 def _value(action: argparse.Action) -> str:
-    """Returns the value that follows an option, with the blank before it."""
+    """Return the value that follows an option, with the blank before it."""
     if action.nargs == 0 or isinstance(action, argparse.BooleanOptionalAction):
         return ""
     if action.metavar is None and action.choices is not None:

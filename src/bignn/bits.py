@@ -30,12 +30,12 @@ Words = NDArray[np.uint64]
 
 
 def words_per_row(num_bits: int) -> int:
-    """Returns the number of 64-bit words that hold ``num_bits`` bits."""
+    """Return the number of 64-bit words that hold ``num_bits`` bits."""
     return -(-num_bits // WORD_BITS)
 
 
 def sign(x: ArrayLike) -> NDArray[np.int8]:
-    """Returns +1 where x >= 0 and -1 elsewhere, as int8. NaN has no sign and is refused."""
+    """Return +1 where x >= 0 and -1 elsewhere, as int8. NaN has no sign and is refused."""
     values = _real("x", x)
     return np.where(values >= 0, np.int8(1), np.int8(-1))
 
@@ -53,7 +53,7 @@ def pack(x: ArrayLike) -> Words:
 
 
 def unpack(words: Words, num_bits: int) -> NDArray[np.int8]:
-    """Returns the signs [..., K] that :func:`pack` stored in words [..., ceil(K / 64)]."""
+    """Return the signs [..., K] that :func:`pack` stored in words [..., ceil(K / 64)]."""
     check_words("words", words, num_bits)
     octets = np.ascontiguousarray(words).astype(np.dtype("<u8"), copy=False).view(np.uint8)
     bits = np.unpackbits(octets, axis=-1, count=num_bits, bitorder="little")

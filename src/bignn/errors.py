@@ -32,13 +32,13 @@ PACKAGES = {
 
 
 def how_to_install(package: str) -> str:
-    """Returns the command that installs a package of :data:`PACKAGES`, as in the README."""
+    """Return the command that installs a package of :data:`PACKAGES`, as in the README."""
     extra = PACKAGES[package]
     return "pip install " + ("." if extra is None else f"'.[{extra}]'")
 
 
 def missing_extra(what: str, error: ImportError) -> str | None:
-    """Returns the line for a missing package; None if it is not in :data:`PACKAGES`."""
+    """Return the line for a missing package; None if it is not in :data:`PACKAGES`."""
     package = (error.name or "").split(".")[0]
     if package not in PACKAGES:
         return None
@@ -47,12 +47,12 @@ def missing_extra(what: str, error: ImportError) -> str | None:
 
 
 def input_error(argument: str, expected: str, got: object, fix: str = "") -> InputError:
-    """Makes the error ``'argument' must be <expected>, got <got>[; <fix>]``."""
+    """Make the error ``'argument' must be <expected>, got <got>[; <fix>]``."""
     return InputError(f"'{argument}' must be {expected}, got {got}" + (f"; {fix}" if fix else ""))
 
 
 def offsets_error(argument: str, offsets: Iterable[int], end: int) -> InputError:
-    """Makes the error for offsets that do not rise from 0 to ``end``; names the first wrong one."""
+    """Make the error for offsets that do not rise from 0 to ``end``; names the first wrong one."""
     before, place = 0, -1
     for place, offset in enumerate(offsets):
         if offset < before or (place == 0 and offset != 0):
@@ -62,7 +62,7 @@ def offsets_error(argument: str, offsets: Iterable[int], end: int) -> InputError
 
 
 def counted(number: int, singular: str, plural: str = "") -> str:
-    """Returns a number with its noun: ``1 node``, ``2 nodes``, ``2 classes``."""
+    """Return a number with its noun: ``1 node``, ``2 nodes``, ``2 classes``."""
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
 
 

@@ -44,7 +44,7 @@ _KINDS = (
 
 
 def checked_path(path: object, argument: str = "path", expected: str = "a path") -> Path:
-    """Returns ``path`` as a ``Path``; refuses what no file can be called, in one line.
+    """Return ``path`` as a ``Path``; refuse what no file can be called, in one line.
 
     Args:
         path: what a user passed: a string or a path object is right.
@@ -73,7 +73,7 @@ def checked_path(path: object, argument: str = "path", expected: str = "a path")
 
 
 def check_regular_file(path: str | os.PathLike[str], what: str, fix: str = "") -> Path:
-    """Returns ``path`` if it is a regular file; refuses everything else before it is opened.
+    """Return ``path`` if it is a regular file; refuse everything else before it is opened.
 
     Reading a pipe waits for a writer that may never come, and a device such as ``/dev/zero`` has no
     end, so whoever reads a file that a user named calls this first.
@@ -101,7 +101,7 @@ def _kind_of(mode: int) -> str:
 
 
 def remove_leftovers(path: str | os.PathLike[str]) -> None:
-    """Removes the temporary folders that killed writers of ``path`` left behind.
+    """Remove the temporary folders that killed writers of ``path`` left behind.
 
     A writer that still runs holds a lock on its temporary folder; that folder stays.
     """
@@ -156,7 +156,7 @@ def prepare(path: str | os.PathLike[str]) -> None:
 
 
 def _checked_target(path: str | os.PathLike[str]) -> Path:
-    """Returns the path to write: where ``path`` leads, if it is a link; refuses pipes and such."""
+    """Return the path to write: where ``path`` leads, if it is a link; refuse pipes and such."""
     target = _followed(checked_path(path))
     length = len(os.fsencode(target.name))
     if length > _MAX_NAME_BYTES - _TEMPORARY_BYTES:
@@ -168,7 +168,7 @@ def _checked_target(path: str | os.PathLike[str]) -> Path:
 
 
 def _followed(path: Path) -> Path:
-    """Returns where a link leads; refuses an existing thing that is no regular file.
+    """Return where a link leads; refuse an existing thing that is no regular file.
 
     A new file in the place of a link, a pipe or a device would destroy it.
     """
@@ -195,7 +195,7 @@ def _make_folder(target: Path) -> None:
 
 @contextmanager
 def _temporary_file(target: Path, folder: Path) -> Iterator[Path]:
-    """Creates an empty file in a locked folder of its own, and removes both in the end.
+    """Create an empty file in a locked folder of its own, and remove both in the end.
 
     The lock goes with the process, so that :func:`remove_leftovers` can tell who is gone. It is on
     a folder, since libraries that write a file (safetensors) may put another in its place.
@@ -232,7 +232,7 @@ def _locked_folder(target: Path, folder: Path) -> tuple[Path, int | None]:
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yields a temporary file's path; on success the file is flushed to disk and named ``path``.
+    """Yield a temporary file's path; on success the file is flushed to disk and named ``path``.
 
     A process killed at any moment leaves either the old file or the new one. Parent folders are
     created. Where ``path`` is a link, the file that it leads to is written and the link stays. On
@@ -259,7 +259,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 def content_digest(
     header: str, arrays: Iterable[tuple[str, str, Sequence[int], memoryview]]
 ) -> str:
-    """Returns the digest of a file's content: BLAKE2b, 16 bytes, in hexadecimal.
+    """Return the digest of a file's content: BLAKE2b, 16 bytes, in hexadecimal.
 
     Args:
         header: the text that describes the file.

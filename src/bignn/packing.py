@@ -226,7 +226,7 @@ class _Writer:
         prefix: str = "",
         **parameters: NDArray[np.generic] | str | float | bool,
     ) -> str:
-        """Append an operation on a value or several; returns the name of the value it makes.
+        """Append an operation on a value or several; return the name of the value it makes.
 
         Arrays are stored as ``<prefix>.<parameter>``.
         """

@@ -153,7 +153,7 @@ def bootstrap(
 
 @dataclass(frozen=True)
 class Estimate:
-    """The sum of :func:`entropy` over neurons for a number of bins and of samples."""
+    """The :func:`entropy` summed over neurons, for one number of bins and one of samples."""
 
     bins: int
     samples: int

@@ -13,7 +13,7 @@ MODELS = ("gcn", "sage", "gat")
 
 
 def add_bench(commands: Any) -> None:
-    """Adds ``bignn bench``."""
+    """Add ``bignn bench``."""
     parser = command(
         commands,
         "bench",

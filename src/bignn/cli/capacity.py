@@ -24,7 +24,7 @@ _CHANGES = ("epochs", "patience", "lr", "weight_decay", "dropout", "num_layers",
 
 
 def add_capacity(commands: Any) -> None:
-    """Adds ``bignn capacity``."""
+    """Add ``bignn capacity``."""
     parser = command(
         commands,
         "capacity",

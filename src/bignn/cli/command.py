@@ -20,11 +20,11 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that reports wrong usage in one line, without all options before it."""
 
     def error(self, message: str) -> NoReturn:
-        """Prints one line and ends the process with exit code 2."""
+        """Print one line and end the process with exit code 2."""
         self.exit(2, f"{self.prog}: error: {message}; see '{self.prog} --help'\n")
 
     def by_flags(self, message: str) -> str:
-        """Replaces the Python argument that a message begins with by its flag.
+        """Replace the Python argument that a message begins with by its flag.
 
         ``'weight_decay' must be ...`` becomes ``--weight-decay must be ...``.
         """
@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
 def command(
     commands: Any, name: str, run: Callable[[argparse.Namespace], Report | None], summary: str
 ) -> Parser:
-    """Adds a command; ``run`` returns None in a process that has nothing to report."""
+    """Add a command; ``run`` returns None in a process that has nothing to report."""
     parser: Parser = commands.add_parser(name, help=summary, description=summary)
     parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
     parser.set_defaults(run=run, parser=parser)
@@ -54,7 +54,7 @@ def command(
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """Parses an argument such as ``25,10``."""
+    """Parse an argument such as ``25,10``."""
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
@@ -62,7 +62,7 @@ def numbers(text: str) -> tuple[int, ...]:
 
 
 def one_of(names: Sequence[str]) -> Callable[[str], str]:
-    """Makes a parser of names; argparse's own choices would refuse an argument left out."""
+    """Make a parser of names; argparse's own choices would refuse an argument left out."""
 
     def parse(text: str) -> str:
         if text not in names:
@@ -74,19 +74,19 @@ def one_of(names: Sequence[str]) -> Callable[[str], str]:
 
 
 def add_dataset(add: Callable[..., Any]) -> None:
-    """Adds the argument ``dataset``."""
+    """Add the argument ``dataset``."""
     add("dataset", help="a name that 'bignn datasets' lists, the name of a .npz file in "
         "$BIGNN_DATA, or the path of one")  # fmt: skip
 
 
 def add_jobs(add: Callable[..., Any], work: str) -> None:
-    """Adds ``--jobs``."""
+    """Add ``--jobs``."""
     add("--jobs", type=int, default=1, metavar="J", help=f"processes that {work} at the same time "
         "and share the threads (default: 1)")  # fmt: skip
 
 
 def add_device(add: Callable[..., Any], note: str = "") -> None:
-    """Adds ``--device``."""
+    """Add ``--device``."""
     add("--device", default="cpu", type=_device, help=f"where to train: cpu, cuda or cuda:N{note} "
         "(default: cpu)")  # fmt: skip
 
@@ -99,13 +99,13 @@ def _device(text: str) -> str:
 
 
 def add_threads(add: Callable[..., Any], note: str = "") -> None:
-    """Adds ``--threads``."""
+    """Add ``--threads``."""
     add("--threads", type=int, metavar="N", help=f"number of threads{note} (default: "
         "OMP_NUM_THREADS, or all cores)")  # fmt: skip
 
 
 def set_threads(threads: int | None) -> None:
-    """Sets the number of threads, and torch's if torch is loaded; None sets the default."""
+    """Set the number of threads, and torch's if torch is loaded; None sets the default."""
     set_num_threads(get_num_threads() if threads is None else threads)
 
 

@@ -19,7 +19,7 @@ from bignn.cli.recipe_flags import add_recipe_flags
 
 
 def add_compare(commands: Any) -> None:
-    """Adds ``bignn compare``."""
+    """Add ``bignn compare``."""
     parser = command(
         commands,
         "compare",

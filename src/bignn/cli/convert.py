@@ -13,7 +13,7 @@ from bignn.graph.graph import SPLITS
 
 
 def add_convert(commands: Any) -> None:
-    """Adds ``bignn convert``."""
+    """Add ``bignn convert``."""
     parser = command(
         commands,
         "convert",

@@ -20,7 +20,7 @@ _SIZES = ("nodes", "edges", "features", "classes")
 
 
 def add_cost(commands: Any) -> None:
-    """Adds ``bignn cost``."""
+    """Add ``bignn cost``."""
     parser = command(
         commands,
         "cost",
@@ -75,7 +75,7 @@ def _cost(options: argparse.Namespace) -> Report:
 
 
 def _graph(options: argparse.Namespace) -> Graph | Sizes | str:
-    """Returns a published name, a graph from a file, or the sizes of a planned graph."""
+    """Return a published name, a graph from a file, or the sizes of a planned graph."""
     sizes = {name: getattr(options, name) for name in _SIZES}
     missing = [f"--{name}" for name, size in sizes.items() if size is None]
     if options.dataset is not None:
@@ -96,7 +96,7 @@ def _graph(options: argparse.Namespace) -> Graph | Sizes | str:
 
 
 def _at_hand(name: str, scale: float) -> Graph | None:
-    """Returns the graph if it is wanted whole and need not be downloaded."""
+    """Return the graph if it is wanted whole and need not be downloaded."""
     if scale != 1:
         return None
     try:

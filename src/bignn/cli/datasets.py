@@ -9,7 +9,7 @@ from bignn.cli.command import Report, command
 
 
 def add_datasets(commands: Any) -> None:
-    """Adds ``bignn datasets``."""
+    """Add ``bignn datasets``."""
     command(
         commands,
         "datasets",

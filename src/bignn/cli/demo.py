@@ -9,7 +9,7 @@ from bignn.cli.command import Report, command
 
 
 def add_demo(commands: Any) -> None:
-    """Adds ``bignn demo``."""
+    """Add ``bignn demo``."""
     parser = command(commands, "demo", _demo, "Compare GCN and Bi-GCN on Cora; takes two minutes.")
     add = parser.add_argument
     add("--out", default="runs/demo", metavar="DIR", help="folder for checkpoints and the page "

@@ -9,7 +9,7 @@ from bignn.cli.command import Report, command
 
 
 def add_doctor(commands: Any) -> None:
-    """Adds ``bignn doctor``."""
+    """Add ``bignn doctor``."""
     command(commands, "doctor", _doctor, "Show versions, CPU features and the kernels in use.")
 
 

@@ -11,7 +11,7 @@ from bignn.errors import InputError, input_error
 
 
 def add_pack(commands: Any) -> None:
-    """Adds ``bignn pack``."""
+    """Add ``bignn pack``."""
     parser = command(
         commands, "pack", _pack, "Make a packed model (.bignn) from a checkpoint of 'bignn train'."
     )

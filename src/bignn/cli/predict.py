@@ -10,7 +10,7 @@ from bignn.errors import input_error
 
 
 def add_predict(commands: Any) -> None:
-    """Adds ``bignn predict``."""
+    """Add ``bignn predict``."""
     parser = command(
         commands,
         "predict",

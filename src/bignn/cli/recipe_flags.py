@@ -14,13 +14,13 @@ from bignn.train.recipes import SAMPLING, Recipe
 
 
 def add_recipe_flags(parser: Any, names: Sequence[str]) -> None:
-    """Adds the flags of these values; a flag that is left out keeps the recipe's value."""
+    """Add the flags of these values; a flag that is left out keeps the recipe's value."""
     for name in names:
         _add_flag(parser, name, *_VALUES[name])
 
 
 def changes_of(options: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
-    """Returns the values of these flags, as :func:`bignn.train.recipes.recipe` takes them."""
+    """Return the values of these flags, as :func:`bignn.train.recipes.recipe` takes them."""
     return {name: getattr(options, name) for name in names}
 
 
@@ -45,7 +45,7 @@ _SHORT = {"hidden_channels": "hidden", "num_layers": "layers"}
 
 
 def _values() -> dict[str, tuple[Any, str]]:
-    """Returns the type and the purpose of every value of a recipe that has a flag."""
+    """Return the type and the purpose of every value of a recipe that has a flag."""
     return {
         declared.name: (types_of(kind)[declared.name], declared.metadata["purpose"])
         for kind in (Recipe, Settings, Sampling)

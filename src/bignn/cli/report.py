@@ -10,7 +10,7 @@ from bignn.cli.command import Report, command
 
 
 def add_report(commands: Any) -> None:
-    """Adds ``bignn report``."""
+    """Add ``bignn report``."""
     parser = command(
         commands, "report", _report, "Write the results in a folder as one self-contained page."
     )

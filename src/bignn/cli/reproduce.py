@@ -24,7 +24,7 @@ TABLES = (
 
 
 def add_reproduce(commands: Any) -> None:
-    """Adds ``bignn reproduce``."""
+    """Add ``bignn reproduce``."""
     parser = command(
         commands,
         "reproduce",

@@ -31,7 +31,7 @@ from bignn.errors import InputError, missing_extra
 
 
 def run_command(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line and returns its exit code."""
+    """Run the command line and return its exit code."""
     options, unknown = make_parser().parse_known_args(arguments)
     if unknown:
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -91,7 +91,7 @@ def _is_out_of_memory(error: RuntimeError) -> bool:
 
 
 def make_parser() -> Parser:
-    """Makes the parser of all commands."""
+    """Make the parser of all commands."""
     parser = Parser(
         prog="bignn", description="Binary graph neural networks that are really binary."
     )

@@ -30,7 +30,7 @@ from bignn.train.recipes import PAPER, RECIPES, recipe, teacher_recipe
 
 
 def add_train(commands: Any) -> None:
-    """Adds ``bignn train``."""
+    """Add ``bignn train``."""
     parser = command(commands, "train", _train, "Train a model on a graph, with one or more seeds.")
     add = parser.add_argument
     add_dataset(add)
@@ -148,7 +148,7 @@ def _trained(options: argparse.Namespace) -> Report:
 
 
 def _paper(options: argparse.Namespace) -> str | None:
-    """The dataset of the paper whose settings are asked for."""
+    """Return the dataset of the paper whose settings are asked for."""
     if options.as_paper and options.dataset not in PAPER:
         raise InputError(
             f"'as_paper' needs a dataset of the paper, one of {', '.join(PAPER)}, got "
@@ -160,7 +160,7 @@ def _paper(options: argparse.Namespace) -> str | None:
 def _teachers(
     options: argparse.Namespace, graph: bignn.Graph, seeds: Sequence[int], out: Path, common: Any
 ) -> tuple[float | None, Any]:
-    """Returns the mean test accuracy of the teachers, None if it is unknown, and the teachers."""
+    """Return the mean test accuracy of the teachers, None if it is unknown, and the teachers."""
     from bignn.train.checkpoint import load_model
     from bignn.train.seeds import Teachers, train_teachers
 

@@ -29,7 +29,7 @@ _CACHE = "bignn-cache-1.npz"
 
 
 def load(name_or_path: str | os.PathLike[str]) -> Graph:
-    """Loads a graph.
+    """Load a graph.
 
     Args:
         name_or_path: one of
@@ -57,7 +57,7 @@ def load(name_or_path: str | os.PathLike[str]) -> Graph:
 
 
 def find(name_or_path: str | os.PathLike[str]) -> Path:
-    """Returns the file or folder that :func:`load` would read; downloads nothing."""
+    """Return the file or folder that :func:`load` would read; downloads nothing."""
     name = _checked_name(name_or_path)
     if (found := _look_for(name)) is None:
         raise FileError(f"'{name}' is not in '{data_folder()}'; {how_to_get(name)}")
@@ -65,7 +65,7 @@ def find(name_or_path: str | os.PathLike[str]) -> Path:
 
 
 def save(graph: GraphLike, path: str | os.PathLike[str]) -> None:
-    """Writes a graph or a PyG ``Data`` in the .npz format that :func:`load` reads."""
+    """Write a graph or a PyG ``Data`` in the .npz format that :func:`load` reads."""
     graph = as_graph(graph)
     if checked_path(path).suffix != ".npz":
         raise input_error("path", "a file name ending in .npz", repr(os.fspath(path)))
@@ -73,12 +73,12 @@ def save(graph: GraphLike, path: str | os.PathLike[str]) -> None:
 
 
 def data_folder() -> Path:
-    """Returns the folder that holds datasets, and that downloads go to."""
+    """Return the folder that holds datasets, and that downloads go to."""
     return Path(os.environ.get("BIGNN_DATA") or _DEFAULT_FOLDER).expanduser()
 
 
 def how_to_get(name: str) -> str:
-    """Describes in one line how to get the raw files of a dataset by hand."""
+    """Describe in one line how to get the raw files of a dataset by hand."""
     source = SOURCES[name][0]
     files = source.files
     if len(files) > 4:  # whole folders
@@ -88,7 +88,7 @@ def how_to_get(name: str) -> str:
 
 
 def survey() -> dict[str, Any]:
-    """Lists the known datasets: published sizes, and where each was found or how to get it."""
+    """List the known datasets: published sizes, and where each was found or how to get it."""
     rows = []
     for name, sizes in PUBLISHED_SIZES.items():
         source = SOURCES[name][0] if name in SOURCES else None
@@ -112,7 +112,7 @@ def survey() -> dict[str, Any]:
 
 
 def describe(report: dict[str, Any]) -> str:
-    """Formats the report of :func:`survey` as a table."""
+    """Format the report of :func:`survey` as a table."""
     head = f"{'':17}{'nodes':>10}{'edges':>12}{'features':>10}{'classes':>9}"
     lines = [f"{head}  {'train/val/test':26}where"]
     for row in report["datasets"]:
@@ -140,7 +140,7 @@ _Found = tuple[Path, Source | None]
 
 
 def _look_for(name: str) -> _Found | None:
-    """Finds a dataset: its place, and its source if the files are raw; None if it is not here."""
+    """Find a dataset: its place, and its source if the files are raw; None if it is not here."""
     if name.endswith(".npz") or os.sep in name:
         advice = f"give a .npz file or one of {list(PUBLISHED_SIZES)}"
         return check_regular_file(name, "a .npz file", advice), None
@@ -168,7 +168,7 @@ def _look_for(name: str) -> _Found | None:
 
 
 def _look_for_raw(name: str) -> _Found | None:
-    """Finds a dataset's raw files; refuses a folder that holds only some of them."""
+    """Find a dataset's raw files; refuse a folder that holds only some of them."""
     incomplete = None
     for source in SOURCES[name]:
         for subfolder in source.folders:
@@ -201,14 +201,14 @@ def _fetch(name: str) -> _Found:
 
 
 def _named(name: str, arrays: Mapping[str, NDArray[Any]], place: Path) -> Graph:
-    """Makes a graph called ``name``; messages about wrong arrays name their file instead."""
+    """Make a graph called ``name``; messages about wrong arrays name their file instead."""
     graph = from_arrays(arrays, name=str(place))
     object.__setattr__(graph, "name", name)  # replace() would check all of it again
     return graph
 
 
 def _read_raw(name: str, source: Source, place: Path) -> Graph:
-    """Reads raw files, or the cache beside them if it is younger than all of them."""
+    """Read raw files, or the cache beside them if it is younger than all of them."""
     cache = place / _CACHE
     if source.cached and _is_fresh(cache, [place / file for file in source.files]):
         with suppress(InputError):  # a damaged cache is written again

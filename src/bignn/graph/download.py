@@ -37,7 +37,7 @@ class _HttpsOnly(HTTPRedirectHandler):
 
 
 def open_url(url: str) -> Any:
-    """Opens an https address; the only function that touches the network."""
+    """Open an https address; the only function that touches the network."""
     if not url.startswith("https://"):
         raise URLError("only https is used")
     request = Request(url, headers={"User-Agent": "bignn"})
@@ -55,7 +55,7 @@ class ExpectedDigest:
 def download(
     url: str, files: Sequence[str], folder: Path, limit: int, sha256: str | None = None
 ) -> None:
-    """Puts ``files`` into ``folder``: the file at ``url``, or its members if it is a .zip.
+    """Put ``files`` into ``folder``: the file at ``url``, or its members if it is a .zip.
 
     The digests of the download and of the files are written to ``SHA256SUMS`` in ``folder``. Where
     no digest is published, the one that an earlier download left there must be met again.
@@ -89,7 +89,7 @@ def download(
 
 
 def read_digests(file: Path) -> dict[str, str]:
-    """Reads a ``SHA256SUMS`` file as digests by file name; empty where there is no such file."""
+    """Read a ``SHA256SUMS`` file as digests by file name; empty where there is no such file."""
     if not file.exists():
         return {}
     check_regular_file(file, "a list of SHA-256 digests")
@@ -101,7 +101,7 @@ def read_digests(file: Path) -> dict[str, str]:
 
 
 def fetch(url: str, target: Path, limit: int, expected: ExpectedDigest | None = None) -> str:
-    """Writes what is at ``url`` to ``target`` if all of it came, and returns its SHA-256."""
+    """Write what is at ``url`` to ``target`` if all of it came, and return its SHA-256."""
     try:
         remove_leftovers(target)
         with (
@@ -124,7 +124,7 @@ def fetch(url: str, target: Path, limit: int, expected: ExpectedDigest | None = 
 
 
 def unpack(archive: Path, files: Sequence[str], folder: Path) -> dict[str, str]:
-    """Takes ``files`` out of a .zip, wherever in it they are, and returns the SHA-256 of each.
+    """Take ``files`` out of a .zip, wherever in it they are, and return the SHA-256 of each.
 
     They are written to the paths in ``files``, never to paths of the archive, so no name in the
     archive can lead out of ``folder``. All are renamed at the end, so that none of them stands
@@ -158,7 +158,7 @@ def _unpack_one(archive: zipfile.ZipFile, name: str, temporary: Path) -> str:
 
 
 def _copy(response: Any, file: IO[bytes], name: str, limit: int) -> str:
-    """Copies a response to a file and returns its SHA-256; shows progress on a terminal."""
+    """Copy a response to a file and return its SHA-256; show progress on a terminal."""
     length = response.headers.get("Content-Length")
     size = None if length is None else int(length)
     if size is not None and size > limit:

@@ -16,7 +16,7 @@ _LOW = (1 << _HALF) - 1
 def both_directions(
     source: NDArray[Any], target: NDArray[Any], weight: NDArray[np.float32] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
-    """Returns every edge in both directions, each pair once; weights of merged edges add up.
+    """Return every edge in both directions, each pair once; weights of merged edges add up.
 
     A pair becomes the integer ``min << 32 | max`` (ids are below 2**31), so that sorting integers,
     which needs no more memory than the edges themselves, finds the repetitions. A self-loop is its
@@ -56,7 +56,7 @@ def both_directions(
 def undirected(
     where: str, source: NDArray[Any], target: NDArray[Any], num_nodes: int
 ) -> NDArray[np.int64]:
-    """Returns the edges of a published graph: both directions, each pair once, no self-loops.
+    """Return the edges of a published graph: both directions, each pair once, no self-loops.
 
     Ids are checked first; messages begin with ``where``, which names the file. Self-loops are
     dropped because layers add their own.

@@ -39,7 +39,7 @@ class SparseRows:
     shape: tuple[int, int]
 
     def toarray(self) -> NDArray[np.float32]:
-        """Returns the matrix as a dense array. Entries given twice add up."""
+        """Return the matrix as a dense array. Entries given twice add up."""
         dense = np.zeros(self.shape, dtype=np.float32)
         rows = np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
         np.add.at(dense, (rows, self.indices), self.values)
@@ -104,11 +104,11 @@ class Graph:
         return 0 if self.y is None or self.y.size == 0 else max(int(self.y.max()) + 1, 0)
 
     def dense_x(self) -> NDArray[np.float32]:
-        """Returns the features as a dense array [N, d]."""
+        """Return the features as a dense array [N, d]."""
         return self.x.toarray() if isinstance(self.x, SparseRows) else self.x
 
     def digest(self) -> str:
-        """Returns a fingerprint of all arrays; the name is not part of it."""
+        """Return a fingerprint of all arrays; the name is not part of it."""
         state = hashlib.blake2b(digest_size=16)
         for key, values in sorted(to_arrays(self).items()):
             state.update(f"{key} {values.dtype} {values.shape};".encode())
@@ -130,7 +130,7 @@ class Graph:
 
 
 def from_arrays(arrays: Mapping[str, NDArray[Any]], name: str = "graph") -> Graph:
-    """Makes a graph from the arrays of the .npz format (``docs/format.md``), of any dtypes."""
+    """Make a graph from the arrays of the .npz format (``docs/format.md``), of any dtypes."""
     unknown = sorted(set(arrays) - ARRAYS)
     if unknown:
         raise InputError(f"{name}: unknown arrays {unknown}; known are {sorted(ARRAYS)}")
@@ -148,7 +148,7 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], name: str = "graph") -> Grap
 
 
 def to_arrays(graph: Graph) -> dict[str, NDArray[Any]]:
-    """Returns the arrays that :func:`from_arrays` reads, in the smallest dtypes that hold them."""
+    """Return the arrays that :func:`from_arrays` reads, in the smallest dtypes that hold them."""
     arrays: dict[str, NDArray[Any]] = {"edge_index": _smallest(graph.edge_index)}
     if isinstance(graph.x, SparseRows):
         arrays["x_indptr"] = _smallest(graph.x.indptr)

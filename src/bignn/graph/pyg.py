@@ -32,7 +32,7 @@ GraphLike = Graph | DataLike
 
 
 def as_graph(graph: GraphLike, expected: str = "a bignn.Graph or a PyG Data") -> Graph:
-    """Returns a graph as it is, and converts a PyG ``Data``; refuses anything else in one line."""
+    """Return a graph as it is, and convert a PyG ``Data``; refuse anything else in one line."""
     if isinstance(graph, Graph):
         return graph
     if not _is_data(graph):
@@ -41,7 +41,7 @@ def as_graph(graph: GraphLike, expected: str = "a bignn.Graph or a PyG Data") ->
 
 
 def from_pyg(data: DataLike, name: str = "data") -> Graph:
-    """Converts a PyG ``Data`` to a :class:`bignn.Graph`; arrays may share memory with it.
+    """Convert a PyG ``Data`` to a :class:`bignn.Graph`; arrays may share memory with it.
 
     Args:
         data: takes from it ``x`` (made dense), ``edge_index``, ``edge_weight``, ``y`` and the
@@ -90,7 +90,7 @@ def from_pyg(data: DataLike, name: str = "data") -> Graph:
 
 
 def to_pyg(graph: GraphLike) -> Data:
-    """Copies a graph into a PyG ``Data``; needs torch and PyG.
+    """Copy a graph into a PyG ``Data``; needs torch and PyG.
 
     Args:
         graph: a :class:`bignn.Graph`.
@@ -132,7 +132,7 @@ def _is_data(value: Any) -> bool:
 
 
 def array_of(name: str, tensor: Any, *, as_floats: bool = False) -> NDArray[Any]:
-    """Returns a tensor of a PyG ``Data``, wherever it is, as a dense array."""
+    """Return a tensor of a PyG ``Data``, wherever it is, as a dense array."""
     if not (hasattr(tensor, "layout") and hasattr(tensor, "to_dense")):
         raise input_error(name, "a tensor in the PyG Data", type(tensor).__name__)
     dense = tensor.detach().cpu()

@@ -24,7 +24,7 @@ FIXED = {
 def random_split(
     y: NDArray[np.int64], percent: Sequence[float], seed: int = 0
 ) -> dict[str, NDArray[np.int64]]:
-    """Splits the labelled nodes at random; the parts are sorted, and empty ones are left out.
+    """Split the labelled nodes at random; the parts are sorted, and empty ones are left out.
 
     With p = ``default_rng(seed).permutation(labelled nodes)``, which has n nodes, training is
     p[:a], validation p[a:b], test p[b:c]; a, b, c are the running sums of ``percent`` times

@@ -26,7 +26,7 @@ def round_edge_weights(
     target_factor: NDArray[np.float32],
     edge_bits: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Round edge weights to integers; returns them and what each row's sum is multiplied by.
+    """Round edge weights to integers; return them and what each row's sum is multiplied by.
 
     ``q_ij = rint(w_ij t_j 2^e_i)`` with e_i such that the row's largest takes ``edge_bits`` bits,
     fewer in rows of so many entries (2^14 at 17 bits) that they would add up to 2^31.

@@ -165,7 +165,7 @@ def packed_layers(isa: str, features: Any, source_factor: NDArray[np.float32]) -
 
 
 def keep_bits() -> int | None:
-    """Number of binary digits of the probabilities that :func:`draw_masks` takes."""
+    """Return the number of binary digits of the probabilities that :func:`draw_masks` takes."""
     return None if _native is None else int(_native.keep_bits)
 
 
@@ -218,7 +218,7 @@ def set_num_threads(count: int) -> None:
 
 
 def num_threads() -> int:
-    """Number of threads that packed layers run on."""
+    """Return the number of threads that packed layers run on."""
     return 1 if _native is None else int(_native.num_threads())
 
 

@@ -108,7 +108,7 @@ class PackedLayers:
                 yield begin, values
 
     def kept(self, number: int, form: Keep) -> Any:
-        """A layer's kept values, or its bits and their β; the next run overwrites them."""
+        """Return a layer's kept values, or its bits and their β; the next run overwrites them."""
         if self._native is None:
             return self._kept[number, form]
         if form == "values":
@@ -129,7 +129,7 @@ class PackedLayers:
         return layer_values(self.layers[-1], self.edges[-1], *hidden)
 
     def _run_reference(self, count: int) -> tuple[Words, Floats]:
-        """Run ``count`` layers in NumPy; returns the bits and factors of the next one's sources."""
+        """Run ``count`` layers in NumPy; return the bits and factors of the next one's sources."""
         words, factor = dense_words(self.features), self._source_factor
         for number in range(count):
             layer = self.layers[number]

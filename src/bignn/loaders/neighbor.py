@@ -54,7 +54,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG has no types
     def sample_from_nodes(
         self, index: NodeSamplerInput, *, seed: int | None = None
     ) -> SamplerOutput:
-        """Samples the neighbourhood of ``index.node`` (unique ids); these nodes come first."""
+        """Sample the neighbourhood of ``index.node`` (unique ids); these nodes come first."""
         found = sample_neighbours(
             self._graph,
             index.node.numpy(),
@@ -73,7 +73,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG has no types
         )
 
     def sample_from_edges(self, index: Any, neg_sampling: Any = None) -> Any:
-        """Raises NotImplementedError: this sampler samples around nodes."""
+        """Raise NotImplementedError: this sampler samples around nodes."""
         raise NotImplementedError("NeighborSampler samples around nodes; use a NodeLoader")
 
 
@@ -120,12 +120,12 @@ class NeighborLoader(NodeLoader, SeededLoader):  # type: ignore[misc]
         NodeLoader.__init__(self, data, sampler, nodes, transform=transform, **kwargs)
 
     def __call__(self, index: torch.Tensor | Sequence[int]) -> Any:
-        """Samples a batch of the input nodes with these indices."""
+        """Sample a batch of the input nodes with these indices."""
         indices = index.tolist() if isinstance(index, torch.Tensor) else list(index)
         return super().__call__(with_seed(indices))
 
     def collate_fn(self, index: list[SeededIndex]) -> Any:
-        """Samples a batch from seeded indices of the input nodes."""
+        """Sample a batch from seeded indices of the input nodes."""
         seed, indices = seed_and_indices(index)
         out = self.node_sampler.sample_from_nodes(self.input_data[indices], seed=seed)
         return self.filter_fn(out) if self.filter_per_worker else out

@@ -86,7 +86,7 @@ class SaintLoader(SeededLoader):
         super().__init__(range(num_steps), collate_fn=self._batch, **kwargs)
 
     def _prepare(self) -> None:
-        """Prepares what drawing needs, once."""
+        """Prepare what drawing needs, once."""
 
     @abstractmethod
     def _draw_nodes(self, seed: int) -> Ints:

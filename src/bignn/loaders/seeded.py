@@ -79,13 +79,13 @@ class SeededLoader(DataLoader[Any]):
 
 
 def seed_and_indices(batch: Sequence[SeededIndex]) -> tuple[int, list[int]]:
-    """Returns the seed of a batch and the indices in it."""
+    """Return the seed of a batch and the indices in it."""
     epoch, place, _ = batch[0]
     return random_word(epoch, place), [index for _, _, index in batch]
 
 
 def with_seed(indices: Sequence[int]) -> list[SeededIndex]:
-    """Makes a batch of some indices, with a seed that is drawn now."""
+    """Make a batch of some indices, with a seed that is drawn now."""
     return list(_SeededSampler(indices))
 
 

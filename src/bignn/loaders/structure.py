@@ -11,7 +11,7 @@ from bignn.errors import InputError, input_error
 
 
 def checked_edges(data: Any) -> tuple[Tensor, int]:
-    """Returns ``edge_index`` as int64 on the CPU, and the number of nodes."""
+    """Return ``edge_index`` as int64 on the CPU, and the number of nodes."""
     edge_index = getattr(data, "edge_index", None)
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
         raise InputError("'data' has no edge_index [2, E]; to_sparse_tensor drops it: undo that")
@@ -34,7 +34,7 @@ def checked_edges(data: Any) -> tuple[Tensor, int]:
 
 
 def checked_nodes(input_nodes: Any, num_nodes: int) -> Tensor:
-    """Returns the ids, int64 [n], of nodes that are given by ids or a mask; all for None."""
+    """Return the ids, int64 [n], of nodes that are given by ids or a mask; all for None."""
     if input_nodes is None:
         return torch.arange(num_nodes)
     nodes = torch.as_tensor(input_nodes).detach().cpu()

@@ -91,7 +91,7 @@ class SparseMatrix:
         return _compressed_rows(column, self.rows, number, size).values().long()
 
     def with_values(self, values: Tensor) -> SparseMatrix:
-        """Return a matrix of the same pattern with these values [entries], in row order, no factors."""
+        """Return a matrix of this pattern with other values [entries], in row order, no factors."""
         return SparseMatrix(
             csr_with_values(self.matrix, values),
             csr_with_values(self.transposed, values[self.order]),

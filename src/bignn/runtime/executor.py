@@ -49,7 +49,7 @@ def run(
     edges: Callable[[str, str, str], Edges],
     backend: str,
 ) -> Floats:
-    """Run operations in order; returns the last one's value as floats.
+    """Run operations in order; return the last one's value as floats.
 
     Args:
         operations: the operations, in order.

@@ -131,7 +131,7 @@ class _Reader:
         return [step for step in self._users.get(value, []) if step.op == op]
 
     def only_user(self, value: str, *ops: str) -> Operation | None:
-        """The one operation that uses a value, once, if it is one of ``ops``."""
+        """Find the one operation that uses a value, once, if it is one of ``ops``."""
         users = self._users.get(value, [])
         if len(users) != 1 or self._uses[value] != 1 or users[0].op not in ops:
             return None
@@ -160,7 +160,7 @@ def _input(reader: _Reader, num_features: int) -> tuple[InputSpec, str]:
 
 
 def _layer(reader: _Reader, value: str) -> tuple[BinaryLayer, str] | None:
-    """Recognise the packed layer that reads a value; returns it and the name of its result."""
+    """Recognise the packed layer that reads a value; return it and the name of its result."""
     found = None
     for linear in reader.users(value, "binary_linear"):
         step = reader.only_user(linear.out, "aggregate", "attention")

@@ -272,7 +272,7 @@ def from_file(
 def graph_reader(
     path: str | os.PathLike[str],
 ) -> Callable[[Mapping[str, NDArray[Any]], Mapping[str, Any]], PackedGraph]:
-    """A reader of arrays and headers (:func:`from_file`) that names the graph by its path."""
+    """Make a reader of arrays and headers (:func:`from_file`) that names the graph by its path."""
     return lambda arrays, header: from_file(arrays, header, os.fspath(path))
 
 

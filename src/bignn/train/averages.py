@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | None]:
-    """Returns the mean and the sample standard deviation (n - 1).
+    """Return the mean and the sample standard deviation (n - 1).
 
     Both are None if any value is missing; the deviation of a single value is None.
     """
@@ -18,5 +18,5 @@ def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | 
 
 
 def plus_minus(mean: float, std: float | None, digits: int = 1) -> str:
-    """Formats ``mean ± std``, or the mean alone where one seed has no deviation."""
+    """Format ``mean ± std``, or the mean alone where one seed has no deviation."""
     return f"{mean:.{digits}f}" + ("" if std is None else f" ± {std:.{digits}f}")

@@ -60,14 +60,14 @@ class Batch:
         return self.y.device
 
     def logits(self, model: nn.Module) -> Tensor:
-        """Returns the model's output on this batch."""
+        """Return the model's output on this batch."""
         weight = () if self.edge_weight is None else (self.edge_weight,)
         out: Tensor = model(self.x, self.edge_index, *weight)
         return out
 
 
 def reachable(batch: Batch, model: nn.Module) -> Batch:
-    """Returns the part of a whole graph that can influence the outputs at ``loss_nodes``.
+    """Return the part of a whole graph that can influence the outputs at ``loss_nodes``.
 
     Aggregation is local, so a model of L layers needs the nodes within L steps and Â among them
     (with the degrees of the whole graph); outputs and gradients are those of the whole graph. Few
@@ -97,7 +97,7 @@ def check_labels(graph: Graph) -> None:
 
 
 def full_batch(graph: Graph, device: torch.device) -> Batch:
-    """Returns the whole graph as one batch."""
+    """Return the whole graph as one batch."""
     check_labels(graph)
     assert graph.y is not None
     assert graph.train_idx is not None
@@ -112,14 +112,14 @@ def full_batch(graph: Graph, device: torch.device) -> Batch:
 
 
 def take_loss_share(batch: Batch, share: slice) -> Batch:
-    """Returns the batch with a share of its labels and targets in the loss."""
+    """Return the batch with a share of its labels and targets in the loss."""
     weight = None if batch.loss_weight is None else batch.loss_weight[share]
     nodes = batch.loss_nodes[share]
     return replace(batch, loss_nodes=nodes, loss_weight=weight, target_nodes=share)
 
 
 def training_subgraph(whole: Batch) -> Batch:
-    """Returns the ``loss_nodes`` and the edges among them: all that inductive training may see."""
+    """Return the ``loss_nodes`` and the edges among them: all that inductive training may see."""
     assert isinstance(whole.x, Tensor)
     assert isinstance(whole.edge_index, Tensor)
     nodes = whole.loss_nodes.unique()
@@ -137,7 +137,7 @@ def training_subgraph(whole: Batch) -> Batch:
 
 
 def as_batch(data: Any, device: torch.device) -> Batch:
-    """Converts what a PyG loader yields into a batch; returns a batch as it is.
+    """Convert what a PyG loader yields into a batch; return a batch as it is.
 
     The loss is taken on the nodes of ``train_mask``; of a neighbour loader's ``Data``, on those of
     its seed nodes (the first ``batch_size``), or without a mask on all seed nodes. GraphSAINT's

@@ -51,7 +51,7 @@ def write(
     parts: Mapping[str, Mapping[str, Tensor]],
     about: Mapping[str, Any],
 ) -> None:
-    """Writes a checkpoint; the previous one stays until the new one is whole."""
+    """Write a checkpoint; the previous one stays until the new one is whole."""
     tensors = {
         f"{part}.{name}": tensor.detach().cpu().contiguous()
         for part, named in parts.items()
@@ -83,7 +83,7 @@ def _digest(header: str, tensors: Mapping[str, Tensor]) -> str:
 
 
 def read(path: str | os.PathLike[str]) -> tuple[Parts, dict[str, Any]]:
-    """Reads the parts of a checkpoint and its header; refuses a damaged file in one line."""
+    """Read the parts of a checkpoint and its header; refuse a damaged file in one line."""
     file = check_regular_file(
         path, "a checkpoint written by 'bignn train'", "give a checkpoint written by 'bignn train'"
     )
@@ -171,7 +171,7 @@ _RENAMED_STATE = (("input_norm.", "input_stage."), ("head.lin.", "lin."))
 
 
 def upgrade_version_1(parts: Parts, header: dict[str, Any]) -> None:
-    """Gives the options and tensors of a version 1 checkpoint the names of today, in place.
+    """Give the options and tensors of a version 1 checkpoint the names of today, in place.
 
     Version 1 had no digest, and at first no teachers. A user's own modules keep their names.
     """
@@ -194,7 +194,7 @@ def upgrade_version_1(parts: Parts, header: dict[str, Any]) -> None:
 
 
 def load_model(path: str | os.PathLike[str]) -> GNN:
-    """Builds the trained model of a checkpoint, in evaluation mode.
+    """Build the trained model of a checkpoint, in evaluation mode.
 
     Modules that are not a :class:`bignn.nn.GNN` cannot be built from a file: :func:`load_state`.
     """
@@ -215,7 +215,7 @@ def load_model(path: str | os.PathLike[str]) -> GNN:
 
 
 def load_state(model: nn.Module, path: str | os.PathLike[str]) -> None:
-    """Loads the best weights of a checkpoint into a module, in place; its mode stays.
+    """Load the best weights of a checkpoint into a module, in place; its mode stays.
 
     For modules of one's own, made as they were when ``bignn.fit(..., checkpoint_path=path)`` saved
     them (``bignn.binarize_`` included).
@@ -248,7 +248,7 @@ def load_state(model: nn.Module, path: str | os.PathLike[str]) -> None:
 
 
 def generator_state(device: torch.device) -> dict[str, Tensor]:
-    """Returns the states of the random generators that training on this device draws from."""
+    """Return the states of the random generators that training on this device draws from."""
     state = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         state["cuda"] = torch.cuda.get_rng_state(device)

@@ -10,7 +10,7 @@ from bignn.train.batches import Batch
 
 @torch.no_grad()
 def check_model(model: nn.Module, batch: Batch, num_classes: int, argument: str = "model") -> None:
-    """Evaluates a model once; refuses one that does not fit the graph in one line."""
+    """Evaluate a model once; refuse one that does not fit the graph in one line."""
     try:
         with evaluating(model), naming_width_errors(argument, int(batch.x.shape[-1])):
             out = batch.logits(model)
@@ -28,7 +28,7 @@ def check_model(model: nn.Module, batch: Batch, num_classes: int, argument: str 
 
 
 def check_teacher(teacher: nn.Module, whole: Batch, num_classes: int) -> None:
-    """Evaluates a teacher once; every error names the teacher."""
+    """Evaluate a teacher once; every error names the teacher."""
     try:
         check_model(teacher, whole, num_classes, "teacher")
     except (InputError, RuntimeError) as error:

@@ -19,7 +19,7 @@ Teacher = nn.Module | Sequence[nn.Module]
 
 
 def checked_teachers(teacher: Teacher) -> list[nn.Module]:
-    """Returns the teachers as a list of modules; refuses anything else."""
+    """Return the teachers as a list of modules; refuse anything else."""
     if isinstance(teacher, nn.Module):
         return [teacher]
     teachers: list[nn.Module] = list(teacher) if isinstance(teacher, list | tuple) else [teacher]  # type: ignore[list-item]
@@ -35,7 +35,7 @@ def checked_teachers(teacher: Teacher) -> list[nn.Module]:
 
 @contextmanager
 def on_device(model: nn.Module, device: torch.device) -> Iterator[None]:
-    """Moves a model to a device for the block, and back after it."""
+    """Move a model to a device for the block, and back after it."""
     before = next((p.device for p in model.parameters()), device)
     model.to(device)
     try:
@@ -64,7 +64,7 @@ def soft_targets(teachers: Sequence[nn.Module], batch: Batch, temperature: float
 def distillation_loss(
     logits: Tensor, targets: Tensor, temperature: float, weight: Tensor | None = None
 ) -> Tensor:
-    """Returns ``T² KL(teacher ‖ student)``, both at temperature T (Hinton et al. 2015).
+    """Return ``T² KL(teacher ‖ student)``, both at temperature T (Hinton et al. 2015).
 
     It is the mean over nodes, or with a weight per node the sum.
     """
@@ -81,7 +81,7 @@ def distillation_loss(
 
 
 def weights_digest(models: Sequence[nn.Module]) -> str:
-    """Returns a fingerprint of the weights and options of some models."""
+    """Return a fingerprint of the weights and options of some models."""
     whole = hashlib.sha256()
     for model in models:
         for name, value in sorted(model.state_dict().items()):

@@ -57,7 +57,7 @@ class World:
         return slice(self.rank, None, self.size)
 
     def gather(self, *values: float) -> list[list[float]]:
-        """Returns the values of each process, by rank; whole numbers up to 2^53 are exact."""
+        """Return the values of each process, by rank; whole numbers up to 2^53 are exact."""
         mine = [float(value) for value in values]
         if self.size == 1:
             return [mine]
@@ -70,7 +70,7 @@ class World:
         return [row.tolist() for row in theirs]
 
     def totals(self, *values: float) -> list[float]:
-        """Sums each value over all processes; all get the same to the last bit."""
+        """Sum each value over all processes; all get the same to the last bit."""
         return [sum(column) for column in zip(*self.gather(*values), strict=True)]
 
     def fractions(self, *counts: float) -> list[float]:
@@ -79,11 +79,11 @@ class World:
         return [mine / all_ if all_ else 0.0 for mine, all_ in zip(counts, totals, strict=True)]
 
     def barrier(self) -> None:
-        """Waits until all processes have come here."""
+        """Wait until all processes have come here."""
         self.gather(0)
 
     def pad_batches(self, batches: Iterable[T]) -> Iterator[T | None]:
-        """Yields this process's batches, then None for as long as another process has more."""
+        """Yield this process's batches, then None for as long as another process has more."""
         remaining = iter(batches)
         while True:
             batch = next(remaining, None)
@@ -111,7 +111,7 @@ class World:
 
     @torch.no_grad()
     def sum_gradients(self, model: nn.Module) -> None:
-        """Sums every gradient over all processes; one that no process has stays None.
+        """Sum every gradient over all processes; one that no process has stays None.
 
         One flat vector per dtype, not torch's DistributedDataParallel: that averages with equal
         weights, wants a gradient of every parameter in every process, and wraps the model, whose
@@ -137,7 +137,7 @@ class World:
 
     @torch.no_grad()
     def copy_from_leader(self, tensors: Iterable[Tensor]) -> None:
-        """Copies the leader's values into the tensors of all processes.
+        """Copy the leader's values into the tensors of all processes.
 
         Tensors that are equal already are not touched, so that caches made from them stay valid.
         """
@@ -157,13 +157,13 @@ class World:
                 tensor.copy_(leaders.clone().view(tensor.dtype).view_as(tensor))
 
     def differs(self, text: str) -> bool:
-        """Returns whether the processes passed different texts."""
+        """Return whether the processes passed different texts."""
         fingerprint = int.from_bytes(hashlib.sha256(text.encode()).digest()[:6])  # exact as float
         return len({row[0] for row in self.gather(fingerprint)}) > 1
 
     @contextmanager
     def _communicating(self) -> Iterator[None]:
-        """Turns torch's errors of communication into one line."""
+        """Turn torch's errors of communication into one line."""
         try:
             yield
         except RuntimeError as error:
@@ -175,25 +175,25 @@ class World:
 
 
 def _first_sentence(error: Exception) -> str:
-    """Returns the first sentence of torch's message, without the place in torch's source."""
+    """Return the first sentence of torch's message, without the place in torch's source."""
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
     return re.sub(r"^\[[^\]]*\] *", "", line).split(". ")[0][:200]
 
 
 def under_torchrun(environment: Mapping[str, str] = os.environ) -> bool:
-    """Returns whether ``torchrun`` started this process as one of several."""
+    """Return whether ``torchrun`` started this process as one of several."""
     if any(name not in environment for name in _VARIABLES):
         return False
     return environment["WORLD_SIZE"] != "1"
 
 
 def is_leader() -> bool:
-    """Returns whether this process is the leader, even before it has joined the others."""
+    """Return whether this process is the leader, even before it has joined the others."""
     return not under_torchrun() or os.environ["RANK"] == "0"
 
 
 def resolve_device(name: str) -> torch.device:
-    """Returns the device of a name if it can be used; ``"cuda"`` is each process's own GPU."""
+    """Return the device of a name if it can be used; ``"cuda"`` is each process's own GPU."""
     kind, _, index = name.partition(":")
     if kind not in ("cpu", "cuda") or (index and not index.isdigit()):
         raise input_error("device", "'cpu', 'cuda' or 'cuda:N'", repr(name))
@@ -218,7 +218,7 @@ def resolve_device(name: str) -> torch.device:
 
 
 def current_world(device: torch.device) -> World:
-    """Returns this process's world; joins it first if ``torchrun`` started the process."""
+    """Return this process's world; joins it first if ``torchrun`` started the process."""
     if not torch.distributed.is_available():
         if under_torchrun():
             raise InputError("this torch was built without torch.distributed; start one process")
@@ -247,7 +247,7 @@ def _join(device: torch.device) -> None:
 
 
 def leave() -> None:
-    """Closes the connections to the other processes, if there are any."""
+    """Close the connections to the other processes, if there are any."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
@@ -258,7 +258,7 @@ _LEADER_HEAD_START = 5.0
 
 @contextmanager
 def joined_world(device: str) -> Iterator[World]:
-    """Joins the other processes for the length of a command, and leaves them at its end.
+    """Join the other processes for the length of a command, and leave them at its end.
 
     A process that fails, or that ``torchrun`` ends because another one died, reports why in one
     line, unless the leader reports the same error.

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def is_best(progress: Progress, loss: float, accuracy: float, settings: Settings) -> bool:
-    """Returns whether an epoch with these scores on validation is better than all before it."""
+    """Return whether an epoch with these scores on validation is better than all before it."""
     if settings.select_by == "accuracy":
         return progress.best_epoch == 0 or accuracy > progress.best_acc
     return loss < progress.best_loss
 
 
 def should_stop(epoch: int, best_epoch: int, settings: Settings) -> bool:
-    """Returns whether training is over: no epochs left, or none was better for ``patience``."""
+    """Return whether training is over: no epochs left, or none was better for ``patience``."""
     return epoch >= settings.epochs or epoch - best_epoch >= settings.patience

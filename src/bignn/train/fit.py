@@ -121,7 +121,7 @@ def fit(
 
 
 def _find_device(name: str | None, model: nn.Module) -> torch.device:
-    """Returns the device of a name if it can be used; None means the model's own."""
+    """Return the device of a name if it can be used; None means the model's own."""
     if name is None:
         return next((p.device for p in model.parameters()), torch.device("cpu"))
     return distributed.resolve_device(name)
@@ -129,7 +129,7 @@ def _find_device(name: str | None, model: nn.Module) -> torch.device:
 
 @contextmanager
 def threads_for(graph: Graph) -> Iterator[None]:
-    """Gives torch one thread for the block if the graph is small.
+    """Give torch one thread for the block if the graph is small.
 
     A small graph's operations are too short to be shared: a second thread gains nothing on Cora,
     and where another process keeps a core busy, every operation waits for that thread (20x the time

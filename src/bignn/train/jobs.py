@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 def in_processes(task: Callable[[T], R], items: Sequence[T], jobs: int) -> Iterator[R]:
-    """Yields ``task(item)`` for each item, in their order, as soon as it is there.
+    """Yield ``task(item)`` for each item, in their order, as soon as it is there.
 
     With one job (or one item) it runs here. Otherwise the task and its items travel to other
     processes, so they must be picklable, and a script that calls this needs the usual
@@ -70,7 +70,7 @@ def in_processes(task: Callable[[T], R], items: Sequence[T], jobs: int) -> Itera
 
 
 def checked_jobs(jobs: int) -> int:
-    """Returns a number of processes if it can be had."""
+    """Return a number of processes if it can be had."""
     is_number = isinstance(jobs, int | np.integer) and not isinstance(jobs, bool)
     if not is_number or not 1 <= jobs <= 1024:
         raise input_error("jobs", "a number from 1 to 1024", repr(jobs))

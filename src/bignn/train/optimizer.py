@@ -13,7 +13,7 @@ from bignn.train.recipes import Settings
 
 
 def adam(model: nn.Module, settings: Settings) -> torch.optim.Adam:
-    """Builds Adam: weight decay acts on matrices only, and the last layer has its own rate."""
+    """Build Adam: weight decay acts on matrices only, and the last layer has its own rate."""
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     others = [p for p in model.parameters() if p.ndim < 2]
     last = matrices[-1:]

@@ -36,7 +36,7 @@ class Progress:
 
     @classmethod
     def from_json(cls, stored: Any, settings: Settings) -> Progress:
-        """Reads what a checkpoint stores; refuses values that no run of these settings has."""
+        """Read what a checkpoint stores; refuse values that no run of these settings has."""
         kinds = {field.name: _TYPES[str(field.type)] for field in fields(cls)}
         if not isinstance(stored, dict) or stored.keys() != kinds.keys():
             raise input_error("progress", f"an object with {list(kinds)}", printable(stored))

@@ -123,7 +123,7 @@ class TrainingRun:
         self._snapshot: _RunState | None = None
 
     def own_batches(self, batches: Iterable[Any] | None) -> Iterable[Any]:
-        """Returns this process's share of the batches, or of those that the settings ask for."""
+        """Return this process's share of the batches, or of those that the settings ask for."""
         self.is_full_batch = batches is None and self.settings.sampling is None
         if batches is not None:
             return _EveryNth(batches, self.world.share)
@@ -230,7 +230,7 @@ class TrainingRun:
         return self.world.seeded_by_rank(self.whole.device, self.seed, self.progress.epoch, step)
 
     def _backward(self, batch: Batch | None) -> None:
-        """Computes the gradients of a batch's part of the loss.
+        """Compute the gradients of a batch's part of the loss.
 
         Over all processes the parts add up to ``(1 - mix) mean(labels) + mix mean(teacher)``, with
         means over what all batches have.
@@ -278,14 +278,14 @@ class TrainingRun:
 
     @torch.no_grad()
     def _update_statistics(self) -> None:
-        """Takes the statistics of batch normalisation from the nodes that training may see."""
+        """Take the statistics of batch normalisation from the nodes that training may see."""
         with exact_statistics(self.model) as norms:
             if norms:
                 self.visible.logits(self.model.eval())
 
     @torch.no_grad()
     def _score(self, batch: Batch) -> tuple[float, float]:
-        """Returns the mean cross-entropy and the accuracy in percent on all ``loss_nodes``.
+        """Return the mean cross-entropy and the accuracy in percent on all ``loss_nodes``.
 
         Each process scores its share; the results are those of all shares together.
         """
@@ -299,7 +299,7 @@ class TrainingRun:
         return loss, 100.0 * correct / count
 
     def result(self) -> FitResult:
-        """Loads the best weights into the model and scores them."""
+        """Load the best weights into the model and score them."""
         self.model.load_state_dict(self.best_state)
         test = None
         if self.graph.test_idx is not None:
@@ -313,7 +313,7 @@ class TrainingRun:
         )
 
     def _identity(self) -> dict[str, Any]:
-        """Returns what tells this run from others; only its own checkpoint can be resumed."""
+        """Return what tells this run from others; only its own checkpoint can be resumed."""
         shapes = {name: list(value.shape) for name, value in self.model.state_dict().items()}
         return {
             "config": self.model.config if isinstance(self.model, GNN) else {"shapes": shapes},
@@ -324,7 +324,7 @@ class TrainingRun:
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a checkpoint, in the leader alone; a finished run keeps its best weights only."""
+        """Write a checkpoint, in the leader alone; a finished run keeps its best weights only."""
         self._snapshot = self._state()
         self._write(path, self._snapshot)
 
@@ -333,7 +333,7 @@ class TrainingRun:
             checkpoint.write(path, *state)
 
     def _state(self) -> _RunState:
-        """Returns copies of all that a checkpoint holds, and its header."""
+        """Return copies of all that a checkpoint holds, and its header."""
         parts: dict[str, dict[str, Tensor]] = {"model": self.best_state}
         if not self.progress.finished:
             parts["last"] = _copy(self.model.state_dict())
@@ -387,7 +387,7 @@ class TrainingRun:
 
 
 def _label_loss(logits: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
-    """Returns the mean cross-entropy, or with a weight per node the sum; 0 for no nodes."""
+    """Return the mean cross-entropy, or with a weight per node the sum; 0 for no nodes."""
     if len(y) == 0:
         return logits.sum()
     if weight is None:

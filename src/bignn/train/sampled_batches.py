@@ -154,7 +154,7 @@ class SampledBatches:
         )
 
     def _layer_matrices(self, data: Any, nodes: Tensor) -> tuple[SparseMatrix, ...]:
-        """Builds the weighted adjacency of each layer.
+        """Build the weighted adjacency of each layer.
 
         Nodes come in the order of discovery: layer l of L makes those of the first L - l hops from
         those of one hop more. Where k of the d edges that reach a node were drawn, each has its

@@ -65,7 +65,7 @@ class Teachers:
     checkpoints: Mapping[int, Sequence[Path]] = field(default_factory=dict)
 
     def __call__(self, seed: int) -> list[nn.Module]:
-        """Returns the teachers of a seed."""
+        """Return the teachers of a seed."""
         if seed in self.checkpoints:
             return [load_model(path) for path in self.checkpoints[seed]]
         return list(self.models)
@@ -106,7 +106,7 @@ class _SeedTask:
         )
 
     def path(self, seed: int) -> Path:
-        """Returns the path of a seed's checkpoint."""
+        """Return the path of a seed's checkpoint."""
         return self.out / f"seed-{seed}.safetensors"
 
 

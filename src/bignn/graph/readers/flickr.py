@@ -18,7 +18,7 @@ FILES = ("adj_full.npz", "feats.npy", "role.json", "class_map.json")
 
 
 def read(folder: Path) -> dict[str, NDArray[Any]]:
-    """Reads the graph in ``folder``. Features are as published, not standardised."""
+    """Read the graph in ``folder``. Features are as published, not standardised."""
     adjacency, features, roles, classes = (folder / name for name in FILES)
     x = read_npy(features)
     if x.ndim != 2:
@@ -37,7 +37,7 @@ def read(folder: Path) -> dict[str, NDArray[Any]]:
 
 
 def _labels(file: Path, num_nodes: int) -> NDArray[np.int64]:
-    """Reads a class per node. Values are class ids, or lists with a single 1 at the class."""
+    """Read a class per node. Values are class ids, or lists with a single 1 at the class."""
     y = np.full(num_nodes, UNLABELLED, dtype=np.int64)
     for node, value in enumerate(by_node(file, read_json(file), num_nodes)):
         if value is None:

@@ -19,7 +19,7 @@ FILES = ("musae_git_edges.csv", "musae_git_features.json", "musae_git_target.csv
 
 
 def read(folder: Path) -> dict[str, NDArray[Any]]:
-    """Reads SNAP's tables: the words of each node in JSON, a class per node, pairs of nodes."""
+    """Read SNAP's tables: the words of each node in JSON, a class per node, pairs of nodes."""
     edges, features, targets = (folder / name for name in FILES)
     y = _targets(targets)
     word_ids = [
@@ -42,7 +42,7 @@ def read(folder: Path) -> dict[str, NDArray[Any]]:
 
 
 def read_reduced(file: Path) -> dict[str, NDArray[Any]]:
-    """Reads github.npz: ``edges`` [E, 2], ``features`` [N, d], ``target`` [N]."""
+    """Read github.npz: ``edges`` [E, 2], ``features`` [N, d], ``target`` [N]."""
     wanted = ("edges", "features", "target")
     arrays = read_some(file, wanted, needed=wanted)
     edges = arrays["edges"]
@@ -53,7 +53,7 @@ def read_reduced(file: Path) -> dict[str, NDArray[Any]]:
 
 
 def _targets(file: Path) -> NDArray[np.int64]:
-    """Reads column ``ml_target``, sorted by column ``id``."""
+    """Read column ``ml_target``, sorted by column ``id``."""
     check_regular_file(file, "a table of classes", "get the file again")
     try:
         with file.open(newline="", encoding="utf-8") as opened:

@@ -27,7 +27,7 @@ _CHUNK = 1 << 24  # bytes unpacked at a time, so that no array is held twice
 
 
 def read_npz(path: str | os.PathLike[str], known: frozenset[str]) -> dict[str, NDArray[Any]]:
-    """Reads all arrays of a .npz file.
+    """Read all arrays of a .npz file.
 
     Names, sizes and headers are read first. Refused before anything is unpacked: arrays of unknown
     names, arrays of other things than plain numbers, arrays of another size than their header
@@ -56,7 +56,7 @@ def read_npz(path: str | os.PathLike[str], known: frozenset[str]) -> dict[str, N
 def read_some(
     path: str | os.PathLike[str], wanted: Collection[str], needed: Collection[str]
 ) -> dict[str, NDArray[Any]]:
-    """Reads the ``wanted`` arrays of a published .npz file and leaves the others unread.
+    """Read the ``wanted`` arrays of a published .npz file and leave the others unread.
 
     So object arrays, as of names, which would need pickle, do no harm. ``needed`` are those of
     ``wanted`` that must be there.
@@ -78,7 +78,7 @@ def read_some(
 
 
 def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
-    """Reads the array of a .npy file, under the rules of :func:`read_npz`."""
+    """Read the array of a .npy file, under the rules of :func:`read_npz`."""
     file = check_regular_file(path, "a .npy file")
     try:
         with file.open("rb") as opened:
@@ -192,7 +192,7 @@ def _read_array(file: Path, name: str, stream: IO[bytes], stream_bytes: int) -> 
 def write_npz(
     path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]], *, compressed: bool = True
 ) -> None:
-    """Writes a .npz file under a temporary name, then renames it."""
+    """Write a .npz file under a temporary name, then rename it."""
     save = np.savez_compressed if compressed else np.savez
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         save(file, allow_pickle=False, **arrays)

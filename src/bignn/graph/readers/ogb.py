@@ -18,7 +18,7 @@ _PARTS = ("train", "valid", "test")
 
 
 def files(split: str) -> tuple[str, ...]:
-    """Returns the paths of a dataset's files; ``split`` names the folder of its split."""
+    """Return the paths of a dataset's files; ``split`` names the folder of its split."""
     return (
         *(f"raw/{name}.csv.gz" for name in _RAW),
         *(f"split/{split}/{part}.csv.gz" for part in _PARTS),
@@ -30,7 +30,7 @@ PRODUCTS = files("sales_ranking")
 
 
 def read(folder: Path, split: str) -> dict[str, NDArray[Any]]:
-    """Reads the graph in ``folder``; its edges become undirected.
+    """Read the graph in ``folder``; its edges become undirected.
 
     OGB stores an edge of ogbn-products once, and its loader adds the reverse. The citations of
     ogbn-arxiv are directed; they are made symmetric as in the paper and in OGB's GCN examples.
@@ -56,12 +56,12 @@ def read(folder: Path, split: str) -> dict[str, NDArray[Any]]:
 
 
 def read_arxiv(folder: Path) -> dict[str, NDArray[Any]]:
-    """Reads ogbn-arxiv, which is split by year."""
+    """Read ogbn-arxiv, which is split by year."""
     return read(folder, "time")
 
 
 def read_products(folder: Path) -> dict[str, NDArray[Any]]:
-    """Reads ogbn-products, which is split by sales rank."""
+    """Read ogbn-products, which is split by sales rank."""
     return read(folder, "sales_ranking")
 
 

@@ -18,7 +18,7 @@ _AGAIN = "get the file again"
 
 
 def read_numbers(file: Path, dtype: DTypeLike, *, header: bool = False) -> NDArray[Any]:
-    """Reads a table [rows, columns] of numbers separated by commas, .csv or .csv.gz.
+    """Read a table [rows, columns] of numbers separated by commas, .csv or .csv.gz.
 
     ``np.loadtxt`` reads the compressed stream in chunks, checks every row, and was the fastest way
     to parse decimals that was tried: 7 million a second, ``np.fromstring`` 5, ``float`` 5. (For
@@ -40,7 +40,7 @@ def read_numbers(file: Path, dtype: DTypeLike, *, header: bool = False) -> NDArr
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Reads a JSON object."""
+    """Read a JSON object."""
     check_regular_file(file, "a JSON file", _AGAIN)
     try:
         document = json.loads(file.read_bytes())
@@ -52,7 +52,7 @@ def read_json(file: Path) -> dict[str, Any]:
 
 
 def node_ids(file: Path, what: str, values: object) -> NDArray[np.int64]:
-    """Converts a list of ids from a JSON file; ``what`` names the list in messages."""
+    """Convert a list of ids from a JSON file; ``what`` names the list in messages."""
     if isinstance(values, list) and all(type(value) is int for value in values):
         try:
             return np.array(values, dtype=np.int64)

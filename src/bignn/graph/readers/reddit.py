@@ -17,7 +17,7 @@ FILES = ("reddit_data.npz", "reddit_graph.npz")
 
 
 def read(folder: Path) -> dict[str, NDArray[Any]]:
-    """Reads the graph in ``folder``; node types 1, 2, 3 are training, validation and test."""
+    """Read the graph in ``folder``; node types 1, 2, 3 are training, validation and test."""
     data, graph = (folder / name for name in FILES)
     wanted = ("feature", "label", "node_types")
     arrays = read_some(data, wanted, needed=wanted)

@@ -14,7 +14,7 @@ from bignn.graph.readers.npz import read_some
 
 
 def read_adjacency(file: Path, num_nodes: int, prefix: str = "") -> NDArray[np.int64]:
-    """Reads the edges of an adjacency matrix in CSR, CSC or COO form; they become undirected.
+    """Read the edges of an adjacency matrix in CSR, CSC or COO form; they become undirected.
 
     Values and scipy's ``format`` are not read: an entry is an edge, and in an undirected graph it
     does not matter which of its two ids is the row.
@@ -43,7 +43,7 @@ def read_adjacency(file: Path, num_nodes: int, prefix: str = "") -> NDArray[np.i
 def checked_indptr(
     file: Path, prefix: str, arrays: dict[str, NDArray[Any]], rows: int
 ) -> NDArray[np.int64]:
-    """Returns ``indptr`` if it divides ``indices`` into ``rows`` rows; refuses it otherwise."""
+    """Return ``indptr`` if it divides ``indices`` into ``rows`` rows; refuse it otherwise."""
     indptr, indices = arrays["indptr"], arrays["indices"]
     good = indptr.dtype.kind in "iu" and indptr.shape == (rows + 1,) and indices.ndim == 1
     if good:

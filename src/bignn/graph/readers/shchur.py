@@ -15,7 +15,7 @@ _WANTED = ("attr_indptr", "attr_indices", "attr_shape", "labels")
 
 
 def read(file: Path) -> dict[str, NDArray[Any]]:
-    """Reads the graph in ``file``; names of nodes, words and classes are left unread.
+    """Read the graph in ``file``; names of nodes, words and classes are left unread.
 
     Features stay sparse and as published. Those of Coauthor are counts; PyG sets them all to 1.
     """

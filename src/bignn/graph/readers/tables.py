@@ -37,7 +37,7 @@ class InputTable:
         return len(next(iter(self.columns.values()))) if self.columns else 0
 
     def numbers(self, name: str) -> NDArray[np.float32]:
-        """Returns a column as float32; refuses a cell that is no number, by its row."""
+        """Return a column as float32; refuse a cell that is no number, by its row."""
         try:
             with np.errstate(over="ignore"):  # numbers beyond float32 become infinite: refused
                 values = self.columns[name].astype(np.float32)
@@ -63,7 +63,7 @@ class InputTable:
 
 
 def read_table(path: str | os.PathLike[str], *, header: bool = True) -> InputTable:
-    """Reads .csv, .tsv, .txt (blanks between columns; ``#`` starts a comment line) or .parquet."""
+    """Read .csv, .tsv, .txt (blanks between columns; ``#`` starts a comment line) or .parquet."""
     file = check_regular_file(path, "a table in CSV, TSV or Parquet")
     if file.suffix == ".parquet":
         return _read_parquet(file)
@@ -116,7 +116,7 @@ def convert(
     seed: int = 0,
     header: bool = True,
 ) -> tuple[Graph, list[str]]:
-    """Builds a graph from tables.
+    """Build a graph from tables.
 
     Args:
         edges: table with the columns source, target and, optionally, weight.
@@ -170,7 +170,7 @@ def with_labels(
     id_column: str | None = None,
     header: bool = True,
 ) -> tuple[Graph, list[str]]:
-    """Returns a copy of a graph with the labels of a table, and the class names.
+    """Return a copy of a graph with the labels of a table, and the class names.
 
     The table is as in :func:`convert`; ``id_column`` is its column of node numbers.
     """
@@ -181,7 +181,7 @@ def with_labels(
 
 
 def with_split(graph: GraphLike, split: Sequence[float], seed: int = 0) -> Graph:
-    """Returns a copy of a graph whose labelled nodes are split at random, as in :func:`convert`."""
+    """Return a copy of a graph whose labelled nodes are split at random, as in :func:`convert`."""
     graph = as_graph(graph)
     if graph.y is None:
         raise InputError(f"{graph.name}: 'split' needs labels 'y'")
@@ -237,7 +237,7 @@ def _is_node_number(cell: str, num_nodes: int) -> bool:
 
 
 def _text(column: NDArray[Any]) -> list[str]:
-    """Returns a column's cells as text, so that ids 7 and "7" are the same node in every format."""
+    """Return a column's cells as text, so that ids 7 and "7" are the same node in every format."""
     return ["" if cell is None or cell != cell else str(cell).strip() for cell in column.tolist()]
 
 
@@ -353,5 +353,5 @@ def _labels(
 
 
 def _natural(name: str) -> tuple[int, float, str]:
-    """Returns a sort key: numbers in numeric order, before words in alphabetical order."""
+    """Return a sort key: numbers in numeric order, before words in alphabetical order."""
     return (0, float(name), name) if _is_number(name) else (1, 0.0, name)

@@ -86,7 +86,7 @@ class Origin(NamedTuple):
 
     @property
     def is_intact(self) -> bool:
-        """Whether the value has not been changed since."""
+        """Whether the value is unchanged since it was recorded."""
         return _version(self.value) == self.version
 
 

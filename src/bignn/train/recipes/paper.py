@@ -4,8 +4,9 @@ On the citation graphs GCN and Bi-GCN train with a learning rate of 0.001 and dr
 decay the paper says only that "the evaluation protocol" is that of GCN, which uses 5e-4; without it
 GCN is 1 to 2 points below what the paper prints. Bi-GCN has none. What the paper leaves to "their
 literatures" is taken from there: GraphSAGE's fan-outs and batches, GraphSAINT's random walks and
-rates, GAT's eight output heads on PubMed. SGC's decay is tuned per graph on validation nodes, as its
-authors do (docs/trials.md). GAT on Cora and CiteSeer, and FastGCN, have our own recipes. On the larger graphs binary models take over their float twin's settings, as in the paper, with batch
+rates, GAT's eight output heads on PubMed. SGC's decay is tuned per graph on validation nodes, as
+its authors do (docs/trials.md). GAT on Cora and CiteSeer, and FastGCN, have our own recipes. On the
+larger graphs binary models take over their float twin's settings, as in the paper, with batch
 normalisation before each binary layer (after each float one on the OGB graphs).
 """
 
