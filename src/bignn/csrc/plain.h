@@ -349,12 +349,38 @@ struct Plain : PlainAttention<Set> {
                               std::byte* record) {
         const std::size_t num_positions = table.stride / table.bytes_per_column;
         bool fits = true;
-        for (std::size_t p = 0; p < num_positions; ++p) {
-            std::int64_t v = 0;
-            for (std::size_t e = 0; e < count; ++e) {
-                v += table.signs[static_cast<std::size_t>(inputs[e]) * num_positions + p];
+        std::size_t first = 0;
+        for (; first + 64 <= num_positions; first += 64) {
+            fits &= sparse_part<Bytes64>(inputs, count, table, record, first);
+        }
+        for (; first < num_positions; first += 16) {
+            fits &= sparse_part<Bytes16>(inputs, count, table, record, first);
+        }
+        return fits;
+    }
+
+    // Makes some positions of it. Signs are added up in bytes, which hold 127 of them.
+    using Bytes16 = std::int8_t __attribute__((vector_size(16), aligned(1), may_alias));
+    using Bytes64 = std::int8_t __attribute__((vector_size(64), aligned(1), may_alias));
+    template <class Bytes>
+    static bool sparse_part(const std::int32_t* inputs, std::size_t count, const SignTable& table,
+                            std::byte* record, std::size_t first) {
+        constexpr int width = sizeof(Bytes);
+        const std::size_t num_positions = table.stride / table.bytes_per_column;
+        std::int32_t sums[width] = {};
+        for (std::size_t e = 0; e < count;) {
+            const std::size_t stop = count - e < 127 ? count : e + 127;
+            Bytes part = {};
+            for (; e < stop; ++e) {
+                const std::size_t row = static_cast<std::size_t>(inputs[e]) * num_positions;
+                part += *reinterpret_cast<const Bytes*>(table.signs + row + first);
             }
-            fits = store_record(v, table.bytes_per_column, record, p) && fits;
+            for (int p = 0; p < width; ++p) sums[p] += part[p];
+        }
+        bool fits = true;
+        for (int p = 0; p < width; ++p) {
+            const std::size_t position = first + static_cast<std::size_t>(p);
+            fits &= store_record(sums[p], table.bytes_per_column, record, position);
         }
         return fits;
     }
