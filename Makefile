@@ -48,7 +48,7 @@ browser: setup
 # Reports go past pytest to the terminal (--capture=sys). Forks are left out: the sanitizer's own
 # locks do not survive them.
 SANITIZED := $(CURDIR)/build/sanitize
-SANITIZE_TESTS := tests/kernels tests/runtime tests/test_threads.py
+SANITIZE_TESTS := tests/kernels tests/runtime
 PRELOAD = $(shell g++ -print-file-name=libasan.so) $(shell g++ -print-file-name=libstdc++.so)
 SANITIZE_ENV = LD_PRELOAD="$(PRELOAD)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
 	UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=$(SANITIZED) PYTHONDONTWRITEBYTECODE=1

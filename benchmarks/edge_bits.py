@@ -46,7 +46,7 @@ def describe(name: str, records: list[Record], plain: list[Record]) -> str:
 
 
 def main() -> None:
-    """Trains all rows and prints their scores."""
+    """Train all rows and print their scores."""
     parser = argparse.ArgumentParser()
     parser.add_argument("graphs", nargs="*", default=list(EMBEDDED))
     parser.add_argument("--models", default="bi-gcn")

@@ -92,7 +92,7 @@ class TorchSampler:
 
 
 def report(contenders: dict[str, Callable[[], object]]) -> None:
-    """Medians, and how many times as long as ours."""
+    """Return medians, and how many times as long as ours."""
     times = measure(contenders, rounds=15)
     mine = times["bignn"].median
     for name, seconds in times.items():
@@ -100,7 +100,7 @@ def report(contenders: dict[str, Callable[[], object]]) -> None:
 
 
 def neighbours(fanouts: list[int]) -> None:
-    """Batches of sampled neighbours, a different one in every call."""
+    """Return batches of sampled neighbours, a different one in every call."""
     num_nodes = 169_343
     edge_index = skewed_edges(num_nodes, 2_315_598)
     graph = CompressedGraph.from_edges(edge_index[1].numpy(), edge_index[0].numpy(), num_nodes)

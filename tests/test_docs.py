@@ -63,6 +63,13 @@ def test_links_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_files_that_pages_name_exist() -> None:
+    for page in (README, *DOCS.glob("*.md")):
+        for name in re.findall(r"`([a-z_]+/[\w/]+\.(?:py|h|cpp))`", page.read_text()):
+            places = (DOCS.parent, DOCS.parent / "src" / "bignn")
+            assert any((place / name).exists() for place in places), f"{page.name} names {name}"
+
+
 def test_anchors_exist() -> None:
     """Links to a heading of a page, as GitHub names them."""
     for page in (README, *DOCS.glob("*.md")):

@@ -133,8 +133,8 @@ HEAD = """\
 
 Every public name with its arguments and the first sentence of its documentation; `help(name)` shows
 the rest. Arguments that do not fit on a line are cut (`...`). A graph may be a `bignn.Graph` or a
-PyG `Data` everywhere but in packed models' methods, which take packed graphs. Training needs torch
-and PyG (`pip install '.[train]'`); loading, prediction, costs, bits and kernels need neither.
+PyG `Data` everywhere. Training needs torch and PyG (`pip install '.[train]'`); loading, prediction,
+costs, bits and kernels need neither.
 [cli.md](cli.md) describes the command line, [format.md](format.md) the files byte by byte. This
 page is written by `make docs`.
 
@@ -157,7 +157,7 @@ predict`; no torch |
 
 
 def check_names() -> None:
-    """Refuses a documented name that does not exist, and a public name that is not documented."""
+    """Refuse a documented name that does not exist, and a public name that is not documented."""
     placed = [name for names in GROUPS.values() for name in names]
     assert len(placed) == len(set(placed)), "a name stands in two groups of tools/api_page.py"
     for name in placed:

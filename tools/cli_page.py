@@ -11,9 +11,9 @@ HEAD = """\
 # The command line
 
 `bignn COMMAND --help` shows the same. Every command takes `--json`: one document on stdout, and
-progress on stderr. The exit code is 0 on success; 2 where the command line cannot be read
-(`--epochs ten`); 130 after Ctrl-C; 1 for every other failure, such as a wrong value
-(`--epochs -3`). Each failure prints one line. [datasets.md](datasets.md) lists the datasets; the
+progress on stderr. The exit code is 0 on success; 2 where the command line is wrong
+(`--epochs ten`, `--epochs -3`); 130 after Ctrl-C; 1 for every other failure, such as a damaged
+file. Each failure prints one line. [datasets.md](datasets.md) lists the datasets; the
 [README](../README.md) and the [guide](guide.md) show how the commands are used together. This page
 is written by `make docs`.
 """

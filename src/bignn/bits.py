@@ -41,7 +41,7 @@ def sign(x: ArrayLike) -> NDArray[np.int8]:
 
 
 def pack(x: ArrayLike) -> Words:
-    """Packs the signs of x [..., K] into words [..., ceil(K / 64)]."""
+    """Pack the signs of x [..., K] into words [..., ceil(K / 64)]."""
     values = _real("x", x)
     if values.ndim == 0:
         raise input_error("x", "an array with at least one dimension", "a scalar")
@@ -61,7 +61,7 @@ def unpack(words: Words, num_bits: int) -> NDArray[np.int8]:
 
 
 def check_words(argument: str, words: Any, num_bits: int) -> None:
-    """Refuses anything but packed rows of ``num_bits`` bits."""
+    """Refuse anything but packed rows of ``num_bits`` bits."""
     if not isinstance(words, np.ndarray) or words.dtype != np.uint64 or words.ndim == 0:
         found = getattr(words, "dtype", type(words).__name__)
         raise input_error(

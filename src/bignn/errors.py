@@ -67,7 +67,7 @@ def counted(number: int, singular: str, plural: str = "") -> str:
 
 
 def printable(value: object, limit: int = 80) -> str:
-    """Shortens a value that came from a file to one line without control characters."""
+    """Shorten a value that came from a file to one line without control characters."""
     line = " ".join(str(value).split())
     line = "".join(letter if letter.isprintable() else "?" for letter in line)
     return line if len(line) <= limit else f"{line[: limit - 3]}..."

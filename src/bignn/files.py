@@ -139,7 +139,7 @@ def _remove(leftover: Path) -> None:
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Refuses a path that cannot be written, before long work; creates nothing."""
+    """Refuse a path that cannot be written, before long work; create nothing."""
     target = _checked_target(path)
     folder = next(parent for parent in target.parents if parent.exists())
     if not folder.is_dir():
@@ -150,7 +150,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 def prepare(path: str | os.PathLike[str]) -> None:
-    """Refuses a path that cannot be written, and creates its folder."""
+    """Refuse a path that cannot be written, and create its folder."""
     check_writable(path)
     _make_folder(_checked_target(path))
 

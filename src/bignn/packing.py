@@ -46,8 +46,7 @@ def pack(model: torch.nn.Module) -> PackedModel:
     writer = _Writer()
     if not isinstance(model, GNN):
         return _converted(writer, model)
-    norm = model.input_stage
-    value = _input(writer, norm, "x")
+    value = _input(writer, model.input_stage, "x")
     hidden: list[str] = []
     for number, conv in enumerate(model.layers):
         if model.binarization.features:
@@ -60,19 +59,19 @@ def pack(model: torch.nn.Module) -> PackedModel:
             hidden.append(value)
     if model.lin is not None:
         _head(writer, model.lin, hidden)
-    return PackedModel(writer.operations, writer.arrays, norm.num_features)
+    return PackedModel(writer.operations, writer.arrays, model.input_stage.num_features)
 
 
-def _input(writer: _Writer, norm: InputStage, value: str) -> str:
-    if norm.standardize and not bool(norm.is_fitted):
+def _input(writer: _Writer, stage: InputStage, value: str) -> str:
+    if stage.standardize and not bool(stage.is_fitted):
         raise InputError(
             "the model has no input statistics yet; train it, or call model.fit_input(x)"
         )
-    if norm.normalize_rows:
+    if stage.normalize_rows:
         value = writer.add("normalize_rows", value)
-    if norm.standardize:
+    if stage.standardize:
         value = writer.add(
-            "standardize", value, "input", mean=_array(norm.mean), scale=_array(norm.scale)
+            "standardize", value, "input", mean=_array(stage.mean), scale=_array(stage.scale)
         )
     return value
 
@@ -90,9 +89,9 @@ def _converted(writer: _Writer, model: torch.nn.Module) -> PackedModel:
         values = [names[name] for name in step.inputs]
         value, module = values[0], cast(Any, step.module)
         if step.inputs[0] == "x" and num_features is None:
-            is_norm = isinstance(module, InputStage)
+            is_stage = isinstance(module, InputStage)
             reader = input_maps(module)[0] if is_wrapped(module) else module
-            num_features = module.num_features if is_norm else reader.weight.shape[1]
+            num_features = module.num_features if is_stage else reader.weight.shape[1]
         match step.op:
             case "standardize":
                 out = _input(writer, module, value)

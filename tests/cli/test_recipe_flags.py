@@ -96,11 +96,11 @@ def test_a_missing_gpu_is_named(
     toy: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert main(["train", toy, "--device", "cuda"]) == 1
+    assert main(["train", toy, "--device", "cuda"]) == 2
     assert "torch sees no CUDA GPU" in capsys.readouterr().err
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    assert main(["train", toy, "--device", "cuda:2"]) == 1
+    assert main(["train", toy, "--device", "cuda:2"]) == 2
     error = capsys.readouterr().err
     expected = "--device must be 'cuda:0' to 'cuda:1', got 'cuda:2'; this machine has no other GPU"
     assert error == f"bignn train: error: {expected}\n"

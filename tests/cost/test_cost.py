@@ -202,7 +202,7 @@ def test_sizes_of_a_graph_count_pairs_once() -> None:
 
 def test_errors() -> None:
     cases: list[tuple[Any, Any, str]] = [
-        ({"num_layers": 2}, "cora", "'model' must be one that says 'hidden_channels'"),
+        ({"num_layers": 2}, "cora", "'model' must be one with 'hidden_channels'"),
         ({**CITATION, "in_channels": 9}, "cora", "'graph' must be one with 9 features"),
         ({**CITATION, "heads": 2}, "cora", "'heads' must be 1 without attention"),
         ({**CITATION, "conv": "x"}, "cora", "'conv' must be one of"),

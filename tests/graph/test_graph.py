@@ -348,7 +348,7 @@ def test_to_and_from_pyg(arrays: Arrays) -> None:
     assert flat is not None
     assert flat.tolist() == arrays["y"].tolist()
     data.train_mask = torch.stack([data.train_mask] * 10, dim=1)
-    with pytest.raises(InputError, match="'train_mask' must be one boolean per node"):
+    with pytest.raises(InputError, match="'train_mask' must be one boolean per row of 'x'"):
         bignn.from_pyg(data)
     data.x = None
     with pytest.raises(InputError, match="node features x"):
@@ -377,7 +377,7 @@ def test_saving_checks_what_and_where(tmp_path: Path, graph: bignn.Graph) -> Non
         bignn.save(graph, tmp_path / "a")
     data = bignn.to_pyg(graph)
     data.val_mask = data.val_mask[:10]
-    with pytest.raises(InputError, match=r"'val_mask' must be one boolean per node \[60\]"):
+    with pytest.raises(InputError, match=r"'val_mask' must be one boolean per row of 'x' \[60\]"):
         bignn.from_pyg(data)
 
 

@@ -16,6 +16,7 @@ import bignn
 from bignn import Graph, InputError
 from bignn.capacity import layer_entropies, lower_bound
 from bignn.cost import Sizes
+from bignn.graph import as_graph
 from bignn.graph.readers.tables import with_split
 from bignn.train.recipes import settings_for
 
@@ -110,3 +111,18 @@ def test_looking_at_a_graph_imports_no_torch() -> None:
     first, last = done.stdout.splitlines()
     assert first.startswith("'graph' must be a bignn.Graph or a PyG Data, got int")
     assert last == "False"
+
+
+def test_masks_without_labels_are_left_out(graph: Graph) -> None:
+    data = bignn.to_pyg(graph)
+    data.y = None
+    found = as_graph(data)
+    assert found.y is None
+    assert found.train_idx is None
+
+
+def test_complex_features_are_refused(graph: Graph) -> None:
+    data = bignn.to_pyg(graph)
+    data.x = data.x.to(torch.complex64)
+    with pytest.raises(InputError, match=r"^'x' must be of real numbers, got torch\.complex64"):
+        as_graph(data)

@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -122,6 +123,27 @@ def test_changes_that_torch_does_not_count_are_noticed(
     check(graph, lambda: graph.edge_index[0].fill(0))
     with torch.inference_mode():
         check(inferred, lambda: inferred.x.mul_(-1))
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo])
+def test_sparse_features_are_compared_as_they_are_stored(
+    layout: torch.layout,
+    model: PackedModel,
+    packed: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = to_pyg(weighted_graph())
+    with warnings.catch_warnings():  # torch calls CSR tensors new
+        warnings.simplefilter("ignore")
+        data.x = data.x.to_sparse(layout=layout)
+    before = logits_of(model, data)
+    with monkeypatch.context() as patched:
+        patched.setattr(torch.Tensor, "to_dense", lambda *_: pytest.fail("made dense again"))
+        assert logits_of(model, data) == before
+    assert packed == [data]
+    (data.x.values() if layout is torch.sparse_csr else data.x._values()).mul_(-1)
+    assert logits_of(model, data) != before
+    assert packed == [data, data]
 
 
 def test_a_change_while_packing_is_noticed(

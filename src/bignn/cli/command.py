@@ -58,7 +58,9 @@ def numbers(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected numbers such as 25,10, got '{text}'") from None
+        raise argparse.ArgumentTypeError(
+            f"expected whole numbers separated by commas, got '{text}'"
+        ) from None
 
 
 def one_of(names: Sequence[str]) -> Callable[[str], str]:
@@ -110,7 +112,7 @@ def set_threads(threads: int | None) -> None:
 
 
 def checked_plot(path: str | None) -> None:
-    """Refuses a file that no figure can be written to, before the work that the figure shows."""
+    """Refuse a file that no figure can be written to, before the work that the figure shows."""
     if path is None:
         return
     from bignn.lab.report.figures import FORMATS

@@ -32,8 +32,8 @@ def add_compare(commands: Any) -> None:
     add("--models", default="gcn,bi-gcn,sage,bi-sage", metavar="NAMES", help="models of 'bignn "
         "train'; the float twin of a binary one is added (default: %(default)s)")  # fmt: skip
     add("--seeds", type=int, default=3, metavar="N", help="train with seeds 0 to N-1 (default: 3)")
-    add("--distill", action="store_true", help="also train binary and float students of float "
-        "teachers")  # fmt: skip
+    add("--distill", action="store_true", help="train the binary models as students of "
+        "float teachers, and float students beside them")  # fmt: skip
     add_recipe_flags(parser, ("epochs", "patience", "hidden_channels"))
     add(
         "--bi-hidden",

@@ -87,7 +87,7 @@ def _convert(options: argparse.Namespace) -> Report:
 
 
 def _changed(options: argparse.Namespace, split: list[float] | None) -> Report:
-    """Labels or splits a graph from a .npz file, or both."""
+    """Label or split a graph from a .npz file, or both."""
     from bignn.graph.readers.tables import with_labels, with_split
 
     of_tables = ("edges", "features", "undirected")

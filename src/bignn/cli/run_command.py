@@ -39,7 +39,9 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
         done = options.run(options)
     except (InputError, OSError) as error:
         message = " ".join(str(error).split()) or type(error).__name__
-        return _fail(options, options.parser.by_flags(message))
+        line = options.parser.by_flags(message)
+        # One that is about a flag is of the same kind as those that argparse finds.
+        return _fail(options, line, code=1 if line == message else 2)
     except MemoryError:
         return _fail(options, _OUT_OF_MEMORY)
     except ImportError as error:
@@ -79,13 +81,13 @@ _OUT_OF_MEMORY = (
 )
 
 
-def _fail(options: argparse.Namespace, line: str) -> int:
+def _fail(options: argparse.Namespace, line: str, *, code: int = 1) -> int:
     print(f"bignn {options.command}: error: {line}", file=sys.stderr)
-    return 1
+    return code
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:
-    """Recognises torch's errors: on the CPU it raises a plain RuntimeError."""
+    """Recognise torch's errors: on the CPU it raises a plain RuntimeError."""
     signs = ("can't allocate memory", "out of memory", "Storage size calculation overflowed")
     return any(sign in str(error) for sign in signs)
 

@@ -82,7 +82,7 @@ _OF_RECIPE = (*OF_MODEL, *OF_TRAINING, *OF_SAMPLES)
 
 
 def _train(options: argparse.Namespace) -> Report | None:
-    """Trains, and returns None in processes that follow the one that reports."""
+    """Train, and return None in processes that follow the one that reports."""
     from bignn.train.distributed import joined_world
 
     with joined_world(options.device) as world:

@@ -40,9 +40,12 @@ class Bounds:
 
 
 COUNT = Bounds("a whole number, at least 1", lambda n: isinstance(n, Integral) and int(n) >= 1)
+#: Bits that a layer may be trained to round its neighbours' weights to.
+TRAINED_EDGE_BITS = range(2, 9)
 EDGE_BITS = Bounds(
-    "a whole number from 2 to 8, or None for float weights",
-    lambda n: isinstance(n, Integral) and not isinstance(n, bool) and 2 <= int(n) <= 8,
+    f"a whole number from {TRAINED_EDGE_BITS[0]} to {TRAINED_EDGE_BITS[-1]}, or None for float "
+    "weights",
+    lambda n: isinstance(n, Integral) and not isinstance(n, bool) and n in TRAINED_EDGE_BITS,
 )
 POSITIVE = Bounds("a positive number", lambda x: math.isfinite(x) and x > 0)
 NOT_NEGATIVE = Bounds("0 or more", lambda x: math.isfinite(x) and x >= 0)

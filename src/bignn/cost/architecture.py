@@ -58,7 +58,7 @@ class Architecture(Structure, Widths):
             raise input_error("model", expected, type(model).__name__)
         for name in ("hidden_channels", "num_layers"):
             if name not in given:
-                raise input_error("model", f"one that says '{name}'", f"only {sorted(given)}")
+                raise input_error("model", f"one with '{name}'", f"only {sorted(given)}")
         if sizes.classes == 0 and "out_channels" not in given:
             raise input_error("classes", "at least 1 for a model that is planned by the graph", 0)
         return cls(**{"in_channels": sizes.features, "out_channels": sizes.classes, **given})._on(

@@ -151,7 +151,7 @@ def estimate(model: Any, graph: GraphLike | Sizes | str) -> Cost:
 
 
 def _matrix_bytes(length: int, count: int, is_binary: bool) -> float:
-    """Bytes of ``count`` vectors of a length; binary ones have a scale each."""
+    """Return bytes of ``count`` vectors of a length; binary ones have a scale each."""
     entries = length * count
     return entries / 8 + _FLOAT * count if is_binary else _FLOAT * entries
 

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "arithmetic.h"
 #include "arrays.h"
 #include "dispatch.h"
 #include "layer_weights.h"
@@ -168,6 +169,38 @@ std::uint64_t checksum(Vector<const std::uint8_t> octets) {
     return mixed(total, octets.size());
 }
 
+// Rounds the weights of rows as packed layers do (arithmetic.h): q_e, whole numbers as floats, and
+// what each row's sum is multiplied by.
+void round_row_weights(Vector<const std::int64_t> offsets, Vector<const float> x,
+                       Vector<const float> row_factor, int edge_bits, Vector<float> q,
+                       Vector<float> scale) {
+    const std::size_t num_rows = scale.size();
+    if (offsets.size() != num_rows + 1 || row_factor.size() != num_rows || q.size() != x.size() ||
+        offsets.data()[0] != 0 || offsets.data()[num_rows] != static_cast<std::int64_t>(x.size()) ||
+        !std::is_sorted(offsets.data(), offsets.data() + num_rows + 1)) {
+        throw std::invalid_argument("rows or entries of the wrong number");
+    }
+    nb::gil_scoped_release release;
+    auto rows = [&](std::size_t begin, std::size_t end) {
+        for (std::size_t i = begin; i < end; ++i) {
+            const auto first = static_cast<std::size_t>(offsets.data()[i]);
+            const auto stop = static_cast<std::size_t>(offsets.data()[i + 1]);
+            float most = 0;
+            for (std::size_t e = first; e < stop; ++e) most = std::max(most, x.data()[e]);
+            const RowWeights weights =
+                row_weights(most, stop - first, row_factor.data()[i], edge_bits);
+            const auto limit = static_cast<float>(weights.limit);
+            for (std::size_t e = first; e < stop; ++e) {
+                const float rounded = __builtin_rintf(x.data()[e] * weights.two_to_e);
+                q.data()[e] = std::min(rounded, limit);
+            }
+            scale.data()[i] = weights.scale;
+        }
+    };
+    run_in_pieces(num_rows, grain_of(20 * (1 + x.size() / std::max<std::size_t>(1, num_rows))),
+                  rows);
+}
+
 nb::list instruction_set_report() {
     nb::list report;
     for (const InstructionSet& set : instruction_sets()) {
@@ -196,6 +229,8 @@ NB_MODULE(_native, m) {
           nb::arg("num_bits"), nb::arg("g"), nb::arg("out"), nb::arg("isa"));
     m.def("keep_masked", &keep_masked, nb::arg("x"), nb::arg("masks"), nb::arg("out"),
           nb::arg("isa"));
+    m.def("round_row_weights", &round_row_weights, nb::arg("offsets"), nb::arg("x"),
+          nb::arg("row_factor"), nb::arg("edge_bits"), nb::arg("q"), nb::arg("scale"));
     m.def("xnor", &xnor, nb::arg("a"), nb::arg("panels"), nb::arg("num_bits"), nb::arg("out"),
           nb::arg("begin"), nb::arg("end"), nb::arg("isa"));
     bind_packed_layers(m);

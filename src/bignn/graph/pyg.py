@@ -70,7 +70,7 @@ def from_pyg(data: DataLike, name: str = "data") -> Graph:
         arrays["edge_weight"] = array_of("edge_weight", weight, as_floats=True)
     if getattr(data, "y", None) is not None:
         arrays["y"] = array_of("y", data.y)  # type: ignore[attr-defined]
-    for key in SPLITS:
+    for key in SPLITS if "y" in arrays else ():  # a split is one of labels
         mask_name = key.replace("_idx", "_mask")
         if getattr(data, mask_name, None) is None:
             continue
@@ -78,7 +78,7 @@ def from_pyg(data: DataLike, name: str = "data") -> Graph:
         if mask.shape != arrays["x"].shape[:1] or mask.dtype != np.bool_:
             raise input_error(
                 mask_name,
-                f"one boolean per node [{len(arrays['x'])}]",
+                f"one boolean per row of 'x' [{len(arrays['x'])}]",
                 f"{mask.dtype} of shape {list(mask.shape)}",
                 "of several splits, choose one: data.train_mask = data.train_mask[:, 0], ..."
                 if mask.ndim == 2
@@ -135,6 +135,8 @@ def array_of(name: str, tensor: Any, *, as_floats: bool = False) -> NDArray[Any]
     """Return a tensor of a PyG ``Data``, wherever it is, as a dense array."""
     if not (hasattr(tensor, "layout") and hasattr(tensor, "to_dense")):
         raise input_error(name, "a tensor in the PyG Data", type(tensor).__name__)
+    if as_floats and tensor.is_complex():
+        raise input_error(name, "of real numbers", tensor.dtype, "pass its real part")
     dense = tensor.detach().cpu()
     if str(dense.layout) != "torch.strided":  # to_dense of a strided EdgeIndex is an adjacency
         dense = dense.to_dense()

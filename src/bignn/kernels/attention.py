@@ -21,12 +21,14 @@ Floats = NDArray[np.float32]
 
 # The constants of csrc/kernels.h and csrc/arithmetic.h.
 SHARE_BITS = 22
-_LOWEST_SCORE = np.float32(-64)
-_LARGEST_SCORE = np.float32(1e30)
-_LOG2_OF_E = np.float32(1.442695)
-_HIGH_LOG2 = np.float32(0.693359375)
-_LOW_LOG2 = np.float32(-0.00021219444)
-_EXP = tuple(np.float32(c) for c in (0.0013926268, 0.008363247, 0.041666552, 0.16666576, 0.5))
+LOWEST_SCORE = np.float32(-64)
+LARGEST_SCORE = np.float32(1e30)
+LOG2_OF_E = np.float32(1.442695)
+HIGH_LOG2 = np.float32(0.693359375)
+LOW_LOG2 = np.float32(-0.00021219444)
+EXP_COEFFICIENTS = tuple(
+    np.float32(c) for c in (0.0013926268, 0.008363247, 0.041666552, 0.16666576, 0.5)
+)
 
 # Absolute values of a score's whole numbers add up to less than 2^31.
 _SCORE_BITS = 30
@@ -104,17 +106,17 @@ def scores(attention: Attention, words: Words, num_inputs: int, factor: Floats) 
     dots = attention.values.astype(np.int64) @ signs.T
     with np.errstate(over="ignore"):
         exact = dots.astype(np.float32) * attention.sigma[:, None] * factor
-    return np.asarray(np.clip(exact, -_LARGEST_SCORE, _LARGEST_SCORE), dtype=np.float32)
+    return np.asarray(np.clip(exact, -LARGEST_SCORE, LARGEST_SCORE), dtype=np.float32)
 
 
 def exp_of_negative(t: Floats) -> Floats:
     """Compute ``exp(t)`` for t ≤ 0, each operation rounded to float32; 0 below -64."""
-    counts = t >= _LOWEST_SCORE
+    counts = t >= LOWEST_SCORE
     t = np.where(counts, t, np.float32(0))
-    n = np.rint(t * _LOG2_OF_E)
-    r = (t - n * _HIGH_LOG2) - n * _LOW_LOG2
-    p = _EXP[0] * r + _EXP[1]
-    for coefficient in _EXP[2:]:
+    n = np.rint(t * LOG2_OF_E)
+    r = (t - n * HIGH_LOG2) - n * LOW_LOG2
+    p = EXP_COEFFICIENTS[0] * r + EXP_COEFFICIENTS[1]
+    for coefficient in EXP_COEFFICIENTS[2:]:
         p = p * r + coefficient
     p = (p * (r * r) + r) + np.float32(1)
     return np.where(counts, np.ldexp(p, n.astype(np.int32)), np.float32(0))
@@ -135,7 +137,7 @@ def weights(
     source = row_scores[head]
     target = row_scores[attention.heads + head]
     target = target[: len(degree)] if own is None else target[own]
-    top = np.full(len(degree), -_LARGEST_SCORE, dtype=np.float32)
+    top = np.full(len(degree), -LARGEST_SCORE, dtype=np.float32)
     np.maximum.at(top, row, source[ids])
     slope = np.float32(attention.slope)
     p = exp_of_negative(_leaky(target[row] + source[ids], slope) - _leaky(target + top, slope)[row])

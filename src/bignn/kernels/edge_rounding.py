@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 # The constants of csrc/kernels.h.
-_TOTAL_BITS = 31
-_SMALLEST_WEIGHT = np.float32(2.0**-60)
-_LARGEST_WEIGHT = np.float32(1e30)
+TOTAL_BITS = 31
+SMALLEST_WEIGHT = np.float32(2.0**-60)
+LARGEST_WEIGHT = np.float32(1e30)
 
 
 def bounded(weights: NDArray[np.float32]) -> NDArray[np.float32]:
     """Limit weights to 1e30; infinite ones and NaN become that."""
-    return np.where(weights < _LARGEST_WEIGHT, weights, _LARGEST_WEIGHT)
+    return np.where(weights < LARGEST_WEIGHT, weights, LARGEST_WEIGHT)
 
 
 def round_edge_weights(
@@ -48,9 +48,9 @@ def round_row_weights(
     largest = np.zeros(len(degree), dtype=np.float32)
     np.maximum.at(largest, row, x)
     num_bits = np.full(len(degree), edge_bits)
-    while (many := (num_bits > 1) & (degree >> (_TOTAL_BITS - num_bits) != 0)).any():
+    while (many := (num_bits > 1) & (degree >> (TOTAL_BITS - num_bits) != 0)).any():
         num_bits -= many
-    counts = largest >= _SMALLEST_WEIGHT
+    counts = largest >= SMALLEST_WEIGHT
     exponent = np.where(counts, num_bits - np.frexp(largest)[1], 0)
     two_to_e = np.where(counts, np.ldexp(np.float32(1), exponent), np.float32(0))
     scaled = np.rint(x * two_to_e[row]).astype(np.int64)

@@ -31,13 +31,13 @@ MOST_INPUTS_OF_G = 1 << 16
 
 #: Bits of the integer weights of neighbours: in hidden layers, whose sums way G's tables of three
 #: bytes hold, and in last layers, whose classes would show the rounding (docs/design.md).
-EDGE_BITS = 17
+HIDDEN_EDGE_BITS = 17
 LAST_EDGE_BITS = 20
 
 
 def edge_bits_of(*, is_last: bool) -> int:
-    """Bits of a layer's integer edge weights, by its place in the model."""
-    return LAST_EDGE_BITS if is_last else EDGE_BITS
+    """Return bits of a layer's integer edge weights, by its place in the model."""
+    return LAST_EDGE_BITS if is_last else HIDDEN_EDGE_BITS
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +174,7 @@ class BinaryLayer:
     num_inputs: int
     scale: Floats
     shift: Floats
-    edge_bits: int = EDGE_BITS
+    edge_bits: int = HIDDEN_EDGE_BITS
     own: OwnPart | None = None
     attention: Attention | None = None
     aggr: str = "gcn"

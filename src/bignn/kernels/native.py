@@ -169,6 +169,19 @@ def keep_bits() -> int | None:
     return None if _native is None else int(_native.keep_bits)
 
 
+def round_row_weights(
+    offsets: NDArray[np.int64],
+    x: NDArray[np.float32],
+    row_factor: NDArray[np.float32],
+    edge_bits: int,
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """See :func:`bignn.kernels.edge_rounding.round_row_weights`; whole numbers are floats here."""
+    assert _native is not None
+    q, scale = np.empty_like(x), np.empty_like(row_factor)
+    _native.round_row_weights(offsets, x, row_factor, edge_bits, q, scale)
+    return q, scale
+
+
 def draw_masks(seed: int, keep: int, among: Words, masks: Words, isa: str) -> None:
     """See :func:`bignn.kernels.masked.draw_masks`."""
     assert _native is not None

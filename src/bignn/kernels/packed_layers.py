@@ -116,11 +116,11 @@ class PackedLayers:
         return self._native.kept_words(number), self._native.kept_beta(number)
 
     def seconds(self, number: int) -> float:
-        """Seconds that a layer took in the last run; 0 for the reference."""
+        """Return seconds that a layer took in the last run; 0 for the reference."""
         return 0.0 if self._native is None else float(self._native.seconds(number))
 
     def bytes_per_column(self, number: int) -> int | None:
-        """Bytes per column of a layer's records in the last run; None for way G."""
+        """Return bytes per column of a layer's records in the last run; None for way G."""
         found = 0 if self._native is None else int(self._native.bytes_per_column(number))
         return found or None
 

@@ -96,7 +96,7 @@ class CompressedGraph:
         return np.diff(self.offsets)
 
     def numbered(self, places: Ints) -> Ints:
-        """Numbers of the edges at the given places."""
+        """Return numbers of the edges at the given places."""
         return places if self.numbers is None else self.numbers[places]
 
 

@@ -90,7 +90,7 @@ class SaintLoader(SeededLoader):
 
     @abstractmethod
     def _draw_nodes(self, seed: int) -> Ints:
-        """Draws the nodes of a subgraph; repeats do not matter."""
+        """Draw the nodes of a subgraph; repeats do not matter."""
 
     def _subgraph(self, seed: int) -> tuple[Ints, SampledEdges]:
         nodes = sorted_unique(self._draw_nodes(seed))

@@ -90,7 +90,7 @@ def with_seed(indices: Sequence[int]) -> list[SeededIndex]:
 
 
 def draw_seed(generator: torch.Generator | None = None) -> int:
-    """Draws a seed from torch's generator."""
+    """Draw a seed from torch's generator."""
     return int(torch.empty((), dtype=torch.int64).random_(generator=generator))
 
 

@@ -22,14 +22,14 @@ from torch import Tensor
 from bignn.config import BinarizeMode
 from bignn.config.options import EDGE_BITS
 from bignn.errors import input_error
+from bignn.kernels import native
+from bignn.kernels.edge_rounding import SMALLEST_WEIGHT, TOTAL_BITS
 from bignn.nn.adjacency import Aggregation, EdgesLike, factored_adjacency
 from bignn.nn.packed_arithmetic import bounded, power_of_two
 from bignn.nn.sparse import SparseMatrix, csr_with_values, multiply
 from bignn.nn.tensor_cache import TensorCache
 
-# The constants of csrc/kernels.h.
-_TOTAL_BITS = 31
-_SMALLEST_WEIGHT = 2.0**-60
+_SMALLEST_WEIGHT = float(SMALLEST_WEIGHT)  # Python's number, so that tensors stay float32
 
 # Whole numbers below this are exact in float32, and so are their sums.
 _EXACT_FLOAT32 = 1 << 24
@@ -154,13 +154,18 @@ def round_row_weights(
     As :func:`bignn.kernels.edge_rounding.round_row_weights`; without a row factor it is 1.
     """
     offsets = pattern.matrix.crow_indices()
+    if _is_native(offsets, x):
+        factor = x.new_ones(len(offsets) - 1) if row_factor is None else row_factor
+        arrays = (values.contiguous().numpy() for values in (offsets, x, factor))
+        rounded = native.round_row_weights(*arrays, edge_bits)
+        return RoundedEdges(pattern, *map(torch.from_numpy, rounded), (1 << edge_bits) - 1)
     largest = torch.segment_reduce(x, "max", offsets=offsets, axis=0, unsafe=True, initial=0)
     num_bits: int | Tensor = edge_bits
-    if pattern.longest_row >> (_TOTAL_BITS - edge_bits):  # some rows have fewer bits
+    if pattern.longest_row >> (TOTAL_BITS - edge_bits):  # some rows have fewer bits
         count = offsets.diff().view(-1, *[1] * (x.ndim - 1))
         num_bits = torch.full_like(count, edge_bits)
         for _ in range(edge_bits):
-            num_bits -= ((num_bits > 1) & (count >> (_TOTAL_BITS - num_bits) != 0)).long()
+            num_bits -= ((num_bits > 1) & (count >> (TOTAL_BITS - num_bits) != 0)).long()
         num_bits = num_bits.int()
     counts = largest >= _SMALLEST_WEIGHT
     floor_log2 = (largest.view(torch.int32) >> 23) - 127
@@ -175,6 +180,12 @@ def round_row_weights(
     if row_factor is not None:
         scale = row_factor * scale
     return RoundedEdges(pattern, q, scale, (1 << edge_bits) - 1)
+
+
+def _is_native(offsets: Tensor, x: Tensor) -> bool:
+    """Whether native code can round the weights: one row after the other, in one pass."""
+    on_cpu = x.device.type == "cpu" and x.dtype == torch.float32 and x.ndim == 1
+    return on_cpu and offsets.dtype == torch.int64 and len(offsets) > 0 and native.is_available()
 
 
 def _entries(pattern: SparseMatrix, beta: Tensor) -> Tensor:

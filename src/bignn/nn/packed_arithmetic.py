@@ -6,18 +6,17 @@ import torch
 from torch import Tensor
 
 from bignn.errors import input_error
+from bignn.kernels import attention
 from bignn.kernels.attention import SHARE_BITS
+from bignn.kernels.edge_rounding import LARGEST_WEIGHT
 from bignn.nn.batch_norm import BatchNorm
 from bignn.nn.sparse import SparseMatrix
 
-# The constants of csrc/kernels.h and csrc/arithmetic.h.
-_LARGEST_WEIGHT = 1e30
-_LARGEST_SCORE = 1e30
-_LOWEST_SCORE = -64.0
-_LOG2_OF_E = 1.442695
-_HIGH_LOG2 = 0.693359375
-_LOW_LOG2 = -0.00021219444
-_EXP = (0.0013926268, 0.008363247, 0.041666552, 0.16666576, 0.5)
+# Python's numbers: torch would make float64 tensors of products with NumPy's.
+_LARGEST_WEIGHT, _LARGEST_SCORE = float(LARGEST_WEIGHT), float(attention.LARGEST_SCORE)
+_LOWEST_SCORE, _LOG2_OF_E = float(attention.LOWEST_SCORE), float(attention.LOG2_OF_E)
+_HIGH_LOG2, _LOW_LOG2 = float(attention.HIGH_LOG2), float(attention.LOW_LOG2)
+_EXP = tuple(map(float, attention.EXP_COEFFICIENTS))
 
 
 def refuse_compiling() -> None:

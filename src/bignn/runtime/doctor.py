@@ -67,7 +67,7 @@ def _version(package: str) -> str | None:
 
 
 def _cpu_info(key: str) -> str:
-    """Value of the first line with a key in Linux's /proc/cpuinfo; empty elsewhere."""
+    """Return value of the first line with a key in Linux's /proc/cpuinfo; empty elsewhere."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text(errors="replace").splitlines():

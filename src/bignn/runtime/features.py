@@ -87,7 +87,7 @@ def _dense_rows(graph: Graph, start: int, stop: int) -> Floats:
 
 
 def _merged(x: SparseRows) -> tuple[Ints, Ints, Floats]:
-    """Rows, columns and values of the entries, by row and column; repeated ones added up.
+    """Return rows, columns and values of the entries, by row and column; repeated ones added up.
 
     They are added in the order given, as ``SparseRows.toarray`` does: sums of floats round.
     """
@@ -126,7 +126,7 @@ def _flips(rows: Ints, columns: Ints, base: NDArray[np.bool_], num_rows: int) ->
 
 
 def _smaller(words: NDArray[np.uint64], num_bits: int) -> PackedFeatures:
-    """Dense words, or their deviations from the commonest row if these take fewer bytes."""
+    """Return dense words, or their deviations from the commonest row if these take fewer bytes."""
     base = _majority(words, num_bits)
     differs = words ^ base
     counts = np.bitwise_count(differs).sum(axis=1, dtype=np.int64)

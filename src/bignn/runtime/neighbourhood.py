@@ -47,7 +47,7 @@ class Surroundings:
         self.first = self.values[network.source]
 
     def edges(self, aggr: str, taken: Nodes, made: Nodes) -> Edges:
-        """Edges from the nodes ``taken`` to the nodes ``made``, both rising."""
+        """Return edges from the nodes ``taken`` to the nodes ``made``, both rising."""
         whole = self._graph.edges(aggr)
         offsets, entries = entries_of(whole.offsets, made)
         weights = None if whole.weights is None else whole.weights[entries]
@@ -66,7 +66,7 @@ class Surroundings:
         self.values[name] = nodes if known is None else _union([known, nodes])
 
     def _sources(self, aggr: str, nodes: Nodes) -> Nodes:
-        """Nodes and their neighbours, rising."""
+        """Return nodes and their neighbours, rising."""
         whole = self._graph.edges(aggr)
         _, entries = entries_of(whole.offsets, nodes)
         return _union([nodes, whole.ids[entries]])
@@ -88,7 +88,7 @@ def take_features(features: PackedFeatures, nodes: Nodes) -> PackedFeatures:
 
 
 def entries_of(offsets: NDArray[np.int64], rows: Nodes) -> tuple[NDArray[np.int64], Nodes]:
-    """Offsets of some rows put side by side, and the numbers of their entries."""
+    """Return offsets of some rows put side by side, and the numbers of their entries."""
     counts = offsets[rows + 1] - offsets[rows]
     taken = np.zeros(len(rows) + 1, dtype=np.int64)
     np.cumsum(counts, out=taken[1:])

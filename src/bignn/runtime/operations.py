@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn.bits import words_per_row
+from bignn.config.options import TRAINED_EDGE_BITS
 from bignn.errors import FileError
-from bignn.kernels.layer import EDGE_BITS, LAST_EDGE_BITS
+from bignn.kernels.layer import HIDDEN_EDGE_BITS, LAST_EDGE_BITS
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -45,8 +46,8 @@ class OperationSpec(NamedTuple):
 
 
 #: Bits of rounded weights: those that a layer was trained with, or by its place in the model.
-FIRST_VERSION_EDGE_BITS = (EDGE_BITS, LAST_EDGE_BITS)
-_EDGE_BITS = {"edge_bits": (*range(2, 9), *FIRST_VERSION_EDGE_BITS)}
+FIRST_VERSION_EDGE_BITS = (HIDDEN_EDGE_BITS, LAST_EDGE_BITS)
+_EDGE_BITS = {"edge_bits": (*TRAINED_EDGE_BITS, *FIRST_VERSION_EDGE_BITS)}
 _LARGEST = float(np.finfo(np.float32).max)
 
 OPERATIONS: dict[str, OperationSpec] = {

@@ -127,7 +127,7 @@ class PackedGraph:
         return size + (0 if self.beta is None else self.beta.nbytes)
 
     def edges(self, aggr: str = "gcn") -> Edges:
-        """Edges of all nodes, weighed as an aggregation (or ``"attention"``) asks for.
+        """Return edges of all nodes, weighed as an aggregation (or ``"attention"``) asks for.
 
         Edge weights count in ``"gcn"`` alone, as in PyG's layers.
         """

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from bignn import kernels
 from bignn.errors import FileError, InputError, input_error
 from bignn.graph import GraphLike
-from bignn.kernels.layer import EDGE_BITS, Edges, SparseBits
+from bignn.kernels.layer import HIDDEN_EDGE_BITS, Edges, SparseBits
 from bignn.kernels.packed_layers import PackedLayers
 from bignn.kernels.reference import first_largest
 from bignn.runtime import executor, tensors
@@ -347,7 +347,7 @@ def _finished(values: NDArray[Any], output: Output) -> NDArray[Any]:
 
 
 def _input_value(graph: PackedGraph, nodes: NDArray[np.int64] | None) -> Value:
-    """Features of all nodes or of some, as a value."""
+    """Return features of all nodes or of some, as a value."""
     features = graph.features
     if isinstance(features, np.ndarray):
         return features if nodes is None else features[nodes]
@@ -399,7 +399,10 @@ def from_file(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> 
 
 def _from_first_version(step: Any) -> Any:
     """Rename the parameter ``norm`` of version 1's ``aggregate`` to ``aggr``."""
-    if isinstance(step, dict) and step.get("edge_bits", EDGE_BITS) not in FIRST_VERSION_EDGE_BITS:
+    if (
+        isinstance(step, dict)
+        and step.get("edge_bits", HIDDEN_EDGE_BITS) not in FIRST_VERSION_EDGE_BITS
+    ):
         expected = list(FIRST_VERSION_EDGE_BITS)
         raise FileError(f"'edge_bits' of a file of version 1 must be one of {expected}")
     if not isinstance(step, dict) or step.get("op") != "aggregate" or "norm" not in step:

@@ -25,8 +25,8 @@ class Packings:
     """The graphs that a model was asked to predict, packed for it.
 
     A graph is packed again when any number in it was changed, however it was: its arrays are read
-    at every prediction and their checksums compared, which takes a small part of a prediction's
-    time.
+    at every prediction and their checksums compared. Of dense float features that takes longer than
+    a small model's prediction; a graph packed by :func:`pack_graph` is not read again.
     """
 
     def __init__(self, model: PackedModel) -> None:
@@ -58,7 +58,7 @@ class Packings:
 
 
 def _checksums(graph: GraphLike) -> tuple[object, ...]:
-    """Types, shapes and checksums of all that a packing depends on."""
+    """Return types, shapes and checksums of all that a packing depends on."""
     names: tuple[str, ...] = _READ
     if not isinstance(graph, Graph):
         names = tuple(name.replace("_idx", "_mask") for name in _READ)
@@ -71,6 +71,18 @@ def _checksum(name: str, part: Any) -> object:
     if isinstance(part, SparseRows):
         arrays = part.indptr, part.indices, part.values
         return part.shape, *(_checksum(name, array) for array in arrays)
+    if (stored := _stored(part)) is not None:
+        return tuple(part.shape), *(_checksum(name, tensor) for tensor in stored)
     if not isinstance(part, np.ndarray):
         part = array_of(name, part, as_floats=name in ("x", "edge_weight"))
     return part.dtype.str, part.shape, checksum(part)
+
+
+def _stored(tensor: Any) -> tuple[Any, ...] | None:
+    """Return the tensors that a sparse tensor is stored as; None for others."""
+    match str(getattr(tensor, "layout", "")):
+        case "torch.sparse_csr":
+            return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+        case "torch.sparse_coo":
+            return tensor._indices(), tensor._values()
+    return None

@@ -94,7 +94,7 @@ def predict_file(
 
 @contextmanager
 def _as_arguments(model_path: str, dataset: str) -> Iterator[None]:
-    """Names the command's argument in errors about the graph, and a command that mends them."""
+    """Name the command's argument in errors about the graph, and a command that mends them."""
     try:
         yield
     except InputError as error:

@@ -86,7 +86,7 @@ def reachable(batch: Batch, model: nn.Module) -> Batch:
 
 
 def check_labels(graph: Graph) -> None:
-    """Refuses a graph without labels or without a train and val split."""
+    """Refuse a graph without labels or without a train and val split."""
     absent = [k for k in ("y", "train_idx", "val_idx") if getattr(graph, k) is None]
     if absent:
         raise InputError(

@@ -256,7 +256,7 @@ def generator_state(device: torch.device) -> dict[str, Tensor]:
 
 
 def set_generator_state(state: Mapping[str, Tensor], device: torch.device) -> None:
-    """Restores what :func:`generator_state` returned."""
+    """Restore what :func:`generator_state` returned."""
     torch.set_rng_state(state["cpu"])
     if device.type == "cuda":
         torch.cuda.set_rng_state(state["cuda"], device)

@@ -46,7 +46,7 @@ def on_device(model: nn.Module, device: torch.device) -> Iterator[None]:
 
 @torch.no_grad()
 def soft_targets(teachers: Sequence[nn.Module], batch: Batch, temperature: float) -> Tensor:
-    """Averages the teachers' probabilities of each node's classes: [N, classes]."""
+    """Average the teachers' probabilities of each node's classes: [N, classes]."""
     total: Tensor | None = None
     for model in teachers:
         with evaluating(model), on_device(model, batch.device):

@@ -74,7 +74,7 @@ class World:
         return [sum(column) for column in zip(*self.gather(*values), strict=True)]
 
     def fractions(self, *counts: float) -> list[float]:
-        """Divides each count by its total over all processes; 0 where the total is 0."""
+        """Divide each count by its total over all processes; 0 where the total is 0."""
         totals = self.totals(*counts)
         return [mine / all_ if all_ else 0.0 for mine, all_ in zip(counts, totals, strict=True)]
 
@@ -93,7 +93,7 @@ class World:
 
     @contextmanager
     def seeded_by_rank(self, device: torch.device, *numbers: int) -> Iterator[None]:
-        """Seeds torch's generators by the rank inside the block and restores them after it.
+        """Seed torch's generators by the rank inside the block and restore them after it.
 
         For dropout of batches that differ between processes. The seed is made of ``numbers`` (the
         run's seed, the epoch, the step) and the rank. Outside, all processes draw the same: the
@@ -333,7 +333,7 @@ class _SigtermHandler:
         os.close(self._reading)
 
     def close(self) -> None:
-        """Restores the previous handler of SIGTERM."""
+        """Restore the previous handler of SIGTERM."""
         signal.set_wakeup_fd(self._wakeup)
         signal.signal(signal.SIGTERM, self._before)
         os.close(self._writing)

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from bignn.config import Settings
-
-if TYPE_CHECKING:
-    from bignn.train.progress import Progress
+from bignn.config import SelectBy, Settings
 
 
-def is_best(progress: Progress, loss: float, accuracy: float, settings: Settings) -> bool:
-    """Return whether an epoch with these scores on validation is better than all before it."""
-    if settings.select_by == "accuracy":
-        return progress.best_epoch == 0 or accuracy > progress.best_acc
-    return loss < progress.best_loss
+def is_better(loss: float, accuracy: float, than: tuple[float, float], select_by: SelectBy) -> bool:
+    """Return whether an epoch's scores on validation are better than another's."""
+    best_loss, best_accuracy = than
+    return accuracy > best_accuracy if select_by == "accuracy" else loss < best_loss
 
 
 def should_stop(epoch: int, best_epoch: int, settings: Settings) -> bool:

@@ -44,7 +44,7 @@ def fit(
     progress: bool = True,
     on_epoch: Callable[[int, float, float], object] | None = None,
 ) -> FitResult:
-    """Trains a model in place; it ends with the weights of its best epoch on validation.
+    """Train a model in place; it ends with the weights of its best epoch on validation.
 
     Under ``torchrun`` all processes call it alike and train one model together: each takes its
     share of the loss (docs/design.md), all end with the leader's weights bit for bit, and the
@@ -146,7 +146,7 @@ def threads_for(graph: Graph) -> Iterator[None]:
 
 @contextmanager
 def _seeded_generators(seed: int, device: torch.device) -> Iterator[None]:
-    """Seeds torch's generators for the block and restores their state after it.
+    """Seed torch's generators for the block and restore their state after it.
 
     The seed is mixed first: where a caller drew the initial weights after ``manual_seed(seed)``,
     dropout must not repeat the same numbers.

@@ -83,7 +83,7 @@ def checked_jobs(jobs: int) -> int:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Lets processes that are started inside ignore Ctrl-C: the parent handles it for all."""
+    """Let processes that are started inside ignore Ctrl-C: the parent handles it for all."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

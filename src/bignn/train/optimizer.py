@@ -1,4 +1,4 @@
-"""The optimizer: Adam as the paper trains with it, and its state in checkpoints."""
+"""The optimizer: Adam as the settings ask for it, and its state in checkpoints."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bignn.config import Settings
 from bignn.nn import GNN
-from bignn.train.recipes import Settings
 
 
 def adam(model: nn.Module, settings: Settings) -> torch.optim.Adam:
@@ -34,7 +34,7 @@ def adam(model: nn.Module, settings: Settings) -> torch.optim.Adam:
 def adam_state(
     stored: Mapping[str, Tensor], optimizer: torch.optim.Optimizer
 ) -> dict[int, dict[str, Tensor]]:
-    """Sorts Adam's stored moments by parameter; torch itself does not check that they fit."""
+    """Sort Adam's stored moments by parameter; torch itself does not check that they fit."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     shapes = {
         f"{index}.{slot}": torch.Size() if slot == "step" else parameter.shape

@@ -27,7 +27,7 @@ from bignn.train.batches import Batch, as_batch, reachable, take_loss_share, tra
 from bignn.train.checks import check_model, check_teacher
 from bignn.train.distill import distillation_loss, on_device, soft_targets, weights_digest
 from bignn.train.distributed import World
-from bignn.train.early_stopping import is_best, should_stop
+from bignn.train.early_stopping import is_better, should_stop
 from bignn.train.optimizer import adam, adam_state
 from bignn.train.progress import Progress
 from bignn.train.recipes import Settings
@@ -143,7 +143,7 @@ class TrainingRun:
         show_progress: bool,
         on_epoch: Callable[[int, float, float], object] | None,
     ) -> None:
-        """Trains to the end, saving on the way; the model ends with its best weights.
+        """Train to the end, saving on the way; the model ends with its best weights.
 
         After Ctrl-C the checkpoint is that of the last epoch, or of one a second before.
         """
@@ -224,7 +224,7 @@ class TrainingRun:
         self.progress.epoch += 1
 
     def _dropout_generator(self, step: int) -> AbstractContextManager[None]:
-        """Lets processes that share one batch, and only those, draw the same dropout."""
+        """Let processes that share one batch, and only those, draw the same dropout."""
         if self.is_full_batch:
             return nullcontext()
         return self.world.seeded_by_rank(self.whole.device, self.seed, self.progress.epoch, step)
@@ -253,7 +253,7 @@ class TrainingRun:
         loss.backward()
 
     def _validate(self) -> tuple[float, float]:
-        """Scores the model on the validation nodes and remembers its best weights."""
+        """Score the model on the validation nodes and keep its best weights."""
         if self.settings.inductive:
             self._update_statistics()
             loss, accuracy = self._score(self.validation)
@@ -269,7 +269,8 @@ class TrainingRun:
             )
         # Statistics too: the sums of two GPUs may be rounded differently.
         self.world.copy_from_leader(self.model.buffers())
-        if is_best(progress, loss, accuracy, self.settings):
+        best = progress.best_loss, progress.best_acc
+        if progress.best_epoch == 0 or is_better(loss, accuracy, best, self.settings.select_by):
             progress.best_loss, progress.best_acc = loss, accuracy
             progress.best_epoch = progress.epoch
             self.best_state = _copy(self.model.state_dict())
@@ -346,7 +347,7 @@ class TrainingRun:
         return parts, {**self._identity(), "progress": asdict(self.progress)}
 
     def restore(self, path: str | os.PathLike[str]) -> None:
-        """Continues the run of a checkpoint, which must be this very run."""
+        """Continue the run of a checkpoint, which must be this very run."""
         parts, header = checkpoint.read(path)
         absent = object()
 

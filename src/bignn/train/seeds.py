@@ -41,7 +41,7 @@ class SeedResults:
 
 
 def fit_seed(recipe: Recipe, graph: Graph, seed: int, **options: Any) -> FitResult:
-    """Trains one model, whose initial weights and dropout the seed decides.
+    """Train one model, whose initial weights and dropout the seed decides.
 
     ``options`` are those of :func:`bignn.fit`.
     """
@@ -85,7 +85,7 @@ class _SeedTask:
     label: str
 
     def __call__(self, seed: int) -> FitResult:
-        """Trains a seed, or resumes it."""
+        """Train a seed, or resume it."""
         try:
             return self._fit(seed, self.options)
         except WriteError:
@@ -125,7 +125,7 @@ def train_seeds(
     teachers: Teachers | None = None,
     jobs: int = 1,
 ) -> SeedResults:
-    """Trains one model per seed; checkpoints are ``<out>/seed-<s>.safetensors``.
+    """Train one model per seed; checkpoints are ``<out>/seed-<s>.safetensors``.
 
     A seed decides the initial weights and the dropout, so it gives the same result alone and among
     others, in one process and in several (up to rounding: some of torch's sums depend on the number
@@ -166,7 +166,7 @@ def train_teachers(
     out: str | os.PathLike[str],
     **options: Any,
 ) -> tuple[SeedResults, Teachers]:
-    """Trains the float models that students learn from, or reads those that ``out`` has already.
+    """Train the float models that students learn from, or read those that ``out`` has already.
 
     The student of seed s has ``count`` teachers of its own, of seeds s count, s count + 1, ...
     Returns the results of all teachers, and the teachers of each seed. ``options`` are those of

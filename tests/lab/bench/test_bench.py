@@ -167,7 +167,7 @@ def test_bench_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
         (["gemm", "--plot", "x.txt"], "--plot must be a file name ending in .png"),
         (["--threads", "0"], "--threads must be a number from 1"),
     ):
-        assert main(["bench", *arguments]) == 1
+        assert main(["bench", *arguments]) == 2
         captured = capsys.readouterr()
         assert said in captured.err
         assert captured.err.count("\n") == 1

@@ -246,7 +246,7 @@ def test_wrong_options_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         (["--jobs", "0"], "--jobs must be a number from 1"),
         (["--page", "report.pdf"], "--page must be a file name ending in .html"),
     ):
-        assert main(["compare", "cora", *options]) == 1
+        assert main(["compare", "cora", *options]) == 2
         captured = capsys.readouterr()
         assert captured.out == ""
         assert captured.err.count("\n") == 1

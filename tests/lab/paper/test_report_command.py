@@ -73,5 +73,5 @@ def test_what_is_no_results_folder(
 
 
 def test_a_folder_is_no_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", str(folder), "-o", str(folder)]) == 1
+    assert main(["report", str(folder), "-o", str(folder)]) == 2
     assert "--out must be a file name ending in .html" in capsys.readouterr().err

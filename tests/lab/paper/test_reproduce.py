@@ -97,7 +97,7 @@ def test_bad_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         (["transductive", "--seeds", "0"], "--seeds must be at least 1, got 0"),
         (["transductive", "--jobs", "0"], "--jobs must be a number from 1 to 1024"),
     ):
-        assert main(["reproduce", *arguments, "--out", str(tmp_path / "out")]) == 1
+        assert main(["reproduce", *arguments, "--out", str(tmp_path / "out")]) == 2
         error = capsys.readouterr().err
         assert line in error
         assert error.count("\n") == 1
@@ -152,5 +152,5 @@ def test_sections_that_need_no_runs(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "249,954,739" in (out / "results.md").read_text()
     assert main(["reproduce", "datasets", "--out", str(out), "--write", str(tmp_path)]) == 1
     assert "it is a folder; give a file name" in capsys.readouterr().err
-    assert main(["reproduce", "transductive", "--out", str(out), "--only", ""]) == 1
+    assert main(["reproduce", "transductive", "--out", str(out), "--only", ""]) == 2
     assert "--only must be some of" in capsys.readouterr().err

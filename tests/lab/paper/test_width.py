@@ -203,5 +203,5 @@ def test_the_command(toy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
     text = capsys.readouterr().out
     assert f"minimum proper width: gcn {report['min_width']}, bi-gcn" in text
     assert f"width of bi-gcn at least {report['lower_bound']}" in text
-    assert main([*command[:2], "--widths", "4,2"]) == 1
+    assert main([*command[:2], "--widths", "4,2"]) == 2
     assert "bignn capacity: error: --widths must be" in capsys.readouterr().err

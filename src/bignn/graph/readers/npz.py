@@ -111,7 +111,7 @@ _MAX_DESCRIPTOR = 24
 
 
 def _check_directory(file: Path, archive: zipfile.ZipFile) -> None:
-    """Refuses a directory that does not list all that the file holds, one member after the other.
+    """Refuse a directory that does not list all that the file holds, one member after the other.
 
     Damage to the directory could make an array vanish, such as the labels, and nothing else would
     show it.

@@ -62,7 +62,7 @@ def node_ids(file: Path, what: str, values: object) -> NDArray[np.int64]:
 
 
 def by_node(file: Path, document: dict[str, Any], num_nodes: int) -> list[Any]:
-    """Sorts the values of a JSON object by its keys, node ids as text; None where there is none."""
+    """Sort the values of a JSON object by its keys, node ids as text; None where there is none."""
     values: list[Any] = [None] * num_nodes
     for key, value in document.items():
         if not (key.isascii() and key.isdigit() and len(key) < 11 and int(key) < num_nodes):

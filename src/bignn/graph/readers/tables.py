@@ -93,7 +93,7 @@ def read_table(path: str | os.PathLike[str], *, header: bool = True) -> InputTab
 
 
 def _check_separator(file: Path, rows: list[list[str]]) -> None:
-    """Refuses a table of one column whose rows another sign cuts into as many parts each."""
+    """Refuse a table of one column whose rows another sign cuts into as many parts each."""
     if any(len(row) != 1 for row in rows):
         return
     for sign, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
@@ -259,7 +259,7 @@ def _node_ids(table: InputTable, id_column: str | None) -> dict[str, int] | None
 
 
 def _check_no_ids(table: InputTable) -> None:
-    """Refuses features whose first column seems to name the nodes."""
+    """Refuse features whose first column seems to name the nodes."""
     first = next(iter(table.columns))
     cells = _text(table.columns[first])
     is_named = first.lower() in _ID_NAMES and len(set(cells)) == len(cells)
