@@ -276,6 +276,13 @@ def test_no_other_name_of_an_array_writes_to_a_graph(model: PackedModel) -> None
     of_view = replace(some, ids=view)
     given[:] = 2**30
     assert np.array_equal(of_view.ids, some.ids)
+    for form in ("dense bits", "sparse bits"):
+        bits = packed(form, model, model).features
+        own = {name: values.copy() for name, values in vars(bits).items()}
+        of_own = replace(packed(form, model, model), features=type(bits)(**own))
+        for name, values in own.items():
+            values[...] = 2**30
+            assert np.array_equal(getattr(of_own.features, name), getattr(bits, name)), name
     apart = replace(some, ids=np.repeat(some.ids, 2)[::2])
     assert apart.ids.flags.c_contiguous
     assert np.array_equal(model.predict(apart), model.predict(some))
