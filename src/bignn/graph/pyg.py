@@ -135,6 +135,8 @@ def array_of(name: str, tensor: Any, *, as_floats: bool = False) -> NDArray[Any]
     """Returns a tensor of a PyG ``Data``, wherever it is, as a dense array."""
     if not (hasattr(tensor, "layout") and hasattr(tensor, "to_dense")):
         raise input_error(name, "a tensor in the PyG Data", type(tensor).__name__)
+    if tensor.is_meta:
+        raise input_error(name, "a tensor with values", "one on the meta device")
     dense = tensor.detach().cpu()
     if str(dense.layout) != "torch.strided":  # to_dense of a strided EdgeIndex is an adjacency
         dense = dense.to_dense()
