@@ -114,4 +114,4 @@ class SAGEConv(nn.Module):
         scale, shift = folded(alpha, self.lin_l.bias, norm)
         own_scale, _ = folded(own_alpha, None, norm)
         own = (own_dots * rows.beta)[: len(sums)]
-        return ((sums * scale + own * own_scale) + shift).to(self.lin_l.weight.dtype)
+        return (sums * scale + own * own_scale) + shift
