@@ -20,6 +20,8 @@ from bignn.files import (
     prepare,
     remove_leftovers,
 )
+from bignn.graph.readers.npz import read_npy
+from bignn.graph.readers.tables import read_table
 
 
 def test_a_reader_of_the_old_file_never_sees_the_new_one(tmp_path: Path) -> None:
@@ -84,6 +86,13 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
         with pytest.raises(FileError) as caught:
             check_regular_file(path, "a .npz file", "make it")
         assert str(caught.value) == line
+    loop = tmp_path / "loop"
+    loop.symlink_to("loop")
+    with pytest.raises(FileError, match=f"cannot read '{loop}': Too many levels of symbolic links"):
+        check_regular_file(loop, "a file")
+    for read, what in ((read_npy, "a .npy file"), (read_table, "a table in CSV, TSV or Parquet")):
+        with pytest.raises(FileError, match=f"is a pipe; give {what}"):
+            read(pipe)
     (tmp_path / "zero.npz").symlink_to("/dev/zero")
     for path, kind in ((pipe, "a pipe"), (tmp_path / "zero.npz", "a device")):
         with pytest.raises(FileError, match=f"is {kind}; give a .npz file"):

@@ -98,6 +98,11 @@ def test_tensors_of_other_layouts_and_kinds(graph: Graph) -> None:
     data.x = graph.dense_x()
     with pytest.raises(InputError, match="'x' must be a tensor in the PyG Data, got ndarray"):
         bignn.from_pyg(data)
+    for name in ("x", "edge_index", "y"):
+        data = bignn.to_pyg(graph)
+        data[name] = data[name].to("meta")
+        with pytest.raises(InputError, match=f"'{name}' must be a tensor with values, got one on"):
+            bignn.from_pyg(data)
 
 
 def test_looking_at_a_graph_imports_no_torch() -> None:

@@ -302,6 +302,25 @@ def test_double_and_half_precision(conv: Any) -> None:
             assert all(p.grad is not None and p.grad.dtype == dtype for p in other.parameters())
 
 
+@pytest.mark.parametrize("conv", ["gcn", "sage", "gat"])
+def test_rounded_weights_in_double_and_half_precision(conv: Any) -> None:
+    """Half precision does not hold the whole numbers that packed models add up."""
+    model = GNN(6, 4, 2, 3, conv=conv, binarize="both", norm="batch", edge_bits=7)
+    model.fit_input(features())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        model(features(), EDGES).sum().backward()
+    double = copy.deepcopy(model).double()
+    double.zero_grad()
+    for mode in (True, False):
+        out = double.train(mode)(features().double(), EDGES)
+        assert out.dtype == torch.float64
+        out.sum().backward()
+    assert all(p.grad is not None and p.grad.dtype == torch.float64 for p in double.parameters())
+    for dtype in (torch.bfloat16, torch.float16):
+        with pytest.raises(InputError, match="'model' must be in float32 or float64 where 'edge_b"):
+            model.to(dtype)(features().to(dtype), EDGES)
+
+
 def test_inputs_that_layers_cannot_read_say_so() -> None:
     x, meta = features(), features().to("meta")
     rest = torch.nn.Identity()
@@ -330,5 +349,7 @@ def test_inputs_that_layers_cannot_read_say_so() -> None:
     model = GCN(6, 4, 2, 3, binarize="both")
     with pytest.raises(InputError, match="'x' must be a tensor with values, got one on the meta"):
         model(meta, EDGES)
-    with pytest.raises(InputError, match="'model' must be one with values"):
-        bignn.pack(model.to("meta"))
+    model.to("meta")
+    for call in (lambda: bignn.pack(model), lambda: model(x, EDGES), lambda: model.fit_input(x)):
+        with pytest.raises(InputError, match="'model' must be one with values"):
+            call()

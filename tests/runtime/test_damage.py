@@ -113,6 +113,10 @@ def test_a_key_of_metadata_that_is_not_known_is_refused(tmp_path: Path) -> None:
         arrays = {name: np.array(values) for name, values in mapped.items()}
         save_file(arrays, path, metadata={"bignn": json.dumps(header)})
         refused(path, "it has no digest of its header")
+        text = json.dumps(header)
+        of_header = tensors.digest_of(text, arrays, 1 << 16)
+        save_file(arrays, path, metadata={"bignn": text, "header_digest": of_header})
+        refused(path, "it has no digest to verify")
 
 
 def test_a_large_array_of_a_graph_is_compared_on_demand(tmp_path: Path) -> None:

@@ -164,6 +164,19 @@ def test_sparse_features_are_read_as_dense_ones() -> None:
         check_both_routes(sparse_rows(x.astype(np.float32)), name)
 
 
+def test_sparse_features_are_not_made_dense(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = bignn.load("cora")
+    assert isinstance(graph.x, SparseRows)
+    model = make_packed_model([graph.num_features, 8, 7])
+    expected = model.predict(graph)
+
+    def never(_: SparseRows) -> None:
+        raise AssertionError("sparse features were made dense")
+
+    monkeypatch.setattr(SparseRows, "toarray", never)
+    assert np.array_equal(model.predict(pack_graph(graph, like=model)), expected)
+
+
 def test_a_column_that_most_rows_flip_changes_the_base() -> None:
     x = np.zeros((60, 150), dtype=np.float32)
     x[:, 0] = -1

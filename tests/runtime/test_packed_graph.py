@@ -12,6 +12,8 @@ from conftest import make_graph, make_packed_model
 
 import bignn
 from bignn import FileError, Graph, InputError, PackedGraph, PackedModel, pack_graph
+from bignn.kernels import compressed_rows
+from bignn.kernels.compressed_rows import order_of_entries
 from bignn.kernels.layer import DenseBits, SparseBits
 
 FORMS = ["dense bits", "sparse bits", "floats"]
@@ -276,9 +278,35 @@ def test_no_other_name_of_an_array_writes_to_a_graph(model: PackedModel) -> None
     of_view = replace(some, ids=view)
     given[:] = 2**30
     assert np.array_equal(of_view.ids, some.ids)
+    for form in ("dense bits", "sparse bits"):
+        bits = packed(form, model, model).features
+        own = {name: values.copy() for name, values in vars(bits).items()}
+        of_own = replace(packed(form, model, model), features=type(bits)(**own))
+        for name, values in own.items():
+            values[...] = 2**30
+            assert np.array_equal(getattr(of_own.features, name), getattr(bits, name)), name
     apart = replace(some, ids=np.repeat(some.ids, 2)[::2])
     assert apart.ids.flags.c_contiguous
     assert np.array_equal(model.predict(apart), model.predict(some))
+
+
+def test_edges_are_sorted_once(model: PackedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = make_graph(50, 300)
+    sorted_entries: list[int] = []
+
+    def counted(rows: Any, columns: Any, shape: tuple[int, int]) -> Any:
+        sorted_entries.append(len(rows))
+        return order_of_entries(rows, columns, shape)
+
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("edges are sorted by order_of_entries alone")
+
+    monkeypatch.setattr(compressed_rows, "order_of_entries", counted)
+    for name in ("sort", "argsort", "lexsort"):
+        monkeypatch.setattr(np, name, never)
+    some = pack_graph(graph, like=model)
+    model.predict(some)
+    assert sorted_entries == [some.num_entries]
 
 
 def test_pickles_and_copies_are_the_same_graph(

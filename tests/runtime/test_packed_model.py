@@ -17,6 +17,7 @@ from conftest import make_graph, make_packed_model
 
 import bignn
 from bignn import FileError, Graph, InputError, PackedGraph, PackedModel, kernels, pack_graph
+from bignn.kernels import checked_backend
 from bignn.kernels.layer import DenseBits, SparseBits
 from bignn.runtime import Output, Plan, executor, planner
 from bignn.runtime.backends import cpu
@@ -373,6 +374,23 @@ def test_a_graph_is_planned_once(
     assert calls == [None, "T", None]
     binary.predict(replace(graph))
     assert len(calls) == 4
+
+
+def test_the_backend_is_resolved_once(
+    binary: PackedModel, binary_graph: PackedGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved: list[str | None] = []
+
+    def counted(backend: str | None) -> str:
+        resolved.append(backend)
+        return checked_backend(backend)
+
+    monkeypatch.setattr(kernels, "checked_backend", counted)
+    binary.predict(binary_graph)
+    binary.predict(binary_graph, [1, 2], backend="reference")
+    list(binary.stream(binary_graph, backend="reference"))
+    binary.explain(binary_graph)
+    assert resolved == [None, "reference", "reference", None]
 
 
 def test_explaining_leaves_the_plan_of_predictions_alone(

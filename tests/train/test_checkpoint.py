@@ -199,6 +199,11 @@ def test_what_a_file_puts_into_an_error_is_short_and_printable(
     set_in_header(whole, path, "config", "conv", "g\nc")
     with pytest.raises(FileError, match=r"does not hold a bignn model \('conv' must be"):
         bignn.load_model(path)
+    parts, header = checkpoint.read(whole)
+    checkpoint.write(path, {"model": dict(list(parts["model"].items())[1:])}, header)
+    with pytest.raises(FileError, match=r"does not hold a bignn model .*Missing key") as caught:
+        bignn.load_model(path)
+    assert str(caught.value).isprintable()
     for change, why in (
         (lambda h: h.pop("seed"), "its header lacks 'seed'"),
         (lambda h: h.update(seed=True), "the 'seed' of its header is True"),

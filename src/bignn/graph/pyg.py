@@ -137,6 +137,8 @@ def array_of(name: str, tensor: Any, *, as_floats: bool = False) -> NDArray[Any]
         raise input_error(name, "a tensor in the PyG Data", type(tensor).__name__)
     if as_floats and tensor.is_complex():
         raise input_error(name, "of real numbers", tensor.dtype, "pass its real part")
+    if tensor.is_meta:
+        raise input_error(name, "a tensor with values", "one on the meta device")
     dense = tensor.detach().cpu()
     if str(dense.layout) != "torch.strided":  # to_dense of a strided EdgeIndex is an adjacency
         dense = dense.to_dense()

@@ -129,7 +129,7 @@ class GATConv(nn.Module):
         With ``edge_bits``, batch normalisation ``norm`` after the layer is folded into it.
         """
         if self.edge_bits is not None:
-            return self._rounded(x, edge_index, self.edge_bits, norm)
+            return self._rounded(x, edge_index, self.edge_bits, norm).to(self.att_src.dtype)
         z: Tensor = self.lin(x).unflatten(-1, (self.heads, self.out_channels))
         if z.dtype in (torch.float16, torch.bfloat16):  # too coarse for sums over neighbours
             z = z.float()
@@ -204,7 +204,8 @@ class GATConv(nn.Module):
 
     def _powers(self, pattern: SparseMatrix, z: Tensor) -> tuple[Tensor, Tensor]:
         """Compute ``exp(score - largest)`` [entries, heads] and its sums over rows."""
-        to_others, to_self = (z * self.att_src).sum(dim=-1), (z * self.att_dst).sum(dim=-1)
+        vectors = self.att_src.float(), self.att_dst.float()
+        to_others, to_self = ((z * vector).sum(dim=-1) for vector in vectors)
         scores = self._scores(to_others[pattern.matrix.col_indices()] + to_self[pattern.rows])
         return powers_of_rows(pattern, scores)
 

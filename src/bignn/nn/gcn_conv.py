@@ -103,6 +103,6 @@ class GCNConv(nn.Module):
             dots, alpha = self.lin.sign_product(rows)
             sums = edges.sums(dots, num_inputs=None if self.training else self.lin.in_channels)
             scale, shift = folded(alpha, self.bias, norm)
-            return sums * scale + shift
+            return (sums * scale + shift).to(self.lin.weight.dtype)
         out = aggregate(edge_index, edge_weight, self.lin(x), self.aggr)
         return out if self.bias is None else out + self.bias

@@ -113,6 +113,8 @@ class InputStage(nn.Module):
             )
         if x.is_meta:
             raise input_error("x", "a tensor with values", "one on the meta device")
+        if self.standardize and self.mean.is_meta:
+            raise input_error("model", "one with values", "parameters on the meta device")
 
     def _normalized(self, x: Tensor, *, with_statistics: bool = True) -> Tensor:
         standardize = self.standardize and with_statistics

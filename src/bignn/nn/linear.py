@@ -118,6 +118,9 @@ class Linear(nn.Module):
         """Binarize the layer's input; in evaluation with scales β as packed models sum them up."""
         refuse_compiling()
         self.check_input(x)
+        if self.weight.dtype in (torch.float16, torch.bfloat16):  # too coarse for whole numbers
+            expected = "in float32 or float64 where 'edge_bits' rounds weights"
+            raise input_error("model", expected, self.weight.dtype, "call model.float()")
         if isinstance(x, BinaryRows):
             return x
         if not isinstance(x, Tensor):

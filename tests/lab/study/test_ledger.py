@@ -80,6 +80,31 @@ def test_a_folder_in_its_place_is_one_line(tmp_path: Path) -> None:
         Ledger(tmp_path).append({})
 
 
+def test_a_file_that_cannot_be_opened_or_locked_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(tmp_path / "runs.jsonl")
+    real_open = os.open
+
+    def refusing_open(path: os.PathLike[str], *options: int) -> int:
+        if path == ledger.path:
+            raise OSError(errno.EROFS, "Read-only file system")
+        return real_open(path, *options)
+
+    def refusing_lock(handle: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    for name, broken, line in (
+        ("os.open", refusing_open, "cannot write '.*': Read-only file system"),
+        ("bignn.lab.study.ledger.fcntl.flock", refusing_lock, "cannot lock '.*': No locks avail"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(name, broken)
+            with pytest.raises(WriteError, match=line):
+                ledger.append({})
+    assert ledger.read() == []
+
+
 _WRITER = """
 import sys
 from bignn.lab.study.ledger import Ledger

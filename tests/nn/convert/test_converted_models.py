@@ -129,5 +129,6 @@ def test_bad_calls_say_so(data: Data) -> None:
     bignn.binarize_(sage)
     with pytest.raises(InputError, match="no 'edge_attr'"):
         sage(data.x, data.edge_index, edge_attr=torch.ones(data.num_edges, 1))
-    with pytest.raises(InputError, match=r"'x' must be a tensor.*pairs \(x_s, x_t\) are not"):
+    pairs = r"'x' must be a tensor .* for 'convs\.0', got tuple; pairs \(x_s, x_t\) are not"
+    with pytest.raises(InputError, match=pairs):
         sage((data.x, data.x), data.edge_index)

@@ -43,7 +43,10 @@ def locked(path: Path) -> Iterator[int]:
     except OSError as error:
         raise WriteError(f"cannot write '{path}': {error.strerror or error}") from error
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError as error:  # as of a file system without locks
+            raise WriteError(f"cannot lock '{path}': {error.strerror or error}") from error
         yield handle
     finally:
         os.close(handle)
