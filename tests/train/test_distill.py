@@ -205,7 +205,7 @@ def test_the_command_trains_the_teacher_first_and_reuses_it(
         again = load_file(out / f"seed-{seed}.safetensors")
         assert all(torch.equal(taught[seed][name], again[name]) for name in again)
     capsys.readouterr()
-    assert main([*command[:2], "--distill", "--teachers", "0", "--json"]) == 1
+    assert main([*command[:2], "--distill", "--teachers", "0", "--json"]) == 2
     assert "--teachers must be at least 1" in capsys.readouterr().err
     nowhere = tmp_path / "nowhere"
     for teacher, line in (
@@ -223,5 +223,5 @@ def test_the_command_trains_the_teacher_first_and_reuses_it(
             checkpoint_path=nowhere / "s.safetensors",
         )
     assert not nowhere.exists()
-    assert main([*command[:2], "--temperature", "2", "--json"]) == 1
+    assert main([*command[:2], "--temperature", "2", "--json"]) == 2
     assert "--temperature needs --distill or --teacher" in capsys.readouterr().err

@@ -146,5 +146,5 @@ def test_students_and_teachers_by_the_command(
         assert captured.err.count("teacher on") == 2
     assert reports[0]["test_acc"] == reports[1]["test_acc"]
     assert reports[0]["teacher_test_acc_mean"] == reports[1]["teacher_test_acc_mean"]
-    assert main([*command, "--jobs", "0"]) == 1
+    assert main([*command, "--jobs", "0"]) == 2
     assert "--jobs must be a number from 1 to 1024, got 0" in capsys.readouterr().err

@@ -40,8 +40,8 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
     except (InputError, OSError) as error:
         message = " ".join(str(error).split()) or type(error).__name__
         line = options.parser.by_flags(message)
-        # One that is about a flag is of the same kind as those that argparse finds.
-        return _fail(options, line, code=1 if line == message else 2)
+        # One about a flag is of the same kind as those that argparse finds.
+        return _fail(options, line, code=2 if line.startswith("--") else 1)
     except MemoryError:
         return _fail(options, _OUT_OF_MEMORY)
     except ImportError as error:

@@ -161,8 +161,9 @@ def test_bad_tables_get_one_clear_line(tables: Path, capsys: pytest.CaptureFixtu
     ):
         for name, text in (good | change).items():
             (tables / name).write_text(text)
-        assert main(arguments) == 1
+        code = main(arguments)
         error = capsys.readouterr().err
+        assert code == (2 if "error: --" in error else 1)
         assert message in error
         assert error.count("\n") == 1
         assert not out.exists()
@@ -253,7 +254,7 @@ def test_a_graph_is_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         ),
         (["--edges", "e.csv"], "--features is missing"),
     ):
-        assert main(["convert", str(new), *more]) == 1
+        assert main(["convert", str(new), *more]) == 2
         assert line in capsys.readouterr().err
 
 

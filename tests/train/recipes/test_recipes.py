@@ -88,7 +88,7 @@ def test_what_the_paper_does_not_have_is_refused_in_one_line(
         recipe("gat", paper="reddit")
     monkeypatch.chdir(tmp_path)
     np.savez("toy.npz", **make_arrays())  # type: ignore[arg-type]
-    assert main(["train", "toy.npz", "--as-paper"]) == 1
+    assert main(["train", "toy.npz", "--as-paper"]) == 2
     error = capsys.readouterr().err
     assert error.startswith("bignn train: error: --as-paper needs a dataset of the paper")
     assert "ogbn-products, got 'toy.npz'; leave it out" in error
