@@ -47,8 +47,12 @@ def toy_graphs() -> dict[str, Graph]:
 def make_model(
     graph: Graph, binarize: BinarizeMode, norm: NormMode = "none", num_layers: int = 2, **rest: Any
 ) -> GCN:
-    """An untrained model with random biases, fitted, its running statistics moved."""
+    """An untrained model with random biases, fitted, its running statistics moved.
+
+    Its neighbours have float weights: rounded ones have tests of their own below.
+    """
     torch.manual_seed(num_layers)
+    rest.setdefault("edge_bits", None)
     model = GCN(
         graph.num_features, 24, num_layers, 5, binarize=binarize, norm=norm, dropout=0.0, **rest
     )
@@ -221,7 +225,7 @@ def make_member(
 ) -> GNN:
     """As make_model, of another convolution."""
     torch.manual_seed(1)
-    options = {"num_layers": 3, "out_channels": 5} | rest
+    options = {"num_layers": 3, "out_channels": 5, "edge_bits": None} | rest
     if conv == "gat":
         options = {"heads": 2, "out_heads": 3} | options
     model = GNN(

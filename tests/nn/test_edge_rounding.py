@@ -17,6 +17,7 @@ from bignn.kernels import attention, edge_rounding, reference
 from bignn.kernels.attention import Attention
 from bignn.nn import GCN, GNN, GATConv, GCNConv, SAGEConv
 from bignn.nn.adjacency import factored_adjacency, normalized_adjacency
+from bignn.nn.batch_norm import BatchNorm
 from bignn.nn.edge_rounding import round_row_weights, rounded_edges
 from bignn.nn.packed_arithmetic import attention_of_scores, exp_of_negative, mean_in_order
 from bignn.nn.sparse import SparseMatrix
@@ -257,7 +258,7 @@ def test_nothing_changes_without_edge_bits_or_without_bits(graph: Graph) -> None
 def test_other_numbers_are_refused(wrong: Any) -> None:
     import torch_geometric.nn as pyg
 
-    match = r"^'edge_bits' must be a whole number from 2 to 8, or None for float weights, got "
+    match = r"^'edge_bits' must be a whole number from 2 to 8, or none for float weights, got "
     for make in (GCNConv, SAGEConv, GATConv):
         with pytest.raises(InputError, match=match):
             make(4, 3, binarize="both", edge_bits=wrong)
@@ -267,14 +268,27 @@ def test_other_numbers_are_refused(wrong: Any) -> None:
         bignn.binarize_(pyg.GCN(4, 3, 2, 2), edge_bits=wrong)
 
 
-def test_learned_edge_weights_and_compiling_are_refused() -> None:
-    conv = GCNConv(4, 3, binarize="both", edge_bits=7)
-    x, edges = torch.randn(5, 4), torch.tensor([[0, 1], [1, 2]])
-    with pytest.raises(InputError, match=r"^'edge_weight' must be constant where 'edge_bits'"):
-        conv(x, edges, torch.rand(2, requires_grad=True))
-    compiled = torch.compile(conv, backend="eager", fullgraph=True)
-    with pytest.raises(Exception, match="'edge_bits' must be None in a compiled model"):
-        compiled(x, edges)
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+def test_where_nothing_can_be_rounded_sums_are_floats() -> None:
+    torch.manual_seed(0)
+    x, edges = torch.randn(5, 4), torch.tensor([[0, 1, 3, 4], [1, 2, 2, 2]])
+    for make in (GCNConv, SAGEConv, GATConv):
+        rounded, plain = (make(4, 3, binarize="both", edge_bits=bits) for bits in (2, None))
+        plain.load_state_dict(rounded.state_dict())
+        assert not torch.equal(rounded(x, edges), plain(x, edges)), make
+        compiled = torch.compile(rounded, backend="eager", fullgraph=True)
+        assert torch.allclose(compiled(x, edges), plain(x, edges), atol=1e-6), make
+        norm = BatchNorm(3).eval()
+        half = rounded.bfloat16().eval()(x.bfloat16(), edges, norm=norm.bfloat16())
+        expected = norm(plain.bfloat16().eval()(x.bfloat16(), edges))
+        assert torch.equal(half, expected), make
+    weight = torch.rand(4, requires_grad=True)
+    rounded, plain = (GCNConv(4, 3, binarize="both", edge_bits=bits) for bits in (2, None))
+    plain.load_state_dict(rounded.state_dict())
+    out = rounded(x, edges, weight)
+    assert torch.equal(out, plain(x, edges, weight))
+    (gradient,) = torch.autograd.grad(out.sum(), weight)
+    assert gradient.abs().sum() > 0
 
 
 @pytest.mark.parametrize("kind", ["neighbor", "walk", "layer"])

@@ -35,9 +35,17 @@ def _add_flag(parser: Any, name: str, type_: Any, purpose: str) -> None:
     elif get_origin(type_) is tuple:
         how |= {"type": numbers, "metavar": "K,K"}
     else:
-        how |= {"type": type_, "metavar": "N" if type_ is int else "X"}
+        parse = _whole_or_none if is_optional and type_ is int else type_
+        how |= {"type": parse, "metavar": "N" if type_ is int else "X"}
     flag = _SHORT.get(name, name).replace("_", "-")
     parser.add_argument(f"--{flag}", dest=name, **how)
+
+
+def _whole_or_none(text: str) -> int | str:
+    try:
+        return text if text == "none" else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a whole number or none, got '{text}'") from None
 
 
 #: Flags that are shorter than the values' names.

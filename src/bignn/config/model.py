@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bignn.config.options import BELOW_ONE, COUNT, EDGE_BITS, about, check, option
+from bignn.config.options import (
+    BELOW_ONE,
+    COUNT,
+    DEFAULT_EDGE_BITS,
+    EDGE_BITS,
+    about,
+    check,
+    option,
+)
 from bignn.errors import input_error
 
 #: What is 1-bit.
@@ -70,7 +78,9 @@ class ModelOptions(Structure):
     normalize_rows: bool = option(True, "scale each node's features to sum 1")
     ste: SteRule = option("input", "gradient mask of binary features")
     edge_bits: int | None = option(
-        None, "bits that binary layers round neighbours' weights to, 2 to 8", EDGE_BITS
+        DEFAULT_EDGE_BITS,
+        "bits that binary layers round neighbours' weights to, 2 to 8, or none",
+        EDGE_BITS,
     )
 
 

@@ -40,10 +40,12 @@ class Bounds:
 
 
 COUNT = Bounds("a whole number, at least 1", lambda n: isinstance(n, Integral) and int(n) >= 1)
-#: Bits that a layer may be trained to round its neighbours' weights to.
+#: Bits that a layer may be trained to round its neighbours' weights to, and the default: as
+#: accurate as float weights, and one digit of the gather on every CPU (docs/design.md).
 TRAINED_EDGE_BITS = range(2, 9)
+DEFAULT_EDGE_BITS = 7
 EDGE_BITS = Bounds(
-    f"a whole number from {TRAINED_EDGE_BITS[0]} to {TRAINED_EDGE_BITS[-1]}, or None for float "
+    f"a whole number from {TRAINED_EDGE_BITS[0]} to {TRAINED_EDGE_BITS[-1]}, or none for float "
     "weights",
     lambda n: isinstance(n, Integral) and not isinstance(n, bool) and n in TRAINED_EDGE_BITS,
 )

@@ -21,7 +21,6 @@ from torch import Tensor
 
 from bignn.config import BinarizeMode
 from bignn.config.options import EDGE_BITS
-from bignn.errors import input_error
 from bignn.kernels import native
 from bignn.kernels.edge_rounding import SMALLEST_WEIGHT, TOTAL_BITS
 from bignn.nn.adjacency import Aggregation, EdgesLike, factored_adjacency
@@ -44,6 +43,19 @@ def edge_bits_in_use(edge_bits: int | None, binarize: BinarizeMode) -> int | Non
         return None
     EDGE_BITS.check("edge_bits", edge_bits)
     return int(edge_bits) if binarize == "both" else None
+
+
+def edge_bits_now(
+    edge_bits: int | None, weight: Tensor, edge_weight: Tensor | None = None
+) -> int | None:
+    """Return the bits that a layer with these weights rounds to in this call.
+
+    None for sums of floats: in a compiled model, in half precision, which is too coarse for whole
+    numbers, and where edge weights are learned.
+    """
+    is_half = weight.dtype in (torch.float16, torch.bfloat16)
+    learns = edge_weight is not None and edge_weight.requires_grad and torch.is_grad_enabled()
+    return None if is_half or learns or torch.compiler.is_compiling() else edge_bits
 
 
 @dataclass(frozen=True)
@@ -132,9 +144,6 @@ def rounded_edges(
     if isinstance(edges, SparseMatrix):
         pattern = edges
     else:
-        if edge_weight is not None and edge_weight.requires_grad and torch.is_grad_enabled():
-            expected = "constant where 'edge_bits' rounds weights"
-            raise input_error("edge_weight", expected, "a tensor that requires a gradient")
         pattern = factored_adjacency(edges, edge_weight, len(beta), aggr)
 
     def build() -> RoundedEdges:
@@ -156,9 +165,10 @@ def round_row_weights(
     offsets = pattern.matrix.crow_indices()
     if _is_native(offsets, x):
         factor = x.new_ones(len(offsets) - 1) if row_factor is None else row_factor
-        arrays = (values.contiguous().numpy() for values in (offsets, x, factor))
-        rounded = native.round_row_weights(*arrays, edge_bits)
-        return RoundedEdges(pattern, *map(torch.from_numpy, rounded), (1 << edge_bits) - 1)
+        rows, values, factors = (part.contiguous().numpy() for part in (offsets, x, factor))
+        whole, scales = native.round_row_weights(rows, values, factors, edge_bits)
+        parts = torch.from_numpy(whole), torch.from_numpy(scales)
+        return RoundedEdges(pattern, *parts, (1 << edge_bits) - 1)
     largest = torch.segment_reduce(x, "max", offsets=offsets, axis=0, unsafe=True, initial=0)
     num_bits: int | Tensor = edge_bits
     if pattern.longest_row >> (TOTAL_BITS - edge_bits):  # some rows have fewer bits

@@ -7,14 +7,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bignn.config import BinarizeMode, DropMode, SteRule
-from bignn.config.options import BELOW_ONE
+from bignn.config.options import BELOW_ONE, DEFAULT_EDGE_BITS
 from bignn.errors import InputError, input_error
 from bignn.kernels import pack_rows
 from bignn.kernels.attention import whole_scores
 from bignn.nn.adjacency import Aggregation, EdgesLike, edge_weights, normalized_adjacency
 from bignn.nn.attention import powers_of_rows, softmax_of_rows, weighted_sum
 from bignn.nn.batch_norm import BatchNorm
-from bignn.nn.edge_rounding import edge_bits_in_use, round_row_weights
+from bignn.nn.edge_rounding import edge_bits_in_use, edge_bits_now, round_row_weights
 from bignn.nn.features import BinaryRows
 from bignn.nn.linear import FeaturesLike, Linear
 from bignn.nn.packed_arithmetic import (
@@ -48,7 +48,8 @@ class GATConv(nn.Module):
         binarize, ste, dropout, drop, balance, scale_gradient: see :class:`bignn.nn.Linear`.
         edge_bits: bits that neighbours' weights (β included) are rounded to, 2 to 8, as packed
             models round them (:mod:`bignn.nn.edge_rounding`): the packed layer then sums the same
-            whole numbers. None for float weights. Ignored unless features and weights are binary.
+            whole numbers. None for float weights. Ignored unless features and weights are binary;
+            compiled models, those in half precision and learned edge weights are summed as floats.
 
     Shapes: x [N, d_in], edge_index [2, E] (or another form of
     :data:`bignn.nn.adjacency.EdgesLike`) -> [N, H · d_out] or [N, d_out].
@@ -73,7 +74,7 @@ class GATConv(nn.Module):
         drop: DropMode = "all",
         balance: bool = False,
         scale_gradient: bool = True,
-        edge_bits: int | None = None,
+        edge_bits: int | None = DEFAULT_EDGE_BITS,
     ) -> None:
         """Build the module; the description of the class lists its arguments."""
         super().__init__()
@@ -128,8 +129,9 @@ class GATConv(nn.Module):
 
         With ``edge_bits``, batch normalisation ``norm`` after the layer is folded into it.
         """
-        if self.edge_bits is not None:
-            return self._rounded(x, edge_index, self.edge_bits, norm).to(self.att_src.dtype)
+        edge_bits = edge_bits_now(self.edge_bits, self.lin.weight)
+        if edge_bits is not None:
+            return self._rounded(x, edge_index, edge_bits, norm).to(self.att_src.dtype)
         z: Tensor = self.lin(x).unflatten(-1, (self.heads, self.out_channels))
         if z.dtype in (torch.float16, torch.bfloat16):  # too coarse for sums over neighbours
             z = z.float()
@@ -148,7 +150,8 @@ class GATConv(nn.Module):
         out = out.flatten(1) if self.concat else out.mean(dim=1)
         if self.att_src.dtype in (torch.float16, torch.bfloat16):  # a model in half precision
             out = out.to(self.att_src.dtype)
-        return out if self.bias is None else out + self.bias
+        out = out if self.bias is None else out + self.bias
+        return out if norm is None else norm(out)
 
     def _rounded(
         self, x: FeaturesLike, edge_index: EdgesLike, edge_bits: int, norm: BatchNorm | None

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from bignn.config import BinarizeMode, DropMode, SteRule
+from bignn.config.options import DEFAULT_EDGE_BITS
 from bignn.errors import input_error
 from bignn.nn.adjacency import Aggregation, EdgesLike, aggregate
 from bignn.nn.batch_norm import BatchNorm
-from bignn.nn.edge_rounding import edge_bits_in_use, rounded_edges
+from bignn.nn.edge_rounding import edge_bits_in_use, edge_bits_now, rounded_edges
 from bignn.nn.linear import FeaturesLike, Linear
 from bignn.nn.packed_arithmetic import folded
 
@@ -34,7 +35,8 @@ class GCNConv(nn.Module):
         binarize, ste, dropout, drop, balance, scale_gradient: see :class:`bignn.nn.Linear`.
         edge_bits: bits that neighbours' weights (β included) are rounded to, 2 to 8, as packed
             models round them (:mod:`bignn.nn.edge_rounding`): the packed layer then sums the same
-            whole numbers. None for float weights. Ignored unless features and weights are binary.
+            whole numbers. None for float weights. Ignored unless features and weights are binary;
+            compiled models, those in half precision and learned edge weights are summed as floats.
 
     Shapes: x [N, d_in], edge_index [2, E] (or another form of
     :data:`bignn.nn.adjacency.EdgesLike`), edge_weight [E] -> [N, d_out].
@@ -54,7 +56,7 @@ class GCNConv(nn.Module):
         drop: DropMode = "all",
         balance: bool = False,
         scale_gradient: bool = True,
-        edge_bits: int | None = None,
+        edge_bits: int | None = DEFAULT_EDGE_BITS,
     ) -> None:
         """Build the module; the description of the class lists its arguments."""
         super().__init__()
@@ -94,10 +96,11 @@ class GCNConv(nn.Module):
 
         With ``edge_bits``, batch normalisation ``norm`` after the layer is folded into it.
         """
-        if self.edge_bits is not None:
+        edge_bits = edge_bits_now(self.edge_bits, self.lin.weight, edge_weight)
+        if edge_bits is not None:
             rows = self.lin.binary_rows(x)
             edges = rounded_edges(
-                edge_index, edge_weight, rows.beta, self.aggr, self.edge_bits,
+                edge_index, edge_weight, rows.beta, self.aggr, edge_bits,
                 is_constant=rows is x,
             )  # fmt: skip
             dots, alpha = self.lin.sign_product(rows)
@@ -105,4 +108,5 @@ class GCNConv(nn.Module):
             scale, shift = folded(alpha, self.bias, norm)
             return (sums * scale + shift).to(self.lin.weight.dtype)
         out = aggregate(edge_index, edge_weight, self.lin(x), self.aggr)
-        return out if self.bias is None else out + self.bias
+        out = out if self.bias is None else out + self.bias
+        return out if norm is None else norm(out)

@@ -21,6 +21,7 @@ from bignn.config import (
     NormMode,
     SteRule,
 )
+from bignn.config.options import DEFAULT_EDGE_BITS
 from bignn.errors import input_error
 from bignn.nn.adjacency import EdgesLike, factored_adjacency, normalized_adjacency
 from bignn.nn.batch_norm import BatchNorm
@@ -91,7 +92,8 @@ class GNN(nn.Module):
         ste: gradient rule for features, see :func:`bignn.binarize.binarize_features`.
         edge_bits: bits that neighbours' weights are rounded to, 2 to 8, so that packed models sum
             the same whole numbers (:mod:`bignn.nn.edge_rounding`); None for float weights. Ignored
-            unless ``binarize="both"``, and by ``"sgc"`` convolutions.
+            unless ``binarize="both"``, by ``"sgc"`` convolutions, and where sums are plain floats:
+            in compiled models, in half precision, and with edge weights that are learned.
 
     Shapes: x [N, in_channels], edge_index [2, E] (or a sparse CSR adjacency with targets as rows),
     edge_weight [E] -> logits [N, out_channels].
@@ -124,7 +126,7 @@ class GNN(nn.Module):
         normalize_rows: bool = True,
         binarize: BinarizeMode = "none",
         ste: SteRule = "input",
-        edge_bits: int | None = None,
+        edge_bits: int | None = DEFAULT_EDGE_BITS,
     ) -> None:
         """Build the module; the description of the class lists its arguments."""
         super().__init__()

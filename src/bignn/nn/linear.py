@@ -13,7 +13,7 @@ from bignn.errors import input_error
 from bignn.nn.binary_product import binary_product
 from bignn.nn.dropout import dropout
 from bignn.nn.features import BinaryRows, SparseFeatures
-from bignn.nn.packed_arithmetic import mean_in_order, refuse_compiling
+from bignn.nn.packed_arithmetic import mean_in_order
 
 #: Forms of features that a layer accepts: a tensor, or a constant matrix in a faster form.
 FeaturesLike = Tensor | BinaryRows | SparseFeatures
@@ -116,11 +116,7 @@ class Linear(nn.Module):
 
     def binary_rows(self, x: FeaturesLike) -> BinaryRows:
         """Binarize the layer's input; in evaluation with scales β as packed models sum them up."""
-        refuse_compiling()
         self.check_input(x)
-        if self.weight.dtype in (torch.float16, torch.bfloat16):  # too coarse for whole numbers
-            expected = "in float32 or float64 where 'edge_bits' rounds weights"
-            raise input_error("model", expected, self.weight.dtype, "call model.float()")
         if isinstance(x, BinaryRows):
             return x
         if not isinstance(x, Tensor):

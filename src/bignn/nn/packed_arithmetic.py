@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bignn.errors import input_error
 from bignn.kernels import attention
 from bignn.kernels.attention import SHARE_BITS
 from bignn.kernels.edge_rounding import LARGEST_WEIGHT
@@ -17,13 +16,6 @@ _LARGEST_WEIGHT, _LARGEST_SCORE = float(LARGEST_WEIGHT), float(attention.LARGEST
 _LOWEST_SCORE, _LOG2_OF_E = float(attention.LOWEST_SCORE), float(attention.LOG2_OF_E)
 _HIGH_LOG2, _LOW_LOG2 = float(attention.HIGH_LOG2), float(attention.LOW_LOG2)
 _EXP = tuple(map(float, attention.EXP_COEFFICIENTS))
-
-
-def refuse_compiling() -> None:
-    """Refuse to be compiled."""
-    if torch.compiler.is_compiling():
-        fix = "compile a model without it, or run this one as it is"
-        raise input_error("edge_bits", "None in a compiled model", "a number", fix)
 
 
 def bounded(x: Tensor) -> Tensor:

@@ -6,9 +6,10 @@ from torch import Tensor, nn
 
 from bignn.binarize import binarize_features
 from bignn.config import BinarizeMode, DropMode, SteRule
+from bignn.config.options import DEFAULT_EDGE_BITS
 from bignn.nn.adjacency import Aggregation, EdgesLike, aggregate
 from bignn.nn.batch_norm import BatchNorm
-from bignn.nn.edge_rounding import edge_bits_in_use, rounded_edges
+from bignn.nn.edge_rounding import edge_bits_in_use, edge_bits_now, rounded_edges
 from bignn.nn.features import BinaryRows
 from bignn.nn.linear import FeaturesLike, Linear
 from bignn.nn.packed_arithmetic import folded
@@ -31,7 +32,8 @@ class SAGEConv(nn.Module):
         binarize, ste, dropout, drop, balance, scale_gradient: see :class:`bignn.nn.Linear`.
         edge_bits: bits that neighbours' weights (β included) are rounded to, 2 to 8, as packed
             models round them (:mod:`bignn.nn.edge_rounding`): the packed layer then sums the same
-            whole numbers. None for float weights. Ignored unless features and weights are binary.
+            whole numbers. None for float weights. Ignored unless features and weights are binary;
+            compiled models, those in half precision and learned edge weights are summed as floats.
 
     Shapes: x [N, d_in], edge_index [2, E] (or another form of
     :data:`bignn.nn.adjacency.EdgesLike`) -> [N, d_out].
@@ -52,7 +54,7 @@ class SAGEConv(nn.Module):
         drop: DropMode = "all",
         balance: bool = False,
         scale_gradient: bool = True,
-        edge_bits: int | None = None,
+        edge_bits: int | None = DEFAULT_EDGE_BITS,
     ) -> None:
         """Build the module; the description of the class lists its arguments."""
         super().__init__()
@@ -89,8 +91,9 @@ class SAGEConv(nn.Module):
 
         With ``edge_bits``, batch normalisation ``norm`` after the layer is folded into it.
         """
-        if self.edge_bits is not None:
-            return self._rounded(x, edge_index, self.edge_bits, norm)
+        edge_bits = edge_bits_now(self.edge_bits, self.lin_l.weight)
+        if edge_bits is not None:
+            return self._rounded(x, edge_index, edge_bits, norm)
         self.lin_l.check_input(x)
         binarization = self.lin_l.binarization
         if binarization.features and isinstance(x, Tensor):  # once for both products
@@ -100,7 +103,8 @@ class SAGEConv(nn.Module):
         if isinstance(edge_index, SparseMatrix):
             own = own[: edge_index.shape[0]]
         out = neighbours + own
-        return out if self.lin_l.bias is None else out + self.lin_l.bias
+        out = out if self.lin_l.bias is None else out + self.lin_l.bias
+        return out if norm is None else norm(out)
 
     def _rounded(
         self, x: FeaturesLike, edge_index: EdgesLike, edge_bits: int, norm: BatchNorm | None

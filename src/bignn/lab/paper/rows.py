@@ -17,7 +17,12 @@ Changes = tuple[tuple[str, Any], ...]
 #: (``ABLATIONS``).
 AS_PAPER: Changes = (("lr", 0.001), ("dropout", 0.4))
 AS_PAPER_FLOAT: Changes = (*AS_PAPER, ("weight_decay", 5e-4))
-AS_PAPER_BINARY: Changes = (*AS_PAPER, ("beta1", 0.9), ("last_layer_lr", 1.0))
+AS_PAPER_BINARY: Changes = (
+    *AS_PAPER,
+    ("beta1", 0.9),
+    ("last_layer_lr", 1.0),
+    ("edge_bits", "none"),
+)
 
 
 @dataclass(frozen=True)
@@ -174,6 +179,7 @@ ABLATIONS: dict[str, tuple[bool, Changes]] = {
     "epochs chosen by accuracy": (False, _changed(AS_PAPER_BINARY, select_by="accuracy")),
     "256 hidden": (False, _changed(AS_PAPER_BINARY, hidden_channels=256)),
     "our recipe (shorter memory, slower last layer)": (False, ()),
+    "our recipe, float weights of neighbours": (False, (("edge_bits", "none"),)),
     "our recipe, 256 hidden": (False, (("hidden_channels", 256),)),
     "our recipe, distilled": (True, ()),
     "our recipe, distilled, 256 hidden": (True, (("hidden_channels", 256),)),

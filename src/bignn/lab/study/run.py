@@ -87,12 +87,19 @@ def digest(graph: Graph, *recipes: Recipe | None, **more: int) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+#: Defaults of the time when options were added, where they are others now.
+_FIRST_DEFAULTS: dict[str, Any] = {"edge_bits": None}
+
+
 def _not_default(value: Any) -> Any:
     if not is_dataclass(value):
         return value
     changed = {}
     for field in fields(value):
         mine = getattr(value, field.name)
-        if field.default is MISSING or mine != field.default:
+        if field.name == "edge_bits" and getattr(value, "binarize", None) != "both":
+            continue  # nothing is rounded
+        default = _FIRST_DEFAULTS.get(field.name, field.default)
+        if default is MISSING or mine != default:
             changed[field.name] = _not_default(mine)
     return changed

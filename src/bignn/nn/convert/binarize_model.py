@@ -81,10 +81,11 @@ def binarize_(
             step 1 of the paper for all layers. Binary layers then read the values after activations
             and dropout.
         edge_bits: bits that neighbours' weights are rounded to in GCNConv, SAGEConv and GATConv, 2
-            to 8, as packed models round them; None for float weights. Ignored unless ``binarize``
-            is ``"both"``. Packed models sum the same whole numbers, but for two cases, in which a
-            scale β may differ in its last digit: normalisation after a layer, which they fold in,
-            and a module of your own without ``first``, whose first layer reads a plain tensor.
+            to 8 (7 is fast on every CPU), as packed models round them; None for float weights.
+            Ignored unless ``binarize`` is ``"both"``. Packed models sum the same whole numbers, but
+            for two cases, in which a scale β may differ in its last digit and round a weight
+            otherwise: normalisation after a layer, which they fold in, and a module of your own
+            without ``first``, whose first layer reads a plain tensor.
 
     """
     binarization = Binarization.of(binarize, ste)

@@ -36,6 +36,8 @@ __all__ = [
     "teacher_recipe",
 ]
 
+#: Values that are None where there is no such thing, and "none" in changes.
+_MAY_BE_NONE = ("jk", "edge_bits")
 #: Share of labelled nodes from which on a graph has many.
 _MANY = 0.1
 
@@ -72,15 +74,16 @@ def recipe(
             None for recipes by what the graph is like.
         changes: any field of :class:`Recipe`, :class:`Settings` or :class:`Sampling`
             (its kind as ``sampler``, ``"none"`` for the whole graph; ``jk="none"`` for no jumping
-            knowledge); None keeps the recipe's own.
+            knowledge, ``edge_bits="none"`` for float weights); None keeps the recipe's own.
 
     """
     if model not in RECIPES:
         raise input_error("model", f"one of {list(RECIPES)}", repr(model))
     base = _table(graph, distill)[model] if paper is None else _of_paper(model, paper)
     given = {name: value for name, value in changes.items() if value is not None}
-    if given.get("jk") == "none":
-        given["jk"] = None
+    for name in _MAY_BE_NONE:
+        if given.get(name) == "none":
+            given[name] = None
     of_sampling = {name: given.pop(name) for name in list(given) if name in SAMPLING}
     of_settings = {field.name for field in fields(Settings)}
     settings = {name: given.pop(name) for name in list(given) if name in of_settings}

@@ -25,7 +25,7 @@ def _pair(name: str, settings: Settings, **model: Any) -> dict[str, Recipe]:
     modes: dict[str, BinarizeMode] = {name: "none", f"bi-{name}": "both"}
     rows = {}
     for row, mode in modes.items():
-        own = model if mode == "none" else {**model, "norm": "batch"}
+        own = model if mode == "none" else {**model, "norm": "batch", "edge_bits": None}
         rows[row] = Recipe(mode, settings, normalize_rows=False, **own)
     return rows
 
@@ -67,11 +67,11 @@ def _citation(sgc_decay: float, gat: Recipe) -> dict[str, Recipe]:
     modes: dict[str, BinarizeMode] = {
         "bi-gcn-f": "features",
         "bi-gcn-w": "weights",
-        "bi-gcn": "both",
     }
     return {
         "gcn": Recipe("none", replace(own, weight_decay=5e-4), dropout=0.4),
         **{name: Recipe(mode, own, dropout=0.4) for name, mode in modes.items()},
+        "bi-gcn": Recipe("both", own, dropout=0.4, edge_bits=None),
         "gat": gat,
         "sgc": _decayed("sgc", sgc_decay),
         "fastgcn": RECIPES["fastgcn"],
