@@ -85,24 +85,23 @@ class CaseFile:
             self._array(expected, np.float32)
 
     def _layer(self, layer: BinaryLayer) -> None:
+        own, scored = layer.own, layer.attention
+        none = np.empty(0)
         self._number(layer.num_inputs)
         self._number(layer.edge_bits)
         self._array(layer.words, np.uint64)
         self._array(layer.scale, np.float32)
         self._array(layer.shift, np.float32)
-        self._array(None if layer.own is None else layer.own.words, np.uint64)
-        if layer.own is not None:
-            self._array(layer.own.scale, np.float32)
-        if (scored := layer.attention) is None:
-            self._number(0)
-            return
-        self._number(scored.heads)
-        self._number(int(scored.averages))
-        self._array(np.array([scored.slope]), np.float32)
-        whole_words = -layer.num_inputs % bits.WORD_BITS
-        self._array(np.pad(scored.values, ((0, 0), (0, whole_words))), np.int32)
-        self._array(scored.sigma, np.float32)
-        self._array(scored.end_scale, np.float32)
+        self._array(none if own is None else own.words, np.uint64)
+        self._array(none if own is None else own.scale, np.float32)
+        self._number(0 if scored is None else scored.heads)
+        self._number(0 if scored is None else int(scored.averages))
+        self._array(np.array([0 if scored is None else scored.slope]), np.float32)
+        padding = (0, 0), (0, -layer.num_inputs % bits.WORD_BITS)
+        self._array(none if scored is None else np.pad(scored.values, padding), np.int32)
+        self._array(none if scored is None else scored.sigma, np.float32)
+        after_own = none if own is None else np.ones(layer.num_outputs)
+        self._array(after_own if scored is None else scored.end_scale, np.float32)
 
     def _features(self, features: PackedFeatures) -> None:
         if isinstance(features, SparseBits):

@@ -15,12 +15,16 @@ from layer_problems import (
     attentive,
     kinds,
     make_edges,
+    make_layer,
     make_problem,
     one_layer,
     ones,
     opposites,
     own_rows,
 )
+
+from bignn import bits
+from bignn.kernels.layer import DenseBits, SparseBits
 
 SOURCES = Path(__file__).parent / "emulated"
 COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64"
@@ -56,7 +60,7 @@ def add_sizes(cases: CaseFile) -> None:
 
 
 def add_degrees(cases: CaseFile) -> None:
-    for edge_bits in (*range(2, 9), 13, 14, 15, 17, 20):
+    for edge_bits in (*range(2, 9), 13, 14, 15, 16, 17, 20):
         problem = make_problem(edge_bits, [130, 66], [MANY], 50, weighted=edge_bits % 2 == 0)
         cases.add_layers(f"degrees, {edge_bits} bits", with_bits(problem, edge_bits), "TGS")
 
@@ -81,18 +85,40 @@ def add_kinds(cases: CaseFile) -> None:
 def add_extremes(cases: CaseFile) -> None:
     """Add records of two and four bytes, products too large for tables, and infinite weights."""
     rng = np.random.default_rng(1)
-    for num_bits, outputs in product((255, 600, 70_000), (7, 17, 65)):
+    for num_bits, outputs in (*product((255, 600), (7, 17, 65)), (70_000, 17)):
         weights, features = opposites(num_bits, outputs)
         edges = make_edges(rng, [2, 5, 0, 1, 30, 2], 4)
         problem = one_layer(weights, edges, features, ones(4))
         cases.add_layers(f"opposites of {num_bits}", problem, "T" if num_bits > 2**16 else "TG")
+    for edge_bits in range(2, 9):  # bytes of 127 and -128, and weights that are all the largest
+        weights, features = opposites(255, 70)
+        edges = make_edges(rng, [1, 2, 5, 0, 16, 40, 600], 4)
+        problem = with_bits(one_layer(weights, edges, features, ones(4)), edge_bits)
+        cases.add_layers(f"opposites, {edge_bits} bits", problem, "TG")
     for widen, (name, problem) in product((2, 4), kinds(1, make_problem(3, [130, 36], [MANY], 50))):
         cases.add_layers(f"{name}, records of {widen} bytes", problem, "TS", widen)
-    for degree, edge_bits, num_bits in product((600, 3000, 70_000), (7, 17, 20), (64, 1100)):
+    for degree, edge_bits, num_bits in product((500, 1500, 3000), (7, 12, 20), (64, 1100)):
         weights, features = opposites(num_bits, 5)
         edges = replace(make_edges(rng, [degree, 1], 4), ids=np.zeros(degree + 1, dtype=np.int32))
-        problem = with_bits(one_layer(weights, edges, features, ones(4)), edge_bits)
-        cases.add_layers(f"{degree} like neighbours, {edge_bits} bits", problem, "TG")
+        for others in (1, 0):  # rows that oppose each other, and rows that are all the same
+            alike = DenseBits(features.words[[0, others, 0, others]])
+            problem = one_layer(weights, edges, alike, np.float32(1.999) * ones(4))
+            name = f"{degree} like neighbours, {edge_bits} bits, {others}"
+            cases.add_layers(name, with_bits(problem, edge_bits), "TG")
+    for sign, count in ((1, 127), (1, 128), (-1, 128), (-1, 129), (1, 300)):
+        weights = make_layer(rng, count, 20)
+        weights.words[3] = bits.pack(np.full(count, -sign))
+        offsets = np.array([0, 1, 1 + count], dtype=np.int64)
+        inputs = np.concatenate([[0], np.arange(count)]).astype(np.int32)
+        flipped = SparseBits(offsets, inputs, bits.pack(np.ones(count)))
+        problem = one_layer(weights, make_edges(rng, [1, 2, 3], 2), flipped, ones(2))
+        cases.add_layers(f"{count} flips to {sign}", problem, "TGS")
+    nowhere = make_problem(6, [30, 9], [[1, 5, 0, 2, 2]], 5)
+    shifts = [[0, np.nan, 3, 3], [np.nan] * 9, [np.nan, -np.inf, -np.inf], [7, 1, np.nan, 7]]
+    for some in shifts:
+        shift = np.resize(np.array(some, dtype=np.float32), 9)
+        layers = [replace(layer, shift=shift) for layer in nowhere.layers]
+        cases.add_layers(f"shift by {some}", replace(nowhere, layers=layers), "TGS")
     huge = make_problem(5, [70, 20, 9], [[2, 20, 1, 0]] * 2, 4, weighted=True)
     for factor in (1e-38, 1e30, 3e38):
         scaled = replace(huge, beta=huge.beta * np.float32(factor))

@@ -55,7 +55,7 @@ struct AttentionPieces : Base {
             const float32x4_t weights = vmulq_f32(p, load_first(factor + e, left));
             const float32x4_t bounded = vbslq_f32(vcltq_f32(weights, limit), weights, limit);
             store_first(x + e, left, bounded);
-            most = vmaxnmq_f32(most, where(first_lanes(left), bounded));
+            most = vmaxnmq_f32(most, bounded);  // 0 past the last entry
         }
         return {vmaxnmvq_f32(most), static_cast<std::uint32_t>(vaddvq_s32(shares))};
     }

@@ -7,8 +7,8 @@
 // came out differently, and the number of cases. Exits with 1 if one differed.
 #include <cstdio>
 #include <cstring>
-#include <deque>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -89,26 +89,20 @@ Aligned<half> panels_of(const std::vector<word>& b, std::size_t num_words) {
 
 struct CaseLayer {
     explicit CaseLayer(CaseFile& file) {
-        weights.num_inputs = file.size();
-        weights.edge_bits = static_cast<int>(file.number());
-        weights.words = file.array<word>();
-        weights.scale = file.array<float>();
-        weights.shift = file.array<float>();
-        if (auto own = file.maybe_array<word>()) {
-            weights.own_words = *own;
-            weights.own_scale = file.array<float>();
-            weights.end_scale.assign(weights.shift.size(), 1.0f);
-        }
-        if (const std::size_t heads = file.size()) {
-            AttentionWeights& attention = weights.attention;
-            attention.heads = heads;
-            attention.averages = file.number() != 0;
-            attention.slope = file.array<float>().at(0);
-            attention.values = file.array<std::int32_t>();
-            attention.sigma = file.array<float>();
-            weights.end_scale = file.array<float>();
-        }
-        if (const std::size_t bytes = file.size(); bytes > 1) weights.widen(bytes / 2);
+        num_inputs = file.size();
+        edge_bits = static_cast<int>(file.number());
+        words = file.array<word>();
+        scale = file.array<float>();
+        shift = file.array<float>();
+        own_words = file.array<word>();
+        own_scale = file.array<float>();
+        attention.heads = file.size();
+        attention.averages = file.number() != 0;
+        attention.slope = file.array<float>().at(0);
+        attention.values = file.array<std::int32_t>();
+        attention.sigma = file.array<float>();
+        end_scale = file.array<float>();
+        bytes_per_column = file.size();
         offsets = file.array<std::int64_t>();
         ids = file.maybe_array<std::int32_t>();
         long_ids = file.maybe_array<std::int64_t>();
@@ -119,7 +113,23 @@ struct CaseLayer {
         out_scale = file.maybe_array<float>();
     }
 
-    LayerSpec spec(char way) const {
+    // New weights: those that were run remember how many bytes their records took.
+    std::unique_ptr<LayerWeights> weights() const {
+        auto made = std::make_unique<LayerWeights>();
+        made->num_inputs = num_inputs;
+        made->edge_bits = edge_bits;
+        made->words = words;
+        made->scale = scale;
+        made->shift = shift;
+        made->own_words = own_words;
+        made->own_scale = own_scale;
+        made->end_scale = end_scale;
+        made->attention = attention;
+        if (bytes_per_column > 1) made->widen(bytes_per_column / 2);
+        return made;
+    }
+
+    LayerSpec spec(const LayerWeights& weights, char way) const {
         Edges edges{};
         edges.offsets = offsets.data();
         edges.ids = data_of(ids);
@@ -134,7 +144,15 @@ struct CaseLayer {
                 false,    false};
     }
 
-    LayerWeights weights;
+    std::size_t num_inputs;
+    int edge_bits;
+    std::vector<word> words;
+    std::vector<float> scale, shift;
+    std::vector<word> own_words;
+    std::vector<float> own_scale;
+    AttentionWeights attention;
+    std::vector<float> end_scale;
+    std::size_t bytes_per_column;
     std::vector<std::int64_t> offsets;
     std::optional<std::vector<std::int32_t>> ids;
     std::optional<std::vector<std::int64_t>> long_ids;
@@ -148,7 +166,7 @@ struct CaseLayer {
 // Runs the layers in each of the case's ways; `differs` is called with what came out differently.
 template <class Differs>
 void run_layers(CaseFile& file, const std::vector<const Kernels*>& sets, Differs differs) {
-    std::deque<CaseLayer> layers;
+    std::vector<CaseLayer> layers;
     for (std::size_t left = file.size(); left > 0; --left) layers.emplace_back(file);
     const auto words = file.maybe_array<word>();
     const auto offsets = file.maybe_array<std::int64_t>();
@@ -167,7 +185,11 @@ void run_layers(CaseFile& file, const std::vector<const Kernels*>& sets, Differs
     for (const Kernels* kernels : sets) {
         for (const std::string& way : ways) {
             PackedLayers packed(*kernels, features, source_factor.data());
-            for (std::size_t n = 0; n < layers.size(); ++n) packed.add(layers[n].spec(way[n]));
+            std::vector<std::unique_ptr<LayerWeights>> weights;
+            for (std::size_t n = 0; n < layers.size(); ++n) {
+                weights.push_back(layers[n].weights());
+                packed.add(layers[n].spec(*weights[n], way[n]));
+            }
             std::vector<float> values(expected_values.size());
             packed.run(layers.size(), values.data(), nullptr);
             if (!same(values, expected_values)) differs(*kernels, "values by " + way);
