@@ -95,8 +95,16 @@ def add_extremes(cases: CaseFile) -> None:
         edges = make_edges(rng, [1, 2, 5, 0, 16, 40, 600], 4)
         problem = with_bits(one_layer(weights, edges, features, ones(4)), edge_bits)
         cases.add_layers(f"opposites, {edge_bits} bits", problem, "TG")
-    for widen, (name, problem) in product((2, 4), kinds(1, make_problem(3, [130, 36], [MANY], 50))):
-        cases.add_layers(f"{name}, records of {widen} bytes", problem, "TS", widen)
+    for edge_bits, widen in product((7, 12, 17), (2, 4)):
+        plain = with_bits(make_problem(3, [130, 36], [MANY], 50), edge_bits)
+        for name, problem in [("plain", plain), *kinds(1, plain)]:
+            name = f"{name}, {edge_bits} bits, records of {widen} bytes"
+            cases.add_layers(name, problem, "TS", widen)
+    weights, features = opposites(60_000, 5)  # two bytes at their ends
+    edges = replace(make_edges(rng, [512, 3], 4), ids=np.zeros(515, dtype=np.int32))
+    for edge_bits in (7, 20):
+        problem = one_layer(weights, edges, features, np.float32(1.999) * ones(4))
+        cases.add_layers(f"large opposites, {edge_bits} bits", with_bits(problem, edge_bits), "TG")
     for degree, edge_bits, num_bits in product((500, 1500, 3000), (7, 12, 20), (64, 1100)):
         weights, features = opposites(num_bits, 5)
         edges = replace(make_edges(rng, [degree, 1], 4), ids=np.zeros(degree + 1, dtype=np.int32))

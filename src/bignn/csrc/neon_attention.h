@@ -63,8 +63,6 @@ struct AttentionPieces : Base {
     // F . V is twice the sum of the values whose bit is 1, less the sum of all.
     static void score_rows(const Scores& scores, std::size_t begin, std::size_t end) {
         const std::size_t num_words = words_per_row(scores.num_bits);
-        alignas(16) std::uint32_t bit[32];
-        for (std::size_t k = 0; k < 32; ++k) bit[k] = std::uint32_t{1} << k;
         for (std::size_t n = 0; n < scores.count; ++n) {
             const std::int32_t* values = scores.values + n * num_words * word_bits;
             int32x4_t all = vdupq_n_s32(0);
@@ -80,7 +78,7 @@ struct AttentionPieces : Base {
                     const uint32x4_t bits = vdupq_n_u32(row[w]);
                     for (std::size_t k = 0; k < 32; k += 4) {
                         const int32x4_t set =
-                            vreinterpretq_s32_u32(vtstq_u32(bits, vld1q_u32(bit + k)));
+                            vreinterpretq_s32_u32(vtstq_u32(bits, vld1q_u32(bit_of_half + k)));
                         sum = vaddq_s32(sum, vandq_s32(set, vld1q_s32(values + 32 * w + k)));
                     }
                 }

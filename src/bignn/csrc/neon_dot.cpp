@@ -6,6 +6,7 @@
 #include "neon_dot_records.h"
 #include "neon_ends.h"
 #include "neon_product.h"
+#include "neon_training.h"
 #include "neon_weights.h"
 #include "neon_xnor.h"
 #include "table.h"
@@ -15,7 +16,7 @@ namespace {
 
 struct NeonDot : With<Plain<NeonDot>, neon::WeightPieces, neon::XnorPieces, neon::RecordPieces,
                       neon::DotRecordPieces, neon::BitPieces, neon::ProductPieces,
-                      neon::AttentionPieces, neon::EndPieces> {};
+                      neon::AttentionPieces, neon::EndPieces, neon::TrainingPieces> {};
 
 }  // namespace
 

@@ -5,10 +5,10 @@
 
 namespace bignn::neon {
 
-// A record's line of 64 columns is four lanes of 16 bytes, its registers, and a lane is four quads:
-// quad m of lane n has columns 16 m + 4 n and on (see record_column). Records of up to 16 columns
-// are one lane. So the sums of `lanes` lanes are 4 `lanes` registers of four columns each, and
-// those of quad m of lane n begin at this column:
+// A record's line of 64 bytes is four lanes of 16, its registers. A lane is quads of four columns,
+// four of them (two in records of two bytes): quad m of lane n has columns 16 m + 4 n and on (see
+// record_column). Records of up to 16 columns are one lane. So a register of sums has four columns,
+// and that of quad m of lane n of `lanes` begins with this one:
 static constexpr std::size_t column_of(std::size_t lanes, std::size_t lane, std::size_t quad) {
     return 4 * lanes * quad + 4 * lane;
 }
@@ -59,7 +59,7 @@ struct RecordPieces : Base {
     // --- Weights of up to 7 bits ---------------------------------------------------------------
     //
     // A weight times a signed byte takes 14 bits and a sign, so the products of `at_once`
-    // neighbours are added in 16 bits before they are added to 32: 2 of 7 bits, 4 of 6, 8 of 5.
+    // neighbours are added in 16 bits before they are added to 32: 2 of 7 bits, 4 of 6.
 
     static constexpr int small_bits = 7;
 
@@ -73,7 +73,7 @@ struct RecordPieces : Base {
         for (std::size_t e = 0; e < count; e += at_once) {
             if (far) prefetch(rows, e, at_once, at);
             for (std::size_t n = 0; n < lanes; ++n) {
-                int16x8_t low = vdupq_n_s16(0), high = vdupq_n_s16(0);
+                int16x8_t low = vdupq_n_s16(0), high = low;
                 for (std::size_t m = 0; m < at_once; ++m) {
                     const int8x16_t v = load_bytes(rows[e + m] + at + 16 * n);
                     const int8x16_t weight = vdupq_n_s8(q[e + m]);
@@ -190,32 +190,77 @@ struct RecordPieces : Base {
                 gather_small<decltype(at_once)::value, all>(rows, bytes, count, at, records.far,
                                                             column, sums);
             };
-            if (records.edge_bits == 7) {
-                gather(Number<2>{});
-            } else if (records.edge_bits == 6) {
-                gather(Number<4>{});
-            } else {
-                gather(Number<8>{});
-            }
+            records.edge_bits == small_bits ? gather(Number<2>{}) : gather(Number<4>{});
         });
+    }
+
+    // --- Records of two bytes ------------------------------------------------------------------
+    //
+    // Digits of 7 bits: |s| <= chunk (2^7 - 1) 2^15 < 2^31.
+
+    template <int planes, class Sums>
+    static void gather_shorts(const Records& records, const std::byte* const* rows,
+                              const std::uint32_t* q, std::size_t count, const Sums& sums) {
+        alignas(16) std::int16_t digits[planes][chunk + 16];
+        for (std::size_t e = 0; e < count; ++e) {
+            for (int p = 0; p < planes; ++p) {
+                digits[p][e] = static_cast<std::int16_t>(q[e] >> (small_bits * p) & 127);
+            }
+        }
+        for (std::size_t at = 0; at < records.stride; at += 64) {
+            int32x4_t s[4][2][planes];
+            for (std::size_t n = 0; n < 4; ++n) {
+                for (int p = 0; p < planes; ++p) s[n][0][p] = s[n][1][p] = vdupq_n_s32(0);
+            }
+            for (std::size_t e = 0; e < count; ++e) {
+                if (records.far) prefetch(rows, e, 1, records.offset + at);
+                const std::byte* line = rows[e] + records.offset + at;
+                for (std::size_t n = 0; n < 4; ++n) {
+                    const int16x8_t v = vreinterpretq_s16_s8(load_bytes(line + 16 * n));
+                    for (int p = 0; p < planes; ++p) {
+                        const int16x8_t digit = vdupq_n_s16(digits[p][e]);
+                        s[n][0][p] = vmlal_s16(s[n][0][p], vget_low_s16(v), vget_low_s16(digit));
+                        s[n][1][p] = vmlal_high_s16(s[n][1][p], v, digit);
+                    }
+                }
+            }
+            for (std::size_t n = 0; n < 4; ++n) {
+                for (std::size_t m = 0; m < 2; ++m) {
+                    sums.template take<small_bits, planes>(at / 2 + column_of(4, n, m), s[n][m]);
+                }
+            }
+        }
+    }
+
+    // --- Records of any bytes ------------------------------------------------------------------
+
+    // Gathers records of one byte or two.
+    template <class Sums>
+    static void gather_records(const Records& records, const std::byte* const* rows,
+                               const std::uint32_t* q, std::size_t count, const Sums& sums) {
+        if (records.bytes_per_column == 1) {
+            Isa::gather_bytes(records, rows, q, count, sums);
+        } else if (records.edge_bits <= small_bits) {
+            gather_shorts<1>(records, rows, q, count, sums);
+        } else if (records.edge_bits <= 2 * small_bits) {
+            gather_shorts<2>(records, rows, q, count, sums);
+        } else {
+            gather_shorts<3>(records, rows, q, count, sums);
+        }
     }
 
     static void add_records(const Records& records, const std::byte* const* rows,
                             const std::uint32_t* q, std::size_t count, std::int64_t* acc) {
-        if (records.bytes_per_column == 1) {
-            Isa::gather_bytes(records, rows, q, count, MoreSums{acc});
+        if (records.bytes_per_column <= 2) {
+            gather_records(records, rows, q, count, MoreSums{acc});
         } else {
             Base::add_records(records, rows, q, count, acc);
         }
     }
 
-    // Sums of byte records stand in the order of columns, those of others in that of positions.
+    // Sums stand in the order of columns, which is that of positions in records of four bytes.
     static void finish_records(const Records& records, std::size_t num_outputs, std::uint32_t total,
                                const std::int64_t* acc, float* sums) {
-        if (records.bytes_per_column != 1) {
-            Base::finish_records(records, num_outputs, total, acc, sums);
-            return;
-        }
         for (std::size_t c = 0; c < num_outputs; ++c) {
             sums[c] = static_cast<float>(static_cast<std::int64_t>(records.center[c]) * total +
                                          2 * acc[c]);
@@ -225,10 +270,12 @@ struct RecordPieces : Base {
     static void sum_records(const Records& records, std::size_t num_outputs,
                             const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
                             std::uint32_t total, std::int64_t* acc, float* sums) {
-        const auto bound = (static_cast<std::uint64_t>(records.max_center) + 256) * total;
-        if (records.bytes_per_column == 1 && bound < std::uint64_t{1} << 31) {
-            Isa::gather_bytes(records, rows, q, count,
-                              NarrowSums{records.center, sums, static_cast<std::int32_t>(total)});
+        // 2 |v| is at most 2^8 in records of one byte, and 2^16 in those of two.
+        const std::uint64_t most = std::uint64_t{1} << (8 * records.bytes_per_column);
+        const auto bound = (static_cast<std::uint64_t>(records.max_center) + most) * total;
+        if (records.bytes_per_column <= 2 && bound < std::uint64_t{1} << 31) {
+            gather_records(records, rows, q, count,
+                           NarrowSums{records.center, sums, static_cast<std::int32_t>(total)});
         } else {
             Base::sum_records(records, num_outputs, rows, q, count, total, acc, sums);
         }

@@ -10,6 +10,13 @@ namespace bignn::neon {
 // The halves of a word, the low one first.
 using half_of_word __attribute__((may_alias)) = half;
 
+// The bits of half a word, from the lowest on.
+constexpr std::uint32_t bit_of_half[32] = {
+    1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,
+    1u << 8,  1u << 9,  1u << 10, 1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15,
+    1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20, 1u << 21, 1u << 22, 1u << 23,
+    1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31};
+
 static inline int8x16_t load_bytes(const void* from) {
     return vld1q_s8(static_cast<const std::int8_t*>(from));
 }
