@@ -1,9 +1,9 @@
 """Instructions of way T's gather per neighbour and column, counted in the compiler's output.
 
 A gather of byte records is compiled alone for each instruction set, with the bits of the weights as
-a constant; its inner loop is the one that multiplies. The loop's instructions, all of them, are
-divided by the neighbours and columns that it goes over. Needs g++ of the architectures that are
-asked for, and their objdump (Debian: g++-aarch64-linux-gnu).
+a constant, few enough for one multiplication per neighbour and column. Its inner loop is the one
+that multiplies: the loop's instructions, all of them, are divided by its products. Needs g++ and
+objdump of both architectures (Debian: g++-aarch64-linux-gnu).
 
     python benchmarks/instructions.py
 """
@@ -18,29 +18,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CSRC = Path(__file__).parents[1] / "src" / "bignn" / "csrc"
-BITS = (5, 6, 7, 8, 17, 20)
+BITS = (5, 6, 7)
 
 
 @dataclass(frozen=True)
 class Target:
-    """An instruction set, its struct, the prefix of its compiler, and its digits of a weight."""
+    """An instruction set, the struct of its kernels, and the prefix of its compiler."""
 
     name: str
     struct: str
-    prefix: str
-    digits: dict[int, int]
-
-
-def digits(most: int) -> dict[int, int]:
-    """Digits of ``most`` bits each that a weight has, by its own bits."""
-    return {bits: -(-bits // most) for bits in BITS}
+    prefix: str = ""
 
 
 TARGETS = (
-    Target("avx2", "Avx2", "", {bits: 1 if bits <= 7 else 3 for bits in BITS}),
-    Target("avx512", "Avx512", "", {bits: 1 if bits <= 8 else 3 for bits in BITS}),
-    Target("neon", "Neon", "aarch64-linux-gnu-", digits(15)),
-    Target("neon_dot", "NeonDot", "aarch64-linux-gnu-", digits(7)),
+    Target("avx2", "Avx2"),
+    Target("avx512", "Avx512"),
+    Target("neon", "Neon", "aarch64-linux-gnu-"),
+    Target("neon_dot", "NeonDot", "aarch64-linux-gnu-"),
 )
 # Products of one instruction.
 PRODUCTS = (
@@ -49,7 +43,6 @@ PRODUCTS = (
     (r"vpdpbusd .*zmm", 64),
     (r"sdot\t.*\.16b", 16),
     (r"sm(la|ul)l2?\tv\d+\.8h", 8),
-    (r"sm(la|ul)l2?\tv\d+\.4s", 4),
 )
 
 # Everything that sum_records calls becomes part of these functions, with these constants.
@@ -105,7 +98,7 @@ def inner_loops(lines: list[str]) -> list[list[str]]:
     return [lines[begin : end + 1] for begin, end in inner]
 
 
-def per_product(lines: list[str], num_digits: int) -> float:
+def per_product(lines: list[str]) -> float:
     """Instructions per neighbour and column of the loop that multiplies; the least, if several."""
     counts = []
     for loop in inner_loops(lines):
@@ -113,7 +106,7 @@ def per_product(lines: list[str], num_digits: int) -> float:
             each for line in loop for pattern, each in PRODUCTS if re.search(pattern, line)
         )
         if products:
-            counts.append(len(loop) * num_digits / products)
+            counts.append(len(loop) / products)
     return min(counts)
 
 
@@ -126,10 +119,7 @@ def main() -> None:
                 print(f"{target.name:<18}  needs {target.prefix}g++")
                 continue
             shown = disassembled(target, Path(folder))
-            found = [
-                per_product(instructions_of(shown, f"gather_{bits}"), target.digits[bits])
-                for bits in BITS
-            ]
+            found = [per_product(instructions_of(shown, f"gather_{bits}")) for bits in BITS]
             print(f"{target.name:<18}" + "".join(f"{each:>8.3f}" for each in found))
 
 

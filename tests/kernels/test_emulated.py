@@ -28,7 +28,7 @@ from bignn.kernels.layer import DenseBits, SparseBits
 
 SOURCES = Path(__file__).parent / "emulated"
 COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64"
-LIBRARIES = Path("/usr/aarch64-linux-gnu")
+LIBRARIES = "/usr/aarch64-linux-gnu"
 # A CPU of qemu's, and the instruction sets that it runs; a53 has no dot product.
 CPUS = {
     "max": ["portable: ran", "neon: ran", "neon_dot: ran", "best: neon_dot"],
@@ -152,14 +152,18 @@ def test_neon_kernels_equal_the_reference(tmp_path: Path) -> None:
     for program in (COMPILER, EMULATOR, "cmake"):
         if shutil.which(program) is None:
             pytest.skip(f"NEON kernels need {program} to be tested here (.ci/run installs it)")
+    folder, cases = str(tmp_path), str(tmp_path / "cases")
     target = ["SYSTEM_NAME=Linux", "SYSTEM_PROCESSOR=aarch64", f"CXX_COMPILER={COMPILER}"]
-    configure = ["cmake", "-S", SOURCES, "-B", tmp_path, *(f"-DCMAKE_{part}" for part in target)]
-    subprocess.run(configure, check=True, stdout=subprocess.DEVNULL)
-    build = ["cmake", "--build", tmp_path, "--parallel", "2"]
-    subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
-    write_cases(tmp_path / "cases")
+    options = [f"-DCMAKE_{part}" for part in target]
+    for command in (
+        ["cmake", "-S", str(SOURCES), "-B", folder, *options],
+        ["cmake", "--build", folder, "--parallel", "2"],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    write_cases(Path(cases))
     for cpu, expected in CPUS.items():
-        command = [EMULATOR, "-cpu", cpu, "-L", LIBRARIES, tmp_path / "run_cases"]
-        done = subprocess.run([*command, tmp_path / "cases"], capture_output=True, text=True)
+        command = [EMULATOR, "-cpu", cpu, "-L", LIBRARIES, f"{folder}/run_cases", cases]
+        done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr
         assert done.stdout.splitlines()[: len(expected)] == expected
