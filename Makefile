@@ -5,10 +5,10 @@ TORCH ?= $(shell grep '^torch==' constraints.txt)
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := $(wildcard src/bignn/csrc/*) CMakeLists.txt pyproject.toml
-CPP := $(wildcard src/bignn/csrc/*.cpp src/bignn/csrc/*.h)
+CPP := $(wildcard src/bignn/csrc/*.cpp src/bignn/csrc/*.h tests/kernels/emulated/*.cpp)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test docs lint format browser sanitize setup clean
+.PHONY: demo test docs lint format browser emulator sanitize setup clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -41,12 +41,21 @@ browser: setup
 		apt-get install -y -qq --no-install-recommends chromium > /dev/null; } \
 		|| echo "no Chromium, and none could be installed: pages are not looked at in a browser"
 
+# NEON kernels are cross-compiled and run by an emulator; as with the browser, `make test` skips that
+# test where they are missing, and this installs them.
+emulator:
+	@{ command -v aarch64-linux-gnu-g++ && command -v qemu-aarch64; } > /dev/null \
+		|| { test "$$(id -u)" = 0 && command -v apt-get > /dev/null && apt-get update -qq > /dev/null \
+		&& DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+		g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user > /dev/null; } \
+		|| echo "no cross compiler or emulator, and none could be installed: NEON kernels are not run"
+
 # The tests of the packed engine on a build that stops at any access out of bounds and any undefined
 # behaviour. Python itself is not such a build, so the sanitizer's library (and the C++ one, whose
 # exceptions it watches) must be there first; Python never gives all its memory back, so leaks are
 # not looked for.
 # Reports go past pytest to the terminal (--capture=sys). Forks are left out: the sanitizer's own
-# locks do not survive them.
+# locks do not survive them. So is the emulator, which runs no code of this build.
 SANITIZED := $(CURDIR)/build/sanitize
 SANITIZE_TESTS := tests/kernels tests/runtime
 PRELOAD = $(shell g++ -print-file-name=libasan.so) $(shell g++ -print-file-name=libstdc++.so)
@@ -60,7 +69,7 @@ sanitize: setup
 	ln -sfn $(filter-out %/csrc,$(wildcard $(CURDIR)/src/bignn/*)) $(SANITIZED)/bignn/
 	cp tests/native/sitecustomize.py $(SANITIZED)/
 	$(SANITIZE_ENV) $(BIN)/python -c "import bignn._native as n; assert n.__file__.startswith('$(SANITIZED)/'), n"
-	$(SANITIZE_ENV) $(BIN)/pytest -p no:cacheprovider -n 0 --capture=sys -k "not fork" $(SANITIZE_TESTS)
+	$(SANITIZE_ENV) $(BIN)/pytest -p no:cacheprovider -n 0 --capture=sys -k "not fork and not emulated" $(SANITIZE_TESTS)
 	@echo "sanitize: no access out of bounds, no undefined behaviour in $(SANITIZE_TESTS)"
 
 setup: $(VENV)/.installed

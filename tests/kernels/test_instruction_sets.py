@@ -29,17 +29,23 @@ def test_kernels_of_another_architecture_are_refused(monkeypatch: pytest.MonkeyP
         kernels.checked_backend("abacus")
 
 
-def test_the_linker_shares_nothing_between_instruction_sets(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("prefix", "names"),
+    [("", native.INSTRUCTION_SETS), ("aarch64-linux-gnu-", ("portable", "neon", "neon_dot"))],
+)
+def test_the_linker_shares_nothing_between_instruction_sets(
+    prefix: str, names: tuple[str, ...], tmp_path: Path
+) -> None:
     """Each file has one symbol, its table: a shared one might be of a CPU that is not this one.
 
     Compiled without optimisation, so that nothing disappears by being inlined.
     """
-    compiler, nm = shutil.which("c++"), shutil.which("nm")
+    compiler, nm = shutil.which(f"{prefix}g++" if prefix else "c++"), shutil.which(f"{prefix}nm")
     if compiler is None or nm is None:
-        pytest.skip("needs a C++ compiler and nm")
+        pytest.skip(f"needs a C++ compiler ({prefix}g++) and {prefix}nm")
     listed = (CSRC / "instruction_sets.cmake").read_text()
     flags = dict(re.findall(r"^ *add_instruction_set\((\w+)\.cpp\s*([^)]*)\)", listed, re.M))
-    for name in native.INSTRUCTION_SETS:
+    for name in names:
         source, out = name.replace("-", "_"), tmp_path / f"{name}.o"
         options = ["-std=c++20", "-O0", *flags[source].split()]
         subprocess.run(

@@ -8,65 +8,23 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from layer_problems import KINDS, OUTPUTS, Problem, make_layer, make_problem, same
+from layer_problems import (
+    KINDS,
+    OUTPUTS,
+    attentive,
+    kinds,
+    make_problem,
+    own_rows,
+    same,
+    with_own,
+)
 from numpy.typing import NDArray
 
 from bignn import bits
 from bignn.kernels.attention import Attention, exp_of_negative, whole_scores
-from bignn.kernels.layer import BinaryLayer, Edges, Floats, Keep, OwnPart, SparseBits
+from bignn.kernels.layer import Edges, Floats, Keep, SparseBits
 
 Doubles = NDArray[np.float64]
-
-
-def with_own(layer: BinaryLayer, rng: np.random.Generator) -> BinaryLayer:
-    own = make_layer(rng, layer.num_inputs, layer.num_outputs)
-    return replace(layer, own=OwnPart(own.words, own.scale))
-
-
-def attentive(
-    weights: BinaryLayer, rng: np.random.Generator, heads: int, *, averages: bool, spread: float = 1
-) -> BinaryLayer:
-    """The same columns in heads; scores of about ``spread`` times a normal number."""
-    channels = weights.num_columns // heads
-    vectors = rng.standard_normal((2, heads, channels)).astype(np.float32)
-    vectors *= spread / (weights.num_inputs * np.abs(weights.scale).mean() * channels) ** 0.5
-    parts = [
-        whole_scores(weights.words, weights.num_inputs, weights.scale, part) for part in vectors
-    ]
-    assert all(part is not None for part in parts)
-    values, sigma = zip(*cast(Any, parts), strict=True)
-    end_scale = np.full(channels, 1 / heads, dtype=np.float32) if averages else weights.scale
-    attention = Attention(
-        heads, averages, 0.2, np.concatenate(values), np.concatenate(sigma), end_scale
-    )
-    shift = weights.shift[:channels] if averages else weights.shift
-    return replace(weights, shift=shift, attention=attention)
-
-
-def own_rows(problem: Problem, seed: int = 0) -> Problem:
-    """Rows that are sources by other numbers."""
-    rng = np.random.default_rng(seed)
-    edges = [
-        replace(some, own_ids=rng.integers(0, some.num_sources, some.num_rows).astype(np.int32))
-        for some in problem.edges
-    ]
-    return replace(problem, edges=edges)
-
-
-def kinds(seed: int, problem: Problem) -> list[tuple[str, Problem]]:
-    """The problem with other kinds of layers."""
-    rng = np.random.default_rng(seed)
-    problem = own_rows(problem, seed)
-    result = [("own", replace(problem, layers=[with_own(w, rng) for w in problem.layers]))]
-    for heads in (1, 2, 3):
-        if all(w.num_columns % heads == 0 for w in problem.layers):
-            beside = [attentive(w, rng, heads, averages=False) for w in problem.layers]
-            result.append((f"{heads} heads", replace(problem, layers=beside)))
-    last = problem.layers[-1]
-    wide = make_layer(rng, last.num_inputs, 3 * last.num_outputs)
-    averaged = [*problem.layers[:-1], attentive(wide, rng, 3, averages=True)]
-    result.append(("averaged", replace(problem, layers=averaged)))
-    return result
 
 
 def test_every_size_and_way_equals_the_reference(instruction_set: str) -> None:

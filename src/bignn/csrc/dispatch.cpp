@@ -5,8 +5,30 @@
 #include <map>
 #include <stdexcept>
 
+#if defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
+
 namespace bignn {
 namespace {
+
+#if defined(__aarch64__)
+// Whether the CPU has the dot-product extension; there is no instruction that a program may ask.
+bool has_dot_product() {
+#if defined(__linux__)
+    return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#elif defined(__APPLE__)
+    int has = 0;
+    std::size_t size = sizeof has;
+    return sysctlbyname("hw.optional.arm.FEAT_DotProd", &has, &size, nullptr, 0) == 0 && has != 0;
+#else
+    return false;
+#endif
+}
+#endif
 
 // The features that the instruction sets below ask for, and whether this CPU has them.
 const std::map<std::string, bool>& cpu_features() {
@@ -23,6 +45,8 @@ const std::map<std::string, bool>& cpu_features() {
         {"avx512vpopcntdq", __builtin_cpu_supports("avx512vpopcntdq")},
         {"gfni", __builtin_cpu_supports("gfni")},
         {"popcnt", __builtin_cpu_supports("popcnt")},
+#elif defined(__aarch64__)
+        {"asimddp", has_dot_product()},  // as Linux calls it
 #endif
     };
     return features;
@@ -49,6 +73,9 @@ const std::vector<InstructionSet>& instruction_sets() {
         needs(avx2_kernels, {"avx2", "popcnt"}),
         needs(avx512_kernels, {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vbmi",
                                "avx512vnni", "avx512vpopcntdq", "gfni"}),
+#elif defined(__aarch64__)
+        needs(neon_kernels, {}),
+        needs(neon_dot_kernels, {"asimddp"}),
 #endif
     };
     return sets;

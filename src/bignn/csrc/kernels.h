@@ -260,5 +260,7 @@ struct Kernels {
 extern const Kernels portable_kernels;
 extern const Kernels avx2_kernels;
 extern const Kernels avx512_kernels;
+extern const Kernels neon_kernels;
+extern const Kernels neon_dot_kernels;
 
 }  // namespace bignn

@@ -12,7 +12,7 @@ from bignn import kernels
 from bignn.errors import PACKAGES, how_to_install
 from bignn.kernels import native
 
-_FEATURES = ("popcnt", "avx2", "avx512", "gfni", "avx_vnni", "amx")
+_FEATURES = ("popcnt", "avx2", "avx512", "gfni", "avx_vnni", "amx", "asimd")
 
 
 def examine() -> dict[str, Any]:
@@ -22,7 +22,7 @@ def examine() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpu": _cpu_info("model name") or platform.processor() or platform.machine(),
-        "cpu_features": [f for f in _cpu_info("flags").split() if f.startswith(_FEATURES)],
+        "cpu_features": [f for f in _all_features() if f.startswith(_FEATURES)],
         "packages": {name: _version(name) for name in PACKAGES},
         "native_extension": native.is_available(),
         "backend": kernels.default_backend(),
@@ -64,6 +64,11 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def _all_features() -> list[str]:
+    """Features of the CPU as Linux names them; x86 and ARM list them under different keys."""
+    return (_cpu_info("flags") or _cpu_info("Features")).split()
 
 
 def _cpu_info(key: str) -> str:

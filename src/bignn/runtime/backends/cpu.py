@@ -17,6 +17,8 @@ from bignn.runtime.planner import Plan, plan_layers
 
 # Bindings kept per graph and plan: their buffers are as large as the activations.
 _MOST_IDLE = 4
+# Instruction sets that look up the product after a gather of bits.
+_WITH_LOOKUP = ("avx512", "neon", "neon_dot")
 
 
 class CpuBackend:
@@ -90,7 +92,7 @@ class CpuBackend:
             self._layers,
             edges,
             features,
-            has_lookup=backend == "avx512",
+            has_lookup=backend in _WITH_LOOKUP,
             forced=forced,
             threads=native.num_threads(),
         )
