@@ -8,6 +8,8 @@
 namespace bignn::avx2 {
 
 // Byte-wise population counts. Each byte is at most 8, so 31 of them add up within a byte.
+constexpr std::size_t flush_every = 31;
+
 static inline __m256i count_bytes(__m256i v) {
     const __m256i nibble_count =
         _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4,  //
@@ -27,8 +29,6 @@ static inline __m256i add_bytes(__m256i sums, __m256i bytes) {
 template <class Base>
 struct XnorPieces : Base {
     using typename Base::Isa;
-
-    static constexpr std::size_t flush_every = 31;
 
     // The differing bits of `rows` rows and a panel's 16 columns: 8 columns per register.
     template <std::size_t rows>

@@ -1,7 +1,8 @@
 """Packed arithmetic: arguments are checked here once, then a backend does the work.
 
 Backends are ``"reference"`` (NumPy, the oracle, always there) and one per instruction set of the
-native extension: ``"portable"``, ``"avx2"``, ``"avx512"``. All give the same integers.
+native extension: ``"portable"``, ``"avx2"``, ``"avx2-vnni"``, ``"avx512"``. All give the same
+integers.
 May import ``bits``.
 """
 

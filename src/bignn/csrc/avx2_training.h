@@ -1,0 +1,43 @@
+// Training on bits in AVX2.
+#pragma once
+
+#include "avx2_xnor.h"
+
+namespace bignn::avx2 {
+
+template <class Base>
+struct TrainingPieces : Base {
+    using typename Base::Isa;
+
+    using floats = float __attribute__((vector_size(32)));
+    static constexpr std::size_t lanes = 8;
+    static floats broadcast(float x) { return floats(_mm256_set1_ps(x)); }
+
+    static void masked_counts(const word* row, const word* mask, const half* panel,
+                              std::size_t num_words, std::int32_t* counts) {
+        __m256i low = _mm256_setzero_si256(), high = low;
+        for (std::size_t w = 0; w < 2 * num_words;) {
+            const std::size_t left = 2 * num_words - w;
+            const std::size_t stop = w + (left < flush_every ? left : flush_every);
+            __m256i low_bytes = _mm256_setzero_si256(), high_bytes = low_bytes;
+            for (; w < stop; ++w, panel += panel_width) {
+                const auto half_of = [&](const word* from) {
+                    return _mm256_set1_epi32(static_cast<int>(from[w / 2] >> (w % 2 * 32)));
+                };
+                const __m256i bits = half_of(row), kept = half_of(mask);
+                const auto count = [&](const half* columns) {
+                    return count_bytes(
+                        _mm256_and_si256(kept, _mm256_xor_si256(bits, load(columns))));
+                };
+                low_bytes = _mm256_add_epi8(low_bytes, count(panel));
+                high_bytes = _mm256_add_epi8(high_bytes, count(panel + 8));
+            }
+            low = add_bytes(low, low_bytes);
+            high = add_bytes(high, high_bytes);
+        }
+        store(counts, low);
+        store(counts + 8, high);
+    }
+};
+
+}  // namespace bignn::avx2
