@@ -31,7 +31,7 @@ struct RecordPieces : Base {
         return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
     }
 
-    // NarrowSums and MoreSums take the sums of 8 columns from c on, of one digit or of several.
+    // NarrowSums and WideSums take the sums of 8 columns from c on, of one digit or of several.
     // NarrowSums writes floats, where everything fits 32 bits.
     struct NarrowSums {
         const std::int32_t* center;
@@ -53,18 +53,22 @@ struct RecordPieces : Base {
         }
     };
 
-    // Adds to what earlier chunks of a long row summed up.
-    struct MoreSums {
-        std::int64_t* acc;
+    // Takes sums in 64 bits, and adds them to what earlier chunks of a long row summed up, or
+    // writes floats.
+    struct WideSums {
+        std::int64_t* acc;  // null: floats are written
+        const std::int32_t* center;
+        float* sums;
+        std::int32_t total;
 
-        void take(std::size_t c, __m256i sum) const { add(c, low(sum), high(sum)); }
+        void take(std::size_t c, __m256i sum) const { put(c, low(sum), high(sum)); }
         template <int bits>
         void take(std::size_t c, __m256i s0, __m256i s1) const {
-            add(c, joined<bits>(low(s0), low(s1)), joined<bits>(high(s0), high(s1)));
+            put(c, joined<bits>(low(s0), low(s1)), joined<bits>(high(s0), high(s1)));
         }
         template <int bits>
         void take(std::size_t c, __m256i s0, __m256i s1, __m256i s2) const {
-            add(c, joined<bits>(low(s0), joined<bits>(low(s1), low(s2))),
+            put(c, joined<bits>(low(s0), joined<bits>(low(s1), low(s2))),
                 joined<bits>(high(s0), joined<bits>(high(s1), high(s2))));
         }
 
@@ -77,11 +81,36 @@ struct RecordPieces : Base {
         static __m256i joined(__m256i s0, __m256i s1) {
             return _mm256_add_epi64(_mm256_slli_epi64(s1, bits), s0);
         }
-        void add(std::size_t c, __m256i first, __m256i last) const {
-            store(acc + c, _mm256_add_epi64(load(acc + c), first));
-            store(acc + c + 4, _mm256_add_epi64(load(acc + c + 4), last));
+        void put(std::size_t c, __m256i first, __m256i last) const {
+            if (acc) {
+                store(acc + c, _mm256_add_epi64(load(acc + c), first));
+                store(acc + c + 4, _mm256_add_epi64(load(acc + c + 4), last));
+            } else {
+                store_wide(center + c, total, first, sums + c);
+                store_wide(center + c + 4, total, last, sums + c + 4);
+            }
         }
     };
+
+    // Writes four sums as floats: center * total + 2 * sum, of less than 51 bits. Added to the bits
+    // of 1.5 * 2^52, it is the fraction of a double: exact, so that it is rounded once.
+    static void store_wide(const std::int32_t* center, std::int32_t total, __m256i sum,
+                           float* sums) {
+        const __m256i centers =
+            _mm256_cvtepi32_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(center)));
+        const __m256i centered = _mm256_mul_epi32(centers, _mm256_set1_epi64x(total));
+        const __m256i whole = _mm256_add_epi64(centered, _mm256_slli_epi64(sum, 1));
+        const __m256d offset = _mm256_set1_pd(0x1.8p52);
+        const __m256i bits = _mm256_add_epi64(whole, _mm256_castpd_si256(offset));
+        _mm_storeu_ps(sums, _mm256_cvtpd_ps(_mm256_sub_pd(_mm256_castsi256_pd(bits), offset)));
+    }
+
+    // The largest |sum| of a row.
+    static std::uint64_t largest_sum(const Records& records, std::uint32_t total) {
+        return (static_cast<std::uint64_t>(records.max_center) +
+                (std::uint64_t{1} << (8 * records.bytes_per_column))) *
+               total;
+    }
 
     static void prefetch4(const std::byte* const* rows, std::size_t e, std::size_t at) {
         for (std::size_t n = 0; n < 4; ++n) {
@@ -315,11 +344,11 @@ struct RecordPieces : Base {
     static void add_records(const Records& records, const std::byte* const* rows,
                             const std::uint32_t* q, std::size_t count, std::int64_t* acc) {
         if (records.bytes_per_column == 1) {
-            gather8(records, rows, q, count, MoreSums{acc});
+            gather8(records, rows, q, count, WideSums{acc, nullptr, nullptr, 0});
         } else if (records.bytes_per_column == 2) {
             for (std::size_t e = 0; e < count; e += flush16) {
                 gather16(records, rows + e, q + e, count - e < flush16 ? count - e : flush16,
-                         MoreSums{acc});
+                         WideSums{acc, nullptr, nullptr, 0});
             }
         } else {
             Base::add_records(records, rows, q, count, acc);
@@ -329,6 +358,13 @@ struct RecordPieces : Base {
     // Sums of records stand in the order of columns; those of four bytes do anyway.
     static void finish_records(const Records& records, std::size_t num_outputs, std::uint32_t total,
                                const std::int64_t* acc, float* sums) {
+        if (largest_sum(records, total) < std::uint64_t{1} << 51) {
+            for (std::size_t c = 0; c < num_outputs; c += 4) {
+                store_wide(records.center + c, static_cast<std::int32_t>(total), load(acc + c),
+                           sums + c);
+            }
+            return;
+        }
         for (std::size_t c = 0; c < num_outputs; ++c) {
             sums[c] = static_cast<float>(static_cast<std::int64_t>(records.center[c]) * total +
                                          2 * acc[c]);
@@ -338,19 +374,20 @@ struct RecordPieces : Base {
     static void sum_records(const Records& records, std::size_t num_outputs,
                             const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
                             std::uint32_t total, std::int64_t* acc, float* sums) {
-        const NarrowSums narrow{records.center, sums, static_cast<std::int32_t>(total)};
-        const std::size_t bytes = records.bytes_per_column;
-        const std::uint64_t largest =
-            static_cast<std::uint64_t>(records.max_center) + (std::uint64_t{1} << (8 * bytes));
-        const bool fits_32_bits = largest * total < std::uint64_t{1} << 31;
-        if (bytes == 1 && fits_32_bits) {
-            gather8(records, rows, q, count, narrow);
-        } else if (bytes == 2 && fits_32_bits && count <= flush16) {
-            gather16(records, rows, q, count, narrow);
+        const auto whole = static_cast<std::int32_t>(total);
+        const std::uint64_t largest = largest_sum(records, total);
+        const auto gather = [&](const auto& to) {
+            records.bytes_per_column == 1 ? gather8(records, rows, q, count, to)
+                                          : gather16(records, rows, q, count, to);
+        };
+        const bool in_one =
+            records.bytes_per_column == 1 || (records.bytes_per_column == 2 && count <= flush16);
+        if (in_one && largest < std::uint64_t{1} << 31) {
+            gather(NarrowSums{records.center, sums, whole});
+        } else if (in_one && largest < std::uint64_t{1} << 51) {
+            gather(WideSums{nullptr, records.center, sums, whole});
         } else {
-            for (std::size_t p = 0; p < records.stride / bytes; ++p) acc[p] = 0;
-            Isa::add_records(records, rows, q, count, acc);
-            Isa::finish_records(records, num_outputs, total, acc, sums);
+            Base::sum_records(records, num_outputs, rows, q, count, total, acc, sums);
         }
     }
 };

@@ -38,6 +38,20 @@ struct TrainingPieces : Base {
         store(counts, low);
         store(counts + 8, high);
     }
+
+    static void keep_row(const float* x, const word* mask, std::size_t num_bits, float* out) {
+        const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+        std::size_t k = 0;
+        for (; k + 8 <= num_bits; k += 8) {
+            const __m256i bits =
+                _mm256_set1_epi32(static_cast<int>(mask[k / word_bits] >> k % word_bits & 255));
+            const __m256i is_kept = _mm256_cmpeq_epi32(_mm256_and_si256(bits, bit), bit);
+            _mm256_storeu_ps(out + k, _mm256_maskload_ps(x + k, is_kept));
+        }
+        for (; k < num_bits; ++k) {
+            out[k] = mask[k / word_bits] >> k % word_bits & 1 ? x[k] : 0.0f;
+        }
+    }
 };
 
 }  // namespace bignn::avx2

@@ -3,8 +3,9 @@
 //
 // A piece that calls another calls it through Isa, so that the replaced one is taken. Every form
 // of a piece gives the same result to the last bit, but what one form writes for another may be
-// laid out differently: product_bytes, make_product, u_stride, multiply_scratch_bytes and multiply
-// belong together, and so do add_records and finish_records (the order within acc).
+// laid out differently: add_bits, product_bytes, make_product, u_stride, multiply_scratch_bytes and
+// multiply belong together (the order within u), and so do add_records and finish_records (the
+// order within acc).
 #pragma once
 
 #include "plain_attention.h"
@@ -391,6 +392,13 @@ struct Plain : PlainAttention<Set> {
             for (std::size_t c = 0; c < panel_width; ++c) {
                 counts[c] += __builtin_popcount(kept & (bits ^ panel[c]));
             }
+        }
+    }
+
+    // out = x where the mask has a 1, 0 elsewhere.
+    static void keep_row(const float* x, const word* mask, std::size_t num_bits, float* out) {
+        for (std::size_t k = 0; k < num_bits; ++k) {
+            out[k] = mask[k / word_bits] >> k % word_bits & 1 ? x[k] : 0.0f;
         }
     }
 };

@@ -202,10 +202,7 @@ struct Training {
                             std::size_t num_bits, float* out) {
         const std::size_t num_words = words_per_row(num_bits);
         for (std::size_t i = begin; i < end; ++i) {
-            for (std::size_t k = 0; k < num_bits; ++k) {
-                const word mask = masks[i * num_words + k / word_bits];
-                out[i * num_bits + k] = mask >> k % word_bits & 1 ? x[i * num_bits + k] : 0.0f;
-            }
+            Isa::keep_row(x + i * num_bits, masks + i * num_words, num_bits, out + i * num_bits);
         }
     }
 };
