@@ -84,25 +84,31 @@ struct ProductPieces : Base {
         const std::size_t stride = Isa::u_stride(num_inputs);
         for (std::size_t k = num_rows * stride; k < tile_rows * stride; ++k) u[k] = 0;
         std::uint64_t largest = largest_of(u, tile_rows * stride);
-        Products products{.fits_32_bits = num_inputs * largest < std::uint64_t{1} << 31,
-                          .is_first = true,
-                          .is_last = false,
-                          .shift = 0,
-                          .acc = reinterpret_cast<std::int64_t*>(
-                              scratch + num_tables(num_inputs) * tile_rows * table_bytes),
-                          .sums = sums,
-                          .stride = sums_stride};
-        for (;;) {
-            products.is_last = largest < digit_end;
+        const std::size_t tables = num_tables(num_inputs);
+        Products products{
+            .fits_32_bits = num_inputs * largest < std::uint64_t{1} << 31,
+            .is_first = true,
+            .is_last = false,
+            .shift = 0,
+            .acc = reinterpret_cast<std::int64_t*>(scratch + tables * tile_rows * table_bytes),
+            .sums = sums,
+            .stride = sums_stride};
+        for (;; products.shift += number_digit_bits) {
+            const bool is_last = largest < digit_end;
             for (std::size_t r = 0; r < tile_rows; ++r) {
-                std::byte* tables = scratch + r * table_bytes;
-                products.is_last ? make_tables<true>(u + r * stride, stride, tables)
-                                 : make_tables<false>(u + r * stride, stride, tables);
+                is_last ? make_tables<true>(u + r * stride, stride, scratch + r * table_bytes)
+                        : make_tables<false>(u + r * stride, stride, scratch + r * table_bytes);
             }
-            multiply_digit(num_tables(num_inputs), num_outputs, product, scratch, products);
-            if (products.is_last) return;
-            products.is_first = false;
-            products.shift += number_digit_bits;
+            for (std::size_t t = 0; t < tables; t += tables_at_once) {
+                const std::size_t end = t + tables_at_once < tables ? t + tables_at_once : tables;
+                products.is_last = is_last && end == tables;
+                const bool is_only = products.is_first && products.is_last && products.fits_32_bits;
+                const Tables part{scratch, tables, t, end};
+                is_only ? multiply_part<true>(part, num_outputs, product, products)
+                        : multiply_part<false>(part, num_outputs, product, products);
+                products.is_first = false;
+            }
+            if (is_last) return;
             largest = (largest + digit_end) >> number_digit_bits;
         }
     }
@@ -187,7 +193,7 @@ struct ProductPieces : Base {
         store_two(_mm256_unpackhi_epi32(high0123, high4567), to + 3 * two);
     }
 
-    // Takes the products of one digit, and makes sums of those of all digits.
+    // Takes the products of one digit with some inputs, and makes sums of all such parts.
     struct Products {
         bool fits_32_bits, is_first, is_last;
         int shift;
@@ -195,10 +201,15 @@ struct ProductPieces : Base {
         float* sums;
         std::size_t stride;
 
+        template <bool is_only>
         void take(std::size_t row, std::size_t column, __m256i product) const {
             const std::size_t at = row * stride + column;
+            if constexpr (is_only) {
+                _mm256_storeu_ps(sums + at, _mm256_cvtepi32_ps(product));
+                return;
+            }
             if (fits_32_bits) {
-                // Until the last digit, sums are kept as integers in their place.
+                // Until the last part, sums are kept as integers in their place.
                 product = _mm256_sll_epi32(product, _mm_cvtsi32_si128(shift));
                 if (!is_first) product = _mm256_add_epi32(product, load(sums + at));
                 if (is_last) product = _mm256_castps_si256(_mm256_cvtepi32_ps(product));
@@ -243,48 +254,50 @@ struct ProductPieces : Base {
         }
     };
 
+    // Tables [begin, end) of `count`, of which there is one for each of the tile's rows.
+    struct Tables {
+        const std::byte* bytes;
+        std::size_t count, begin, end;
+    };
+
     // Multiplies four rows at once. Where there are fewer, the missing rows of u are zeros, and
     // their sums are not read. Digits times signs of 2^16 inputs stay below 2^31.
-    static void multiply_digit(std::size_t num_tables, std::size_t num_outputs,
-                               const std::byte* product, const std::byte* tables,
-                               const Products& products) {
+    template <bool is_only>
+    static void multiply_part(const Tables& tables, std::size_t num_outputs,
+                              const std::byte* product, const Products& products) {
         static_assert(most_inputs_of_bits * digit_end < std::uint64_t{1} << 31);
         const std::size_t blocks = (num_outputs + 15) / 16;
         const auto* sign_sums =
-            reinterpret_cast<const std::int32_t*>(product + blocks * num_tables * 32);
+            reinterpret_cast<const std::int32_t*>(product + blocks * tables.count * 32);
         for (std::size_t block = 0; block < blocks; ++block) {
-            // Each high byte was 128 too large.
-            const auto start = [&](std::size_t c) {
-                return _mm256_slli_epi32(
-                    _mm256_sub_epi32(_mm256_setzero_si256(), load(sign_sums + c)), 15);
+            const std::byte* line = product + (block * tables.count + tables.begin) * 32;
+            const std::byte* table = tables.bytes + tables.begin * tile_rows * table_bytes;
+            Planes a, b, c, d;
+            for (std::size_t t = tables.begin; t < tables.end; ++t) {
+                const __m256i places = load(line);
+                const __m256i signs =
+                    _mm256_sign_epi8(_mm256_set1_epi8(1), _mm256_add_epi8(places, places));
+                a.add(table, places, signs);
+                b.add(table + table_bytes, places, signs);
+                c.add(table + 2 * table_bytes, places, signs);
+                d.add(table + 3 * table_bytes, places, signs);
+                line += 32;
+                table += tile_rows * table_bytes;
+            }
+            // Each high byte was 128 too large, which is made up for once.
+            const auto excess = [&](std::size_t n) {
+                const std::int32_t* from = sign_sums + 16 * block + n;
+                return tables.begin == 0 ? _mm256_slli_epi32(load(from), 15)
+                                         : _mm256_setzero_si256();
             };
-            const __m256i first = start(16 * block), last = start(16 * block + 8);
-            __m256i totals[tile_rows][2] = {
-                {first, last}, {first, last}, {first, last}, {first, last}};
-            const std::byte* table = tables;
-            for (std::size_t t = 0; t < num_tables;) {
-                const std::size_t stop =
-                    t + tables_at_once < num_tables ? t + tables_at_once : num_tables;
-                Planes a, b, c, d;
-                for (; t < stop; ++t, product += 32, table += tile_rows * table_bytes) {
-                    const __m256i places = load(product);
-                    const __m256i signs =
-                        _mm256_sign_epi8(_mm256_set1_epi8(1), _mm256_add_epi8(places, places));
-                    a.add(table, places, signs);
-                    b.add(table + table_bytes, places, signs);
-                    c.add(table + 2 * table_bytes, places, signs);
-                    d.add(table + 3 * table_bytes, places, signs);
-                }
-                const auto take = [&](std::size_t r, const Planes& planes) {
-                    totals[r][0] = _mm256_add_epi32(totals[r][0], planes.first());
-                    totals[r][1] = _mm256_add_epi32(totals[r][1], planes.last());
-                };
-                take(0, a), take(1, b), take(2, c), take(3, d);
-            }
-            for (std::size_t r = 0; r < tile_rows; ++r) {
-                products.take(r, 16 * block, totals[r][0]);
-                products.take(r, 16 * block + 8, totals[r][1]);
-            }
+            const __m256i first = excess(0), last = excess(8);
+            const auto take = [&](std::size_t r, const Planes& planes) {
+                products.template take<is_only>(r, 16 * block,
+                                                _mm256_sub_epi32(planes.first(), first));
+                products.template take<is_only>(r, 16 * block + 8,
+                                                _mm256_sub_epi32(planes.last(), last));
+            };
+            take(0, a), take(1, b), take(2, c), take(3, d);
         }
     }
 };

@@ -20,6 +20,8 @@ from bignn.runtime.planner import Plan, plan_layers
 
 # Bindings kept per graph and plan: their buffers are as large as the activations.
 _MOST_IDLE = 4
+# Instruction sets that look up the product after a gather of bits.
+_WITH_LOOKUP = ("avx2", "avx2-vnni", "avx512")
 
 
 class CpuBackend:
@@ -93,7 +95,7 @@ class CpuBackend:
             self._layers,
             edges,
             features,
-            has_lookup=backend == "avx512",
+            has_lookup=backend in _WITH_LOOKUP,
             forced=forced,
             threads=native.num_threads(),
         )
