@@ -43,6 +43,8 @@ struct AttentionPieces : Base {
         return largest_lane(most);
     }
 
+    static_assert(few % 8 == 0 && slack >= 8);
+
     static Attended attend(const float* source, const float* factor, std::size_t count,
                            float target, float top, float slope, float* x) {
         const __m256 targets = _mm256_set1_ps(target), tops = _mm256_set1_ps(top);
@@ -63,8 +65,10 @@ struct AttentionPieces : Base {
             // Of two operands, the minimum is the second where the first is not a number.
             const __m256 weights =
                 _mm256_min_ps(_mm256_mul_ps(p, _mm256_maskload_ps(factor + e, valid)), limit);
-            _mm256_maskstore_ps(x + e, valid, weights);
-            most = _mm256_max_ps(most, _mm256_and_ps(weights, _mm256_castsi256_ps(valid)));
+            const __m256 valid_weights = _mm256_and_ps(weights, _mm256_castsi256_ps(valid));
+            // Both callers have room for whole registers, and masked stores are slow on many CPUs.
+            _mm256_storeu_ps(x + e, valid_weights);
+            most = _mm256_max_ps(most, valid_weights);
         }
         return {largest_lane(most), static_cast<std::uint32_t>(total_of_lanes(shares))};
     }

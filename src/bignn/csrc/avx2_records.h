@@ -28,7 +28,8 @@ struct RecordPieces : Base {
     // sum + four digits times four signed bytes, per 32 bits.
     static __m256i dot_bytes(__m256i sum, __m256i digits, __m256i bytes) {
         const __m256i pairs = _mm256_maddubs_epi16(digits, bytes);
-        return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+        add_ints(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+        return sum;
     }
 
     // NarrowSums and WideSums take the sums of 8 columns from c on, of one digit or of several.

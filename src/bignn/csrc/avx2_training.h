@@ -21,10 +21,7 @@ struct TrainingPieces : Base {
             const std::size_t stop = w + (left < flush_every ? left : flush_every);
             __m256i low_bytes = _mm256_setzero_si256(), high_bytes = low_bytes;
             for (; w < stop; ++w, panel += panel_width) {
-                const auto half_of = [&](const word* from) {
-                    return _mm256_set1_epi32(static_cast<int>(from[w / 2] >> (w % 2 * 32)));
-                };
-                const __m256i bits = half_of(row), kept = half_of(mask);
+                const __m256i bits = broadcast_bits(row, w), kept = broadcast_bits(mask, w);
                 const auto count = [&](const half* columns) {
                     return count_bytes(
                         _mm256_and_si256(kept, _mm256_xor_si256(bits, load(columns))));

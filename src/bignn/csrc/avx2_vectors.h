@@ -20,10 +20,15 @@ static inline __m256i broadcast_half(const void* from) {
     return _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(from)));
 }
 
-// Adds 16-bit numbers to a sum that stays in its register. It is assembly, since GCC 12 copies the
-// sums of a loop from register to register around the intrinsic, and runs out of registers.
+// add_shorts and add_ints add numbers of 16 and 32 bits to a sum that stays in its register. They
+// are assembly, since GCC 12 copies the sums of a loop from register to register around the
+// intrinsics, and runs out of registers.
 static inline void add_shorts(__m256i& sum, __m256i shorts) {
     asm("vpaddw %1, %0, %0" : "+x"(sum) : "x"(shorts));
+}
+
+static inline void add_ints(__m256i& sum, __m256i ints) {
+    asm("vpaddd %1, %0, %0" : "+x"(sum) : "x"(ints));
 }
 
 // All ones in the first `count` of eight lanes, for masked loads, which touch no other memory.

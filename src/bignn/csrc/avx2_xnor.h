@@ -26,6 +26,14 @@ static inline __m256i add_bytes(__m256i sums, __m256i bytes) {
     return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 
+// Words are read by halves, for which the type must be allowed to alias them.
+using half_of_word __attribute__((may_alias)) = half;
+
+// Half a word of a row, eight times.
+static inline __m256i broadcast_bits(const word* row, std::size_t which) {
+    return _mm256_set1_epi32(static_cast<int>(reinterpret_cast<const half_of_word*>(row)[which]));
+}
+
 template <class Base>
 struct XnorPieces : Base {
     using typename Base::Isa;
@@ -48,9 +56,7 @@ struct XnorPieces : Base {
                     const __m256i first = load(panel + w * panel_width);
                     const __m256i second = load(panel + w * panel_width + 8);
                     for (std::size_t r = 0; r < rows; ++r) {
-                        const word both = row[r * num_words + w / 2];
-                        const __m256i bits =
-                            _mm256_set1_epi32(static_cast<int>(both >> (w % 2 * 32)));
+                        const __m256i bits = broadcast_bits(row + r * num_words, w);
                         low_bytes[r] = _mm256_add_epi8(low_bytes[r],
                                                        count_bytes(_mm256_xor_si256(bits, first)));
                         high_bytes[r] = _mm256_add_epi8(
@@ -70,6 +76,34 @@ struct XnorPieces : Base {
         const Counts<1> counts(row, panel, num_words);
         store(differing, counts.low[0]);
         store(differing + 8, counts.high[0]);
+    }
+
+    static void xnor_rows(const word* a, const half* panels, std::size_t begin, std::size_t end,
+                          std::size_t num_columns, std::size_t num_bits, std::int32_t* out) {
+        const std::size_t num_words = words_per_row(num_bits);
+        const __m256i all = _mm256_set1_epi32(static_cast<int>(num_bits));
+        const auto multiply = [&](auto rows_at_once, std::size_t i) {
+            constexpr std::size_t some = decltype(rows_at_once)::value;
+            for (std::size_t j = 0; j < num_columns; j += panel_width) {
+                const Counts<some> counts(a + i * num_words, panels + j * 2 * num_words, num_words);
+                // Masked stores are slow on many CPUs.
+                const auto put = [&](std::size_t r, std::size_t c, __m256i differing) {
+                    const __m256i dots = _mm256_sub_epi32(all, _mm256_slli_epi32(differing, 1));
+                    std::int32_t* to = out + (i + r) * num_columns + c;
+                    if (c + 8 <= num_columns) return store(to, dots);
+                    alignas(32) std::int32_t some_dots[8];
+                    store(some_dots, dots);
+                    for (std::size_t n = 0; c + n < num_columns; ++n) to[n] = some_dots[n];
+                };
+                for (std::size_t r = 0; r < some; ++r) {
+                    put(r, j, counts.low[r]);
+                    put(r, j + 8, counts.high[r]);
+                }
+            }
+        };
+        std::size_t i = begin;
+        for (; i + 4 <= end; i += 4) multiply(Number<4>{}, i);
+        for (; i < end; ++i) multiply(Number<1>{}, i);
     }
 
     // v = base - differing of 16 columns as signed bytes; false if one does not fit.
@@ -132,8 +166,8 @@ struct XnorPieces : Base {
             }
         };
         std::size_t i = 0;
-        for (; i + 2 <= num_rows; i += 2) make(Number<2>{}, i);
-        if (i < num_rows) make(Number<1>{}, i);
+        for (; i + 4 <= num_rows; i += 4) make(Number<4>{}, i);
+        for (; i < num_rows; ++i) make(Number<1>{}, i);
         return fits;
     }
 
@@ -169,8 +203,8 @@ struct XnorPieces : Base {
             }
         };
         std::size_t i = 0;
-        for (; i + 2 <= num_rows; i += 2) add(Number<2>{}, i);
-        if (i < num_rows) add(Number<1>{}, i);
+        for (; i + 4 <= num_rows; i += 4) add(Number<4>{}, i);
+        for (; i < num_rows; ++i) add(Number<1>{}, i);
     }
 
     // Sparse bits: rows of signs added up, 64 columns at a time where there are as many. 127 signs
