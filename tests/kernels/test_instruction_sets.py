@@ -45,8 +45,9 @@ def test_the_linker_shares_nothing_between_instruction_sets(
         pytest.skip(f"needs a C++ compiler ({prefix}g++) and {prefix}nm")
     listed = (CSRC / "instruction_sets.cmake").read_text()
     flags = dict(re.findall(r"^ *add_instruction_set\((\w+)\.cpp\s*([^)]*)\)", listed, re.M))
-    for name in names:
-        source, out = name.replace("-", "_"), tmp_path / f"{name}.o"
+    assert set(names) <= set(flags)
+    for source in (source for source in flags if source.startswith(names)):
+        out = tmp_path / f"{source}.o"
         options = ["-std=c++20", "-O0", *flags[source].split()]
         subprocess.run(
             [compiler, *options, "-c", str(CSRC / f"{source}.cpp"), "-o", str(out)], check=True

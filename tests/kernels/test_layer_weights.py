@@ -127,17 +127,24 @@ def check_like_minded_neighbours_at_every_width(
 
 
 def test_sums_of_bits_at_the_ends_of_their_bytes(instruction_set: str) -> None:
+    """AVX-512's product takes two to four bytes by ten times the largest sum."""
     for bits_of_range in (16, 24, 32):
-        check_sums_of_bits_at_the_ends_of_their_bytes(instruction_set, bits_of_range)
+        end = 2**bits_of_range // 10
+        check_sums_of_bits(instruction_set, [end, end + 1, 2 * end])
 
 
-def check_sums_of_bits_at_the_ends_of_their_bytes(instruction_set: str, bits_of_range: int) -> None:
-    """The lookup product chooses two, three or four bytes by ten times the largest sum."""
-    rng = np.random.default_rng(bits_of_range)
+def test_sums_of_bits_at_the_ends_of_their_digits(instruction_set: str) -> None:
+    """AVX2's product takes digits of 14 bits, from -2^13 to 2^13 - 1."""
+    for end in (2**13, 2**14, 2**27 - 2**13, 2**27, 2**28):
+        check_sums_of_bits(instruction_set, [end - 1, end, end + 1])
+
+
+def check_sums_of_bits(instruction_set: str, sums: list[int]) -> None:
+    rng = np.random.default_rng(sums[0])
     weights, features = opposites(65, 17)
     weights.words[1::2] = bits.pack(rng.standard_normal((8, 65)))
     top = 2**17 - 1
-    for largest in (2**bits_of_range // 10, 2**bits_of_range // 10 + 1, 2**bits_of_range // 5):
+    for largest in sums:
         # So many neighbours of the largest weight, less one of the opposite sign: exactly that.
         count = -(-largest // top)
         less = count * top - largest
@@ -153,6 +160,41 @@ def check_sums_of_bits_at_the_ends_of_their_bytes(instruction_set: str, bits_of_
         assert int(q[:-1].sum() - q[-1]) == largest
         problem = one_layer(weights, edges, features, factor)
         assert same(problem.run("G", instruction_set), problem.expected()), largest
+
+
+@pytest.mark.parametrize("edge_bits", [1, 6, 7, 8, 9, 10, 11, 14, 16])
+def test_weights_of_one_digit_or_several(instruction_set: str, edge_bits: int) -> None:
+    """Instruction sets take weights apart in digits of 7, 8 or 10 bits."""
+    degrees = [0, 1, 3, 4, 5, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 66, 129, 511, 513, 1, 2]
+    for num_bits, outputs in ((65, 7), (129, 17), (192, 16), (257, 65), (320, 40), (513, 130)):
+        problem = make_problem(edge_bits, [num_bits, outputs], [degrees], 40, weighted=True)
+        layer = replace(problem.layers[0], edge_bits=edge_bits)
+        problem = replace(problem, layers=[layer])
+        expected = problem.expected()
+        assert same(problem.run("G", instruction_set), expected), num_bits
+        for bytes_per_column in (1, 2, 4):
+            layer.native.widen(bytes_per_column // 2)
+            for way in "TS":
+                got = problem.run(way, instruction_set)
+                assert same(got, expected), (num_bits, way, bytes_per_column)
+
+
+@pytest.mark.parametrize("edge_bits", [7, 8, 10, 17, 20])
+def test_the_largest_weights_times_the_largest_products(
+    instruction_set: str, edge_bits: int
+) -> None:
+    """Products at both ends of a byte, or of two, and all weights at their largest."""
+    for num_bits, outputs in ((255, 17), (255, 130), (600, 16), (600, 65)):
+        layer, features = opposites(num_bits, outputs)
+        layer = replace(layer, edge_bits=edge_bits)
+        degrees = [1, 2, 3, 4, 16, 17, 64, 65, 512, 513]
+        edges = make_edges(np.random.default_rng(0), degrees, 4)
+        largest = np.full(4, np.nextafter(np.float32(2), np.float32(0)))
+        for like in (0, 1):
+            edges.ids[:] = like
+            problem = one_layer(layer, edges, features, largest)
+            for way in "TG":
+                assert same(problem.run(way, instruction_set), problem.expected()), (like, way)
 
 
 def test_many_rows_of_many_neighbours(instruction_set: str) -> None:

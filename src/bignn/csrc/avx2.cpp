@@ -1,23 +1,13 @@
 // AVX2.
 //
 // Called after dispatch.cpp has asked the CPU.
-#include "avx2_attention.h"
-#include "avx2_ends.h"
-#include "avx2_records.h"
-#include "avx2_weights.h"
-#include "avx2_xnor.h"
-#include "table.h"
+#include "avx2_pieces.h"
 
 namespace bignn {
 namespace {
 
 // The pieces that are not replaced are plain loops, which the compiler turns into AVX2.
-struct Avx2 : With<Plain<Avx2>, avx2::WeightPieces, avx2::XnorPieces, avx2::RecordPieces,
-                   avx2::AttentionPieces, avx2::EndPieces> {
-    using floats = float __attribute__((vector_size(32)));
-    static constexpr std::size_t lanes = 8;
-    static floats broadcast(float x) { return floats(_mm256_set1_ps(x)); }
-};
+struct Avx2 : avx2::Pieces<Avx2> {};
 
 }  // namespace
 

@@ -10,64 +10,108 @@ namespace bignn::avx2 {
 // digit and a signed byte in 16 bits, and 2 * 127 * 128 < 2^15. Weights of 7 bits have one digit,
 // others three, whose sums are kept apart and put together at the end of the row:
 //     sum_e q_e v_e = s0 + 2^7 s1 + 2^14 s2.
-// |s| <= chunk * 127 * 128 < 2^31.
-constexpr int digit_bits = 7;
-static_assert(most_edge_bits <= 3 * digit_bits);
+// |s| <= chunk * 127 * 128 < 2^31. (With vpdpbusd a digit has 8 bits: avx2_vnni.h.)
+//
+// Of 16-bit records, two neighbours' values of a column form a dword for vpmaddwd. Weights of 10
+// bits have one digit, others two, and sums are taken every 64 neighbours: 64 * 1023 * 2^15 < 2^31.
+constexpr int short_digit_bits = 10;
+constexpr std::size_t flush16 = 64;
+static_assert(most_edge_bits <= 2 * short_digit_bits);
 
 template <class Base>
 struct RecordPieces : Base {
     using typename Base::Isa;
 
+    static constexpr int digit_bits = 7;
+    static_assert(most_edge_bits <= 3 * digit_bits);
+
     // sum + four digits times four signed bytes, per 32 bits.
     static __m256i dot_bytes(__m256i sum, __m256i digits, __m256i bytes) {
         const __m256i pairs = _mm256_maddubs_epi16(digits, bytes);
-        return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+        add_ints(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+        return sum;
     }
 
-    // Where the sums of 8 columns go. To floats, when all fits in 32 bits:
+    // NarrowSums and WideSums take the sums of 8 columns from c on, of one digit or of several.
+    // NarrowSums writes floats, where everything fits 32 bits.
     struct NarrowSums {
         const std::int32_t* center;
         float* sums;
         std::int32_t total;
 
-        void take(std::size_t c, __m256i s0, __m256i s1, __m256i s2) const {
-            const __m256i high = _mm256_add_epi32(_mm256_slli_epi32(s2, digit_bits), s1);
-            take(c, _mm256_add_epi32(_mm256_slli_epi32(high, digit_bits), s0));
-        }
         void take(std::size_t c, __m256i sum) const {
             const __m256i centered = _mm256_mullo_epi32(load(center + c), _mm256_set1_epi32(total));
             const __m256i twice = _mm256_add_epi32(centered, _mm256_slli_epi32(sum, 1));
             _mm256_storeu_ps(sums + c, _mm256_cvtepi32_ps(twice));
         }
+        template <int bits>
+        void take(std::size_t c, __m256i s0, __m256i s1) const {
+            take(c, _mm256_add_epi32(_mm256_slli_epi32(s1, bits), s0));
+        }
+        template <int bits>
+        void take(std::size_t c, __m256i s0, __m256i s1, __m256i s2) const {
+            take<bits>(c, s0, _mm256_add_epi32(_mm256_slli_epi32(s2, bits), s1));
+        }
     };
 
-    // Onto what earlier chunks of a long row summed up:
-    struct MoreSums {
-        std::int64_t* acc;
+    // Takes sums in 64 bits, and adds them to what earlier chunks of a long row summed up, or
+    // writes floats.
+    struct WideSums {
+        std::int64_t* acc;  // null: floats are written
+        const std::int32_t* center;
+        float* sums;
+        std::int32_t total;
 
-        void take(std::size_t c, __m256i s0, __m256i s1, __m256i s2) const {
-            add(c, combined(low(s0), low(s1), low(s2)));
-            add(c + 4, combined(high(s0), high(s1), high(s2)));
+        void take(std::size_t c, __m256i sum) const { put(c, low(sum), high(sum)); }
+        template <int bits>
+        void take(std::size_t c, __m256i s0, __m256i s1) const {
+            put(c, joined<bits>(low(s0), low(s1)), joined<bits>(high(s0), high(s1)));
         }
-        void take(std::size_t c, __m256i sum) const {
-            add(c, _mm256_cvtepi32_epi64(low(sum)));
-            add(c + 4, _mm256_cvtepi32_epi64(high(sum)));
+        template <int bits>
+        void take(std::size_t c, __m256i s0, __m256i s1, __m256i s2) const {
+            put(c, joined<bits>(low(s0), joined<bits>(low(s1), low(s2))),
+                joined<bits>(high(s0), joined<bits>(high(s1), high(s2))));
         }
 
        private:
-        static __m128i low(__m256i s) { return _mm256_castsi256_si128(s); }
-        static __m128i high(__m256i s) { return _mm256_extracti128_si256(s, 1); }
-        static __m256i combined(__m128i s0, __m128i s1, __m128i s2) {
-            const __m256i upper =
-                _mm256_add_epi64(_mm256_slli_epi64(_mm256_cvtepi32_epi64(s2), digit_bits),
-                                 _mm256_cvtepi32_epi64(s1));
-            return _mm256_add_epi64(_mm256_slli_epi64(upper, digit_bits),
-                                    _mm256_cvtepi32_epi64(s0));
+        static __m256i low(__m256i s) { return _mm256_cvtepi32_epi64(_mm256_castsi256_si128(s)); }
+        static __m256i high(__m256i s) {
+            return _mm256_cvtepi32_epi64(_mm256_extracti128_si256(s, 1));
         }
-        void add(std::size_t c, __m256i sum) const {
-            store(acc + c, _mm256_add_epi64(load(acc + c), sum));
+        template <int bits>
+        static __m256i joined(__m256i s0, __m256i s1) {
+            return _mm256_add_epi64(_mm256_slli_epi64(s1, bits), s0);
+        }
+        void put(std::size_t c, __m256i first, __m256i last) const {
+            if (acc) {
+                store(acc + c, _mm256_add_epi64(load(acc + c), first));
+                store(acc + c + 4, _mm256_add_epi64(load(acc + c + 4), last));
+            } else {
+                store_wide(center + c, total, first, sums + c);
+                store_wide(center + c + 4, total, last, sums + c + 4);
+            }
         }
     };
+
+    // Writes four sums as floats: center * total + 2 * sum, of less than 51 bits. Added to the bits
+    // of 1.5 * 2^52, it is the fraction of a double: exact, so that it is rounded once.
+    static void store_wide(const std::int32_t* center, std::int32_t total, __m256i sum,
+                           float* sums) {
+        const __m256i centers =
+            _mm256_cvtepi32_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(center)));
+        const __m256i centered = _mm256_mul_epi32(centers, _mm256_set1_epi64x(total));
+        const __m256i whole = _mm256_add_epi64(centered, _mm256_slli_epi64(sum, 1));
+        const __m256d offset = _mm256_set1_pd(0x1.8p52);
+        const __m256i bits = _mm256_add_epi64(whole, _mm256_castpd_si256(offset));
+        _mm_storeu_ps(sums, _mm256_cvtpd_ps(_mm256_sub_pd(_mm256_castsi256_pd(bits), offset)));
+    }
+
+    // The largest |sum| of a row.
+    static std::uint64_t largest_sum(const Records& records, std::uint32_t total) {
+        return (static_cast<std::uint64_t>(records.max_center) +
+                (std::uint64_t{1} << (8 * records.bytes_per_column))) *
+               total;
+    }
 
     static void prefetch4(const std::byte* const* rows, std::size_t e, std::size_t at) {
         for (std::size_t n = 0; n < 4; ++n) {
@@ -86,12 +130,14 @@ struct RecordPieces : Base {
             __m256i weights = load(q + e);
             for (int d = 0; d < planes; ++d) {
                 const __m256i digit =
-                    planes == 1 ? weights : _mm256_and_si256(weights, _mm256_set1_epi32(127));
+                    planes == 1
+                        ? weights
+                        : _mm256_and_si256(weights, _mm256_set1_epi32((1 << Isa::digit_bits) - 1));
                 const __m256i packed = _mm256_shuffle_epi8(digit, first_bytes);
                 digits[d][e / 4] = static_cast<std::uint32_t>(_mm256_cvtsi256_si32(packed));
                 digits[d][e / 4 + 1] = static_cast<std::uint32_t>(
                     _mm_cvtsi128_si32(_mm256_extracti128_si256(packed, 1)));
-                weights = _mm256_srli_epi32(weights, digit_bits);
+                weights = _mm256_srli_epi32(weights, Isa::digit_bits);
             }
         }
     }
@@ -163,8 +209,8 @@ struct RecordPieces : Base {
             if constexpr (planes == 1) {
                 sums.take(4 * static_cast<std::size_t>(n), joined(0, n));
             } else {
-                sums.take(4 * static_cast<std::size_t>(n), joined(0, n), joined(1, n),
-                          joined(2, n));
+                sums.template take<Isa::digit_bits>(4 * static_cast<std::size_t>(n), joined(0, n),
+                                                    joined(1, n), joined(2, n));
             }
         }
     }
@@ -216,7 +262,8 @@ struct RecordPieces : Base {
                 x2 = Isa::dot_bytes(x2, q2, x), y2 = Isa::dot_bytes(y2, q2, y);
             }
             const std::size_t c = column + part % 2 * 32 + part / 2 * 8;
-            sums.take(c, x0, x1, x2), sums.take(c + 16, y0, y1, y2);
+            sums.template take<Isa::digit_bits>(c, x0, x1, x2);
+            sums.template take<Isa::digit_bits>(c + 16, y0, y1, y2);
         }
     }
 
@@ -224,7 +271,7 @@ struct RecordPieces : Base {
     static void gather8(const Records& records, const std::byte* const* rows,
                         const std::uint32_t* q, std::size_t count, const Sums& sums) {
         alignas(32) std::uint32_t digits[3][chunk / 4 + 4];
-        const bool is_one = records.edge_bits <= digit_bits;
+        const bool is_one = records.edge_bits <= Isa::digit_bits;
         is_one ? make_digits<1>(q, count, digits) : make_digits<3>(q, count, digits);
         if (records.stride == 16) {
             is_one ? gather_narrow<1>(rows, digits, count, records.offset, records.far, sums)
@@ -243,20 +290,80 @@ struct RecordPieces : Base {
         }
     }
 
+    // Gathers half a line of 16-bit records: columns 0-7 and 16-23 of the line (of the second half:
+    // 8 more). pairs[d][g]: digit d of the weights of neighbours 2 g and 2 g + 1, 16 bits each.
+    template <int digits, class Sums>
+    static void gather_shorts(const std::byte* const* rows,
+                              const std::uint32_t (*pairs)[flush16 / 2], std::size_t count,
+                              std::size_t at, std::size_t column, const Sums& sums) {
+        const __m256i zero = _mm256_setzero_si256();
+        __m256i a0 = zero, a1 = zero, b0 = zero, b1 = zero;
+        const auto dot = [](__m256i sum, __m256i weights, __m256i values) {
+            return _mm256_add_epi32(sum, _mm256_madd_epi16(weights, values));
+        };
+        for (std::size_t e = 0; e < count; e += 2) {
+            for (std::size_t n = 0; n < 2; ++n) {
+                _mm_prefetch(reinterpret_cast<const char*>(rows[e + ahead + n] + at), _MM_HINT_T0);
+            }
+            const __m256i r0 = load(rows[e] + at), r1 = load(rows[e + 1] + at);
+            const __m256i a = _mm256_unpacklo_epi16(r0, r1), b = _mm256_unpackhi_epi16(r0, r1);
+            const __m256i q0 = broadcast(pairs[0][e / 2]);
+            a0 = dot(a0, q0, a), b0 = dot(b0, q0, b);
+            if constexpr (digits == 2) {
+                const __m256i q1 = broadcast(pairs[1][e / 2]);
+                a1 = dot(a1, q1, a), b1 = dot(b1, q1, b);
+            }
+        }
+        if constexpr (digits == 1) {
+            sums.take(column, a0), sums.take(column + 16, b0);
+        } else {
+            sums.template take<short_digit_bits>(column, a0, a1);
+            sums.template take<short_digit_bits>(column + 16, b0, b1);
+        }
+    }
+
+    // Gathers 16-bit records of at most flush16 neighbours.
+    template <class Sums>
+    static void gather16(const Records& records, const std::byte* const* rows,
+                         const std::uint32_t* q, std::size_t count, const Sums& sums) {
+        std::uint32_t pairs[2][flush16 / 2];
+        constexpr std::uint32_t low = (1u << short_digit_bits) - 1;
+        for (std::size_t e = 0; e < count; e += 2) {
+            pairs[0][e / 2] = (q[e] & low) | (q[e + 1] & low) << 16;
+            pairs[1][e / 2] = q[e] >> short_digit_bits | q[e + 1] >> short_digit_bits << 16;
+        }
+        for (std::size_t at = 0; at < records.stride; at += 32) {
+            const std::size_t column = at / 64 * 32 + at % 64 / 4;
+            if (records.edge_bits <= short_digit_bits) {
+                gather_shorts<1>(rows, pairs, count, records.offset + at, column, sums);
+            } else {
+                gather_shorts<2>(rows, pairs, count, records.offset + at, column, sums);
+            }
+        }
+    }
+
     static void add_records(const Records& records, const std::byte* const* rows,
                             const std::uint32_t* q, std::size_t count, std::int64_t* acc) {
         if (records.bytes_per_column == 1) {
-            gather8(records, rows, q, count, MoreSums{acc});
+            gather8(records, rows, q, count, WideSums{acc, nullptr, nullptr, 0});
+        } else if (records.bytes_per_column == 2) {
+            for (std::size_t e = 0; e < count; e += flush16) {
+                gather16(records, rows + e, q + e, count - e < flush16 ? count - e : flush16,
+                         WideSums{acc, nullptr, nullptr, 0});
+            }
         } else {
             Base::add_records(records, rows, q, count, acc);
         }
     }
 
-    // Sums of byte records stand in the order of columns, those of others in that of positions.
+    // Sums of records stand in the order of columns; those of four bytes do anyway.
     static void finish_records(const Records& records, std::size_t num_outputs, std::uint32_t total,
                                const std::int64_t* acc, float* sums) {
-        if (records.bytes_per_column != 1) {
-            Base::finish_records(records, num_outputs, total, acc, sums);
+        if (largest_sum(records, total) < std::uint64_t{1} << 51) {
+            for (std::size_t c = 0; c < num_outputs; c += 4) {
+                store_wide(records.center + c, static_cast<std::int32_t>(total), load(acc + c),
+                           sums + c);
+            }
             return;
         }
         for (std::size_t c = 0; c < num_outputs; ++c) {
@@ -268,15 +375,21 @@ struct RecordPieces : Base {
     static void sum_records(const Records& records, std::size_t num_outputs,
                             const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
                             std::uint32_t total, std::int64_t* acc, float* sums) {
-        const auto bound = (static_cast<std::uint64_t>(records.max_center) + 256) * total;
-        if (records.bytes_per_column == 1 && bound < std::uint64_t{1} << 31) {
-            gather8(records, rows, q, count,
-                    NarrowSums{records.center, sums, static_cast<std::int32_t>(total)});
-            return;
+        const auto whole = static_cast<std::int32_t>(total);
+        const std::uint64_t largest = largest_sum(records, total);
+        const auto gather = [&](const auto& to) {
+            records.bytes_per_column == 1 ? gather8(records, rows, q, count, to)
+                                          : gather16(records, rows, q, count, to);
+        };
+        const bool in_one =
+            records.bytes_per_column == 1 || (records.bytes_per_column == 2 && count <= flush16);
+        if (in_one && largest < std::uint64_t{1} << 31) {
+            gather(NarrowSums{records.center, sums, whole});
+        } else if (in_one && largest < std::uint64_t{1} << 51) {
+            gather(WideSums{nullptr, records.center, sums, whole});
+        } else {
+            Base::sum_records(records, num_outputs, rows, q, count, total, acc, sums);
         }
-        for (std::size_t p = 0; p < records.stride / records.bytes_per_column; ++p) acc[p] = 0;
-        Isa::add_records(records, rows, q, count, acc);
-        Isa::finish_records(records, num_outputs, total, acc, sums);
     }
 };
 

@@ -15,6 +15,22 @@ static inline void store(void* to, __m256i values) {
     _mm256_storeu_si256(static_cast<__m256i*>(to), values);
 }
 
+// The same 16 bytes in both halves.
+static inline __m256i broadcast_half(const void* from) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(from)));
+}
+
+// add_shorts and add_ints add numbers of 16 and 32 bits to a sum that stays in its register. They
+// are assembly, since GCC 12 copies the sums of a loop from register to register around the
+// intrinsics, and runs out of registers.
+static inline void add_shorts(__m256i& sum, __m256i shorts) {
+    asm("vpaddw %1, %0, %0" : "+x"(sum) : "x"(shorts));
+}
+
+static inline void add_ints(__m256i& sum, __m256i ints) {
+    asm("vpaddd %1, %0, %0" : "+x"(sum) : "x"(ints));
+}
+
 // All ones in the first `count` of eight lanes, for masked loads, which touch no other memory.
 static inline __m256i first_lanes(std::size_t count) {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);

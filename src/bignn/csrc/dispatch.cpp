@@ -43,6 +43,7 @@ const std::map<std::string, bool>& cpu_features() {
         {"avx512vl", __builtin_cpu_supports("avx512vl")},
         {"avx512vnni", __builtin_cpu_supports("avx512vnni")},
         {"avx512vpopcntdq", __builtin_cpu_supports("avx512vpopcntdq")},
+        {"avxvnni", __builtin_cpu_supports("avxvnni")},
         {"gfni", __builtin_cpu_supports("gfni")},
         {"popcnt", __builtin_cpu_supports("popcnt")},
 #elif defined(__aarch64__)
@@ -63,6 +64,14 @@ InstructionSet needs(const Kernels& kernels, std::initializer_list<const char*> 
     return {&kernels, missing.empty(), missing};
 }
 
+// The first that this CPU has of several encodings of the same instructions.
+InstructionSet first_supported(std::initializer_list<InstructionSet> encodings) {
+    for (const InstructionSet& set : encodings) {
+        if (set.supported) return set;
+    }
+    return *encodings.begin();
+}
+
 }  // namespace
 
 // Instruction sets of another architecture are not compiled, and not listed.
@@ -71,6 +80,9 @@ const std::vector<InstructionSet>& instruction_sets() {
         needs(portable_kernels, {}),
 #if defined(__x86_64__)
         needs(avx2_kernels, {"avx2", "popcnt"}),
+        first_supported({needs(avx2_vnni_kernels, {"avx2", "popcnt", "avxvnni"}),
+                         needs(avx2_vnni_evex_kernels,
+                               {"avx2", "popcnt", "avx512f", "avx512vl", "avx512vnni"})}),
         needs(avx512_kernels, {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vbmi",
                                "avx512vnni", "avx512vpopcntdq", "gfni"}),
 #elif defined(__aarch64__)

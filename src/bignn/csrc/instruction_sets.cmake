@@ -14,6 +14,8 @@ endfunction()
 add_instruction_set(portable.cpp)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   add_instruction_set(avx2.cpp -mavx2 -mpopcnt)
+  add_instruction_set(avx2_vnni.cpp -mavx2 -mpopcnt)
+  add_instruction_set(avx2_vnni_evex.cpp -mavx2 -mpopcnt)
   # GCC 12 takes its own intrinsics' undefined inputs for mistakes.
   add_instruction_set(avx512.cpp -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vbmi -mavx512vnni
     -mavx512vpopcntdq -mgfni -Wno-uninitialized -Wno-maybe-uninitialized)

@@ -259,6 +259,8 @@ struct Kernels {
 // A build defines those of its own architecture.
 extern const Kernels portable_kernels;
 extern const Kernels avx2_kernels;
+extern const Kernels avx2_vnni_kernels;
+extern const Kernels avx2_vnni_evex_kernels;
 extern const Kernels avx512_kernels;
 extern const Kernels neon_kernels;
 extern const Kernels neon_dot_kernels;

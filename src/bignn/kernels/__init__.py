@@ -1,8 +1,8 @@
 """Packed arithmetic: arguments are checked here once, then a backend does the work.
 
 Backends are ``"reference"`` (NumPy, the oracle, always there) and one per instruction set of the
-native extension: ``"portable"``, on x86-64 ``"avx2"`` and ``"avx512"``, on 64-bit ARM ``"neon"``
-and ``"neon_dot"``. All give the same integers.
+native extension: ``"portable"``, on x86-64 ``"avx2"``, ``"avx2_vnni"`` and ``"avx512"``, on 64-bit
+ARM ``"neon"`` and ``"neon_dot"``. All give the same integers.
 May import ``bits``.
 """
 

@@ -19,7 +19,7 @@ except ImportError as error:
     _native, _import_error = None, str(error)
 
 #: Every instruction set that some build has kernels for, slowest first per architecture.
-KNOWN_INSTRUCTION_SETS = ("portable", "avx2", "avx512", "neon", "neon_dot")
+KNOWN_INSTRUCTION_SETS = ("portable", "avx2", "avx2_vnni", "avx512", "neon", "neon_dot")
 #: Instruction sets that this build has kernels for; without the extension, all known ones.
 INSTRUCTION_SETS = (
     KNOWN_INSTRUCTION_SETS

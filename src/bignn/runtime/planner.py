@@ -90,12 +90,12 @@ class Plan:
 
 #: Seconds on one core of an Ice Lake server with AVX-512 (`bignn bench shapes` measures the sums of
 #: them). Other machines differ in all of them by about the same factor, which leaves the choice as
-#: it is; without AVX-512 the product after a gather is slower by more.
+#: it is; where the product after a gather is a plain loop, it is slower by more.
 UNITS: dict[str, float] = {
     "xnor": 1 / 800e9,  # a product of signs
     "table": 0.4e-9,  # an input of a row's lookup tables, per head
-    "lookup": 1 / 200e9,  # a product after a gather, with AVX-512
-    "plain lookup": 1 / 3e9,  # the same without
+    "lookup": 1 / 200e9,  # a product after a gather, by lookup
+    "plain lookup": 1 / 3e9,  # the same, by a plain loop
     "sparse": 0.02e-9,  # an addition of a sparse bit's row, per column
     "row": 45e-9,  # a row's weights and its end
     "column": 0.12e-9,  # a column of a row's end

@@ -18,7 +18,7 @@ from bignn.runtime.planner import Plan, plan_layers
 # Bindings kept per graph and plan: their buffers are as large as the activations.
 _MOST_IDLE = 4
 # Instruction sets that look up the product after a gather of bits.
-_WITH_LOOKUP = ("avx512", "neon", "neon_dot")
+_WITH_LOOKUP = ("avx2", "avx2_vnni", "avx512", "neon", "neon_dot")
 
 
 class CpuBackend:
