@@ -114,5 +114,6 @@ def mkl_processors() -> str | None:
             os.close(kept)
         file.seek(0)
         said = file.read().decode(errors="replace")
-    found = re.search(r"MKL_VERBOSE .*? architecture (.*?),", said)
+    # Up to the system, as "Lnx 2.45GHz"; the kind may have commas of its own.
+    found = re.search(r"MKL_VERBOSE .*? architecture (.*), \w+ [\d.]+GHz", said)
     return None if found is None else found[1]
