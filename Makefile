@@ -8,7 +8,7 @@ SOURCES := $(wildcard src/bignn/csrc/*) CMakeLists.txt pyproject.toml
 CPP := $(wildcard src/bignn/csrc/*.cpp src/bignn/csrc/*.h tests/kernels/emulated/*.cpp)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test docs lint format browser emulator sanitize setup clean
+.PHONY: demo test docs lint format browser emulator sanitize wheel setup clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -71,6 +71,12 @@ sanitize: setup
 	$(SANITIZE_ENV) $(BIN)/python -c "import bignn._native as n; assert n.__file__.startswith('$(SANITIZED)/'), n"
 	$(SANITIZE_ENV) $(BIN)/pytest -p no:cacheprovider -n 0 --capture=sys -k "not fork and not emulated" $(SANITIZE_TESTS)
 	@echo "sanitize: no access out of bounds, no undefined behaviour in $(SANITIZE_TESTS)"
+
+# A wheel with all instruction sets of this architecture and a manylinux tag, in dist/; installed
+# where there is no compiler, it must predict. Python 3.12 and later build one for all of them.
+wheel: setup
+	$(BIN)/python tools/build_wheel.py
+	$(BIN)/pytest -n 0 -m wheel tests/test_wheel.py
 
 setup: $(VENV)/.installed
 

@@ -17,7 +17,7 @@ def test_demo_prints_its_table_and_writes_its_files(
     monkeypatch.setattr("bignn.lab.bench.other_load.OtherLoad.is_in_the_way", False)
     monkeypatch.setattr(
         "bignn.lab.bench.rounds.measure_sensibly",
-        lambda contenders: timing.measure(contenders, rounds=1, warm_up=0),
+        lambda contenders, log: timing.measure(contenders, rounds=1, warm_up=0),
     )
     out = tmp_path / "demo"
     assert main(["demo", "--out", str(out), "--seeds", "1", "--epochs", "3", "--json"]) == 0

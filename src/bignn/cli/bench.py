@@ -6,6 +6,8 @@ import argparse
 from typing import Any
 
 from bignn.cli.command import Report, add_threads, checked_plot, command, one_of, set_threads
+from bignn.kernels import checked_backend
+from bignn.kernels.native import KNOWN_INSTRUCTION_SETS
 
 #: Names that ``bignn.lab.bench`` takes; importing it would import torch.
 SUITES = ("gemm", "citation", "shapes")
@@ -37,22 +39,36 @@ def add_bench(commands: Any) -> None:
         help="graphs to measure, such as cora,arxiv (default: all of the suites)",
     )
     add_threads(add)
+    add(
+        "--backend",
+        choices=KNOWN_INSTRUCTION_SETS,
+        help="instruction set to run on; torch and MKL are held to the same one (default: the "
+        "fastest of each)",
+    )
+    add("--edge-bits", type=int, metavar="N", help="bits of the models' edge weights, 2 to 8 "
+        "(default: the recipe's)")  # fmt: skip
     add("--no-memory", action="store_true", help="do not measure peak memory")
     add("--plot", metavar="FILE", help="draw the speedups (.png, .svg or .pdf)")
 
 
 def _bench(options: argparse.Namespace) -> Report:
     checked_plot(options.plot)
-    from bignn.lab.bench import suite_report, suites
+    checked_backend(options.backend)
+    from bignn.lab.bench.torch_instructions import torch_held_to
 
-    set_threads(options.threads)
-    report = suites.run(
-        options.suites,
-        model=options.model,
-        scale=options.scale,
-        only=None if options.only is None else options.only.split(","),
-        memory=not options.no_memory,
-    )
+    with torch_held_to(options.backend):  # while torch loads
+        from bignn.lab.bench import suite_report, suites
+
+        set_threads(options.threads)
+        report = suites.run(
+            options.suites,
+            model=options.model,
+            scale=options.scale,
+            only=None if options.only is None else options.only.split(","),
+            memory=not options.no_memory,
+            edge_bits=options.edge_bits,
+            backend=options.backend,
+        )
     if options.plot is not None:
         suite_report.plot(report, options.plot)
     return report, suite_report.describe

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from bignn import kernels
 from bignn.cli import main
+from bignn.kernels import native
 from bignn.lab.bench import suite_report
 from bignn.lab.bench import suites as bench
 from bignn.lab.bench.contenders import Simulated, contenders_of
@@ -24,8 +26,9 @@ from bignn.lab.bench.problems import (
 from bignn.lab.bench.timing import Seconds, measure
 
 PROMISED = (
-    *("suite", "shape", "model", "threads", "plan", "packed_ms", "best_float_ms", "pyg_ms"),
-    *("simulated_ms", "speedup_vs_pyg", "speedup_vs_best_float", "peak_mib_float"),
+    *("suite", "shape", "model", "threads", "backend", "torch_capability", "edge_bits"),
+    *("plan", "packed_ms", "best_float_ms", "pyg_ms", "simulated_ms"),
+    *("speedup_vs_pyg", "speedup_vs_best_float", "peak_mib_float"),
     *("peak_mib_packed", "agreement", "flipped_bits"),
     *("graph_mib_float", "graph_mib_packed", "memory_ratio_with_graph"),
 )
@@ -48,7 +51,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
     """What was timed together, each quickly: how long things take is not looked at."""
     together: list[set[str]] = []
 
-    def quickly(calls: Any) -> dict[str, Seconds]:
+    def quickly(calls: Any, log: Any) -> dict[str, Seconds]:
         together.append(set(calls))
         return measure(calls, rounds=2, warm_up=0)
 
@@ -99,6 +102,12 @@ def test_a_shape_has_the_published_sizes() -> None:
     assert degree.max() > 20 * np.median(degree)
 
 
+def test_the_papers_reddit_has_the_edges_of_graphsaint() -> None:
+    full, papers = SHAPES["reddit"], SHAPES["reddit-saint"]
+    assert (papers.num_edges, full.num_edges) == (11_606_919, 57_307_946)
+    assert (papers.num_nodes, papers.sizes) == (full.num_nodes, full.sizes)
+
+
 def test_edges_are_counted_in_the_form_that_each_runs_on(problem: Problem) -> None:
     entries, nodes = len(problem.ids), problem.num_nodes
     given = len(problem.adjacency_rows[1])
@@ -137,6 +146,9 @@ def test_bench_fills_every_promised_column(
     assert set(PROMISED) <= set(row)
     for key in PROMISED:
         assert row[key] is not None, key
+    assert row["backend"] == kernels.default_backend()
+    layers = ShapeProblem("flickr", scale=0.01).packed.network.layers
+    assert row["edge_bits"] == [layer.edge_bits for layer in layers]
     assert row["agreement"] > 0.99
     assert row["flipped_bits"] <= row["hidden_bits"] / 1000
     assert row["peak_mib_packed"] < row["peak_mib_float"]
@@ -152,11 +164,15 @@ def test_other_models_are_measured_too(
     assert main([*arguments, "--model", model, "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert row["model"] == f"bi-{model}"
-    for key in (*PROMISED[:11], "agreement", "flipped_bits"):
-        assert row[key] is not None, key
+    for key in PROMISED:
+        assert ("mib" in key or "memory" in key) or row[key] is not None, key
     assert row["best_float"] in contenders_of(model)
     assert timed == [set(contenders_of(model))]
     assert row["agreement"] > 0.97
+
+
+def _missing_backends() -> list[str]:
+    return [name for name in native.KNOWN_INSTRUCTION_SETS if name not in native.supported()]
 
 
 def test_bench_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,12 +182,28 @@ def test_bench_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
         (["citation", "--only", "flickr"], "--only must be some of ['cora'"),
         (["gemm", "--plot", "x.txt"], "--plot must be a file name ending in .png"),
         (["--threads", "0"], "--threads must be a number from 1"),
+        (["--edge-bits", "1"], "--edge-bits must be a whole number from 2 to 8"),
+        *((["--backend", name], f"got '{name}'; this ") for name in _missing_backends()),
     ):
         assert main(["bench", *arguments]) == 2
         captured = capsys.readouterr()
         assert said in captured.err
         assert captured.err.count("\n") == 1
         assert captured.out == ""
+
+
+@pytest.mark.parametrize("conv", MODELS)
+def test_rounded_models_agree_with_torch_on_every_node_and_bit(
+    conv: ModelName, timed: list[set[str]]
+) -> None:
+    for suite, name in (("shapes", "arxiv"), ("citation", "cora")):
+        report = bench.run([suite], model=conv, scale=0.005, only=[name], memory=False, edge_bits=5)
+        (row,) = report["rows"]
+        assert set(row["edge_bits"]) == {5}
+        assert row["agreement"] == 1.0
+        assert row["flipped_bits"] == 0
+        assert row["hidden_bits"] > 0
+        assert "5-bit edge weights" in suite_report.describe(report)
 
 
 def test_products_are_exact_and_printed(
@@ -212,6 +244,10 @@ def test_rows_of_a_figure_are_told_apart_by_graph_model_and_threads() -> None:
     more = [*rows, {**rows[0], "threads": 1}]
     assert suite_report.row_names(more)[0] == "arxiv, Bi-GCN, 2 threads"
     assert suite_report.row_names(more)[3] == "arxiv, Bi-GCN, 1 thread"
+    more = [{**rows[0], "backend": backend} for backend in ("avx2", "avx512")]
+    assert suite_report.row_names(more, {"arxiv": "OGBN-Arxiv"}) == (
+        *("OGBN-Arxiv, Bi-GCN, avx2", "OGBN-Arxiv, Bi-GCN, avx512"),
+    )
     assert suite_report.row_names([{**rows[0], "shape": "3x4x5", "model": "xnor"}]) == (
         "3x4x5, xnor",
     )

@@ -1,12 +1,13 @@
 """What is counted of bursts, and which float way is the best."""
 
 import time
+from collections.abc import Callable
 from itertools import chain, repeat
 
 import pytest
 
 from bignn.lab.bench.suites import _speeds
-from bignn.lab.bench.timing import Seconds, _burst, measure
+from bignn.lab.bench.timing import Seconds, _burst, measure, measure_sensibly
 
 
 @pytest.fixture
@@ -39,6 +40,45 @@ def test_a_call_that_is_long_is_made_once(clock: list[float]) -> None:
 
     assert measure({"one": call}, rounds=3, warm_up=0)["one"] == (5.0, 5.0)
     assert len(calls) == 3
+
+
+def rounds_of(clock: list[float], seconds: dict[str, float]) -> tuple[dict[str, int], list[str]]:
+    """Calls of each contender after the first, and what was said."""
+    calls = dict.fromkeys(seconds, -1)
+    said: list[str] = []
+
+    def caller(name: str) -> Callable[[], None]:
+        def call() -> None:
+            calls[name] += 1
+            clock[0] += seconds[name]
+
+        return call
+
+    found = measure_sensibly({name: caller(name) for name in seconds}, said.append)
+    assert {name: taken.median for name, taken in found.items()} == pytest.approx(seconds)
+    return calls, said
+
+
+def test_who_is_far_behind_takes_part_in_two_rounds(clock: list[float]) -> None:
+    seconds = {"packed": 0.6, "pyg": 30.0, "pyg_sparse": 1.0, "torch_sparse": 0.9}
+    calls, said = rounds_of(clock, seconds)
+    assert calls.pop("pyg") == 2
+    assert said[-1] == "far behind, hence 2 rounds: pyg"
+    # 10 seconds of rounds of the others, who all take part in each.
+    assert set(calls.values()) == {5}
+    assert clock[0] < 3 * 30 + 6 * 2.5 + 1
+
+
+def test_nobody_is_far_behind_by_a_call_in_which_libraries_load(clock: list[float]) -> None:
+    calls, said = rounds_of(clock, {"packed": 0.1, "torch_sparse": 0.2, "pyg": 1.9})
+    assert calls["pyg"] > 3
+    assert len(said) == 1
+
+
+def test_two_long_contenders_have_three_rounds(clock: list[float]) -> None:
+    calls, said = rounds_of(clock, {"packed": 10.0, "torch_sparse": 90.0})
+    assert calls == {"packed": 3, "torch_sparse": 3}
+    assert said == ["first calls: packed 10 s, torch_sparse 90 s"]
 
 
 def test_speeds_are_against_the_fastest_float_way() -> None:

@@ -35,7 +35,7 @@ ROW = {
 def one_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """How long things take is not looked at."""
 
-    def once(contenders: Any) -> dict[str, timing.Seconds]:
+    def once(contenders: Any, log: Any) -> dict[str, timing.Seconds]:
         return timing.measure(contenders, rounds=1, warm_up=0)
 
     monkeypatch.setattr("bignn.lab.bench.rounds.measure_sensibly", once)
@@ -297,7 +297,7 @@ def test_a_busy_machine_is_told_and_not_counted(
 ) -> None:
     seconds = {"pyg": (8e-3, 6e-3), "torch_sparse": (48e-3, 2e-3), "bi-gcn": (2e-3, 1e-3)}
 
-    def held_up(contenders: Any) -> dict[str, timing.Seconds]:
+    def held_up(contenders: Any, log: Any) -> dict[str, timing.Seconds]:
         return {key: timing.Seconds(*seconds.get(key, (9.0, 9.0))) for key in contenders}
 
     file = tmp_path / "mine.npz"

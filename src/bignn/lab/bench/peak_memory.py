@@ -30,7 +30,7 @@ from bignn.train.checkpoint import load_model
 
 #: A process measures so many times, as long as it has not taken so many seconds, but twice at
 #: least: code that is first used on a problem of that size is read from disk, and counts then.
-_WINDOWS, _SECONDS = 5, 10.0
+_WINDOWS, _SECONDS = 5, 5.0
 
 #: Of Linux's sys/prctl.h and glibc's malloc.h.
 _PR_SET_THP_DISABLE = 41
@@ -43,10 +43,18 @@ def memory_bytes() -> int:
 
 
 def peak_mib(
-    problem: str, contender: str, *, conv: ModelName = "gcn", scale: float, threads: int
+    problem: str,
+    contender: str,
+    *,
+    conv: ModelName = "gcn",
+    scale: float,
+    threads: int,
+    edge_bits: int | None = None,
+    backend: str | None = None,
 ) -> float | None:
     """Return the MiB of features, weights and activations; None where they cannot be measured."""
-    return _measured_in_process({"name": problem, "conv": conv, "scale": scale}, contender, threads)
+    how = {"conv": conv, "scale": scale, "edge_bits": edge_bits, "backend": backend}
+    return _measured_in_process({"name": problem, **how}, contender, threads)
 
 
 def peak_mib_of_trained(
@@ -94,11 +102,11 @@ def _problems(asked: dict[str, Any]) -> tuple[Problem, Problem]:
         binary = None if asked["binary"] is None else load_model(asked["binary"])
         compared = ComparedProblem(load(asked["dataset"]), load_model(asked["float"]), binary)
         return compared, compared.few_nodes()
-    name, conv = asked["name"], asked["conv"]
-    small = CitationProblem("cora", conv=conv, epochs=0)
+    name, scale = asked.pop("name"), asked.pop("scale")
+    small = CitationProblem("cora", epochs=0, **asked)
     if name in SHAPES:
-        return ShapeProblem(name, conv=conv, scale=asked["scale"]), small
-    return CitationProblem(name, conv=conv, epochs=0), small
+        return ShapeProblem(name, scale=scale, **asked), small
+    return CitationProblem(name, epochs=0, **asked), small
 
 
 def _measure(problem: Problem, small: Problem, contender: str) -> float:

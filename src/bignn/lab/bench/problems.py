@@ -41,16 +41,20 @@ class Shape:
     sizes: tuple[int, ...]
 
 
-def _shape(name: str, *hidden: int) -> Shape:
+def _shape(name: str, *hidden: int, papers_edges: bool = False) -> Shape:
     facts = PUBLISHED_SIZES[name]
-    return Shape(facts.nodes, facts.edges, (facts.features, *hidden, facts.classes))
+    edges = facts.paper_edges if papers_edges else facts.edges
+    assert edges is not None
+    return Shape(facts.nodes, edges, (facts.features, *hidden, facts.classes))
 
 
-#: Published nodes, undirected edges and features, with the paper's GCN widths.
+#: Published nodes, undirected edges and features, with the paper's GCN widths. The paper's Reddit
+#: has the edges of GraphSAINT's, a fifth of GraphSAGE's.
 SHAPES = {
     "flickr": _shape("flickr", 256),
     "arxiv": _shape("ogbn-arxiv", 256, 256),
     "reddit": _shape("reddit", 256),
+    "reddit-saint": _shape("reddit", 256, papers_edges=True),
     "products": _shape("ogbn-products", 512, 512),
 }
 
@@ -73,6 +77,8 @@ class Problem(ABC):
     #: Weights of the entries of A + I; None where all are 1. GraphSAGE and GAT do not use them.
     entry_weights: Floats | None = None
     model: GNN
+    #: The backend of the packed model; None for the fastest.
+    backend: str | None = None
     #: The activation between the layers of the float model.
     activation: Activation = "relu"
 
@@ -161,6 +167,10 @@ class Problem(ABC):
     def raw_features(self) -> Floats:
         """Return the features as the float model reads them [N, d]."""
 
+    def model_input(self) -> Floats:
+        """Return the features as the binary model in torch reads them [N, d]."""
+        return self.raw_features()
+
     def sparse_features(self) -> SparseRows | None:
         """Return :meth:`raw_features` in compressed rows; None where the graph's are dense.
 
@@ -180,11 +190,18 @@ class Problem(ABC):
 class CitationProblem(Problem):
     """A real graph and a binary model with the paper's widths, trained for some epochs."""
 
-    def __init__(self, name: str, *, conv: ModelName = "gcn", epochs: int = 40) -> None:
-        self.name = name
-        self.conv = conv
+    def __init__(
+        self,
+        name: str,
+        *,
+        conv: ModelName = "gcn",
+        epochs: int = 40,
+        edge_bits: int | None = None,
+        backend: str | None = None,
+    ) -> None:
+        self.name, self.conv, self.backend = name, conv, backend
         self.graph = load(name)
-        chosen = recipe(f"bi-{conv}", epochs=max(1, epochs))
+        chosen = recipe(f"bi-{conv}", epochs=max(1, epochs), edge_bits=edge_bits)
         torch.manual_seed(0)
         self.model = chosen.build(self.graph)
         config = self.model.config
@@ -206,6 +223,10 @@ class CitationProblem(Problem):
         assert self.packed.network.input.normalize_rows
         return float_features(self.graph, normalize_rows=True)
 
+    def model_input(self) -> Floats:
+        """See the base class; the model normalises rows itself."""
+        return self.graph.dense_x()
+
     def sparse_features(self) -> SparseRows | None:
         """See the base class."""
         return sparse_features(self.graph, normalize_rows=True)
@@ -218,16 +239,25 @@ class CitationProblem(Problem):
 class ShapeProblem(Problem):
     """A random graph of a published size with skewed degrees, random features and weights."""
 
-    def __init__(self, name: str, *, conv: ModelName = "gcn", scale: float = 1.0) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        conv: ModelName = "gcn",
+        scale: float = 1.0,
+        edge_bits: int | None = None,
+        backend: str | None = None,
+    ) -> None:
         shape = SHAPES[name]
-        self.name = name
-        self.conv = conv
+        self.name, self.conv, self.backend = name, conv, backend
         self.sizes = shape.sizes
         num_nodes = max(2, round(shape.num_nodes * scale))
         num_edges = max(1, round(shape.num_edges * scale))
         self.offsets, self.ids = skewed_graph(num_nodes, num_edges, np.random.default_rng(0))
         self.degree_scale = (1 / np.sqrt(np.diff(self.offsets))).astype(np.float32)
         torch.manual_seed(0)
+        if edge_bits is None:
+            edge_bits = recipe(f"bi-{conv}").edge_bits
         # Attention has two heads that share the width, and one in the last layer.
         heads = 2 if conv == "gat" else 1
         self.model = GNN(
@@ -239,6 +269,7 @@ class ShapeProblem(Problem):
             heads=heads,
             binarize="both",
             normalize_rows=False,
+            edge_bits=edge_bits,
         )
         self.model.input_stage.is_fitted.fill_(True)  # mean 0, scale 1: the features are normal
         self.model.load_state_dict(self.model.state_dict())

@@ -65,7 +65,8 @@ def time_beside(
             runners[key].load()
         log(f"timing {', '.join(runners)}")
         with OtherLoad(get_num_threads()) as others:
-            measured = measure_sensibly({key: runner.run for key, runner in runners.items()})
+            calls = {key: runner.run for key, runner in runners.items()}
+            measured = measure_sensibly(calls, log)
         busy |= others.is_in_the_way
         for key, found in measured.items():
             taken.setdefault(key, []).append(found)

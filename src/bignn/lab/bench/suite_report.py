@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from bignn.lab.report.document import Figure, Series
@@ -31,7 +32,7 @@ def describe(report: dict[str, Any]) -> str:
     products = [row for row in rows if row["suite"] == "gemm"]
     if products:
         lines += [
-            "XNOR product, one thread, outputs preallocated",
+            f"XNOR product ({_sets(products[0])}), one thread, outputs preallocated",
             f"{'rows x inputs x outputs':<26}{'float32 ms':>12}{'packed ms':>11}{'GMAC/s':>9}"
             f"{'speedup':>9}",
         ]
@@ -43,8 +44,9 @@ def describe(report: dict[str, Any]) -> str:
     networks = [row for row in rows if row["suite"] != "gemm"]
     if networks:
         lines += [""] * bool(lines) + [
-            f"{name_of(networks[0]['model'])}, {networks[0]['threads']} "
+            f"{name_of(networks[0]['model'])} ({_sets(networks[0])}), {networks[0]['threads']} "
             "threads, median ms per prediction of all nodes",
+            *([] if report["mkl"] is None else [f"MKL runs its code for {report['mkl']}."]),
             HEADER,
         ]
         lines += [network_line(row) for row in networks]
@@ -60,6 +62,13 @@ def describe(report: dict[str, Any]) -> str:
             "flips: hidden bits that differ from torch's float32 sums.",
         ]
     return "\n".join(lines)
+
+
+def _sets(row: Row) -> str:
+    """Write what ours and torch ran on, and how many bits the edge weights of ours had."""
+    bits = row["edge_bits"]
+    weights = "" if bits is None else f", {'/'.join(map(str, sorted(set(bits))))}-bit edge weights"
+    return f"ours on {row['backend']}{weights}; torch on {row['torch_capability']}"
 
 
 def _fastest(row: Row) -> str:
@@ -90,12 +99,19 @@ def network_line(row: Row) -> str:
     )
 
 
-def row_names(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Name each row by graph and model, and by threads where rows differ in them."""
-    several = len({row["threads"] for row in rows}) > 1
+def row_names(
+    rows: Sequence[Row], shapes: Mapping[str, str] = MappingProxyType({})
+) -> tuple[str, ...]:
+    """Name each row by graph and model, and by threads and backend where rows differ in them.
+
+    ``shapes`` has other names for some graphs.
+    """
+    threads = len({row["threads"] for row in rows}) > 1
+    backends = len({row.get("backend") for row in rows}) > 1
     return tuple(
-        f"{row['shape']}, {name_of(row['model'])}"
-        + (f", {row['threads']} thread{'s'[: row['threads'] - 1]}" if several else "")
+        f"{shapes.get(row['shape'], row['shape'])}, {name_of(row['model'])}"
+        + (f", {row['threads']} thread{'s'[: row['threads'] - 1]}" if threads else "")
+        + (f", {row['backend']}" if backends else "")
         for row in rows
     )
 

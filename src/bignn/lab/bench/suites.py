@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,11 +13,13 @@ import torch
 
 import bignn
 from bignn import bits, kernels
+from bignn.config.options import EDGE_BITS
 from bignn.errors import input_error
 from bignn.graph import EMBEDDED
 from bignn.kernels.threads import get_num_threads
 from bignn.lab.bench.contenders import Contender, Packed, Simulated, contenders_of
-from bignn.lab.bench.peak_memory import peak_mib
+from bignn.lab.bench.contenders.base import edge_index
+from bignn.lab.bench.peak_memory import memory_bytes, peak_mib
 from bignn.lab.bench.problems import (
     SHAPES,
     CitationProblem,
@@ -28,6 +30,7 @@ from bignn.lab.bench.problems import (
 from bignn.lab.bench.rounds import time_beside
 from bignn.lab.bench.suite_report import HEADER, Row, network_line
 from bignn.lab.bench.timing import Seconds, measure
+from bignn.lab.bench.torch_instructions import check_torch, mkl_processors, torch_capability
 from bignn.runtime import PackedModel
 from bignn.runtime.doctor import examine
 
@@ -35,6 +38,10 @@ SUITES = ("gemm", "citation", "shapes")
 
 #: Rows, inputs, outputs of the products in the suite ``gemm``; the first is Cora's first layer.
 PRODUCTS = ((2708, 1433, 64), (2708, 256, 64), (4096, 512, 64), (19717, 500, 64))
+
+#: Matrices of float64 numbers that a model with rounded weights has at a time in torch, and what
+#: they may take of the memory.
+_ROUNDED_MATRICES, _SHARE = 4, 0.5
 
 
 def run(
@@ -44,10 +51,13 @@ def run(
     scale: float = 1.0,
     only: Sequence[str] | None = None,
     memory: bool = True,
+    edge_bits: int | None = None,
+    backend: str | None = None,
 ) -> dict[str, Any]:
-    """Run suites and return ``{"rows": [...], "machine": ..., "version": ..., "date": ...}``.
+    """Run suites and return ``{"rows": [...], "machine": ..., "mkl": ..., "date": ...}``.
 
-    The date is the UTC time at the end.
+    ``mkl`` is the kind of processors that MKL says it runs code for, the date the UTC time at the
+    end.
 
     Args:
         suites: some of :data:`SUITES`; none for all.
@@ -55,6 +65,10 @@ def run(
         scale: factor on nodes and edges in the suite ``shapes``.
         only: names of shapes or datasets; None for all.
         memory: also measure peak memory, each contender in a process of its own.
+        edge_bits: bits of the measured models' edge weights; None for what the recipes have.
+        backend: backend of the packed models; None for the fastest. With a name, torch must have
+            been loaded with the same instruction set
+            (:func:`bignn.lab.bench.torch_instructions.torch_held_to`).
 
     """
     chosen = list(suites) or list(SUITES)
@@ -69,19 +83,25 @@ def run(
     for name in only or ():
         if name not in names:
             raise input_error("only", f"some of {names} in these suites", repr(name))
+    used = kernels.checked_backend(backend)
+    if backend is not None:
+        check_torch(backend)
+    if edge_bits is not None:
+        EDGE_BITS.check("edge_bits", edge_bits)
     rows: list[Row] = []
     for suite in chosen:
         if suite == "gemm":
             if only is None:
-                rows += [_product(*sizes) for sizes in PRODUCTS]
+                rows += [_product(*sizes, used) for sizes in PRODUCTS]
             continue
         for name in graphs[suite]:
             if only is None or name in only:
                 sized = scale if suite == "shapes" else 1.0
-                rows.append(_network(suite, name, model, sized, memory))
+                rows.append(_network(suite, name, model, sized, memory, edge_bits, used))
     return {
         "rows": rows,
         "machine": examine()["cpu"],
+        "mkl": mkl_processors(),
         "version": bignn.__version__,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -91,11 +111,12 @@ def _log(text: str) -> None:
     print(f"bignn bench: {text}", file=sys.stderr, flush=True)
 
 
-def _row(suite: str, shape: str, model: str) -> Row:
+def _row(suite: str, shape: str, model: str, backend: str) -> Row:
     """Make a row of all columns, which are filled as they are measured."""
     names = (
-        *("plan", "packed_ms", "best_float", "best_float_ms", "pyg_ms", "pyg_sparse_ms"),
-        *("torch_sparse_ms", "simulated_ms", "speedup_vs_pyg", "speedup_vs_pyg_sparse"),
+        *("edge_bits", "plan", "packed_ms", "best_float", "best_float_ms", "pyg_ms"),
+        *("pyg_sparse_ms", "torch_sparse_ms", "simulated_ms"),
+        *("speedup_vs_pyg", "speedup_vs_pyg_sparse"),
         *("speedup_vs_best_float", "speedup_vs_simulated", "pyg_predicted_bytes", "packing_ms"),
         *("peak_mib_float", "peak_mib_simulated", "peak_mib_packed", "memory_ratio"),
         *("agreement", "flipped_bits", "hidden_bits", "layer_ms", "record_bytes", "gmacs"),
@@ -103,17 +124,19 @@ def _row(suite: str, shape: str, model: str) -> Row:
         *("machine_was_busy", "graph_mib_float", "graph_mib_packed", "memory_ratio_with_graph"),
     )
     row: Row = {"suite": suite, "shape": shape, "model": model, "threads": get_num_threads()}
+    row |= {"backend": backend, "torch_capability": torch_capability()}
     return row | dict.fromkeys(names)
 
 
-def _product(num_rows: int, num_inputs: int, num_outputs: int) -> Row:
+def _product(num_rows: int, num_inputs: int, num_outputs: int, backend: str) -> Row:
     """Time the XNOR product on one core against torch's float32 product, outputs preallocated."""
     shape = f"{num_rows}x{num_inputs}x{num_outputs}"
     _log(f"gemm {shape}")
     rng = np.random.default_rng(0)
     x = rng.standard_normal((num_rows, num_inputs), dtype=np.float32)
     w = rng.standard_normal((num_outputs, num_inputs), dtype=np.float32)
-    a, columns = bits.pack(x), kernels.prepare_columns(bits.pack(w), num_inputs)
+    a = bits.pack(x)
+    columns = kernels.prepare_columns(bits.pack(w), num_inputs, backend=backend)
     out = np.empty((num_rows, num_outputs), dtype=np.int32)
     tx, tw = torch.from_numpy(x), torch.from_numpy(w).t().contiguous()
     float_out = torch.empty(num_rows, num_outputs)
@@ -130,7 +153,7 @@ def _product(num_rows: int, num_inputs: int, num_outputs: int) -> Row:
     finally:
         torch.set_num_threads(threads)
     expected = bits.sign(x).astype(np.float32) @ bits.sign(w).astype(np.float32).T
-    row = _row("gemm", shape, "xnor") | {"threads": 1, "best_float": "torch.mm float32"}
+    row = _row("gemm", shape, "xnor", backend) | {"threads": 1, "best_float": "torch.mm float32"}
     packed, floats = times["packed"], times["float"]
     row["packed_ms"], row["best_float_ms"] = 1e3 * packed.median, 1e3 * floats.median
     row["speedup_vs_best_float"] = floats.median / packed.median
@@ -141,27 +164,39 @@ def _product(num_rows: int, num_inputs: int, num_outputs: int) -> Row:
     return row
 
 
-def _network(suite: str, name: str, model: ModelName, scale: float, memory: bool) -> Row:
+def _network(
+    suite: str,
+    name: str,
+    model: ModelName,
+    scale: float,
+    memory: bool,
+    edge_bits: int | None,
+    backend: str,
+) -> Row:
     def log(text: str) -> None:
         _log(f"{suite} {name}: {text}")
 
     start = time.perf_counter()
     log("making the graph" + (f" at scale {scale:g}" if scale != 1 else ""))
-    row = _row(suite, name if scale == 1 else f"{name} x {scale:g}", f"bi-{model}")
+    row = _row(suite, name if scale == 1 else f"{name} x {scale:g}", f"bi-{model}", backend)
+    how: Any = {"conv": model, "edge_bits": edge_bits, "backend": backend}
     row |= _measured(
-        CitationProblem(name, conv=model)
+        CitationProblem(name, **how)
         if suite == "citation"
-        else ShapeProblem(name, conv=model, scale=scale),
+        else ShapeProblem(name, scale=scale, **how),
         contenders_of(model),
         log,
     )
+    if row["best_float"] is not None:
+        ratio = f"{row['speedup_vs_best_float']:.1f}x as fast as {row['best_float']}"
+        log(f"packed {row['packed_ms']:.3g} ms, {ratio}")
     if memory:
         measured = {"packed": "packed", "simulated": "simulated", row["best_float"]: "float"}
         for key, field in measured.items():
             if key is not None and row[f"{key}_ms"] is not None:
                 log(f"peak memory of {key}")
                 row[f"peak_mib_{field}"] = peak_mib(
-                    name, key, conv=model, scale=scale, threads=get_num_threads()
+                    name, key, scale=scale, threads=get_num_threads(), **how
                 )
         if row["peak_mib_float"] and row["peak_mib_packed"]:
             row |= memory_ratios(row)
@@ -189,18 +224,19 @@ def _measured(
         simulated = runners.get("simulated")
         if isinstance(simulated, Simulated):
             log("agreement")
-            row.update(_agreement(problem.packed, ours, simulated))
+            row.update(_agreement(problem, ours, simulated, log))
 
     others = {key: kind for key, kind in contenders.items() if key != "packed"}
     row["pyg_predicted_bytes"] = others["pyg"].bytes_needed(problem)
     timed = time_beside({"packed": ours}, others, problem, log=log, after_group=compare_classes)
-    plan = problem.packed.explain(ours.graph)
+    plan = problem.packed.explain(ours.graph, backend=problem.backend)
     row |= _speeds(timed.seconds)
     row["graph_mib_packed"] = ours.structure_bytes() / 2**20
     if "best_float" in row:
         row["graph_mib_float"] = contenders[row["best_float"]](problem).structure_bytes() / 2**20
     return row | {
         "machine_was_busy": timed.machine_was_busy,
+        "edge_bits": [layer.edge_bits for layer in problem.packed.network.layers],
         "plan": plan.ways,
         "layer_ms": [1e3 * (layer.measured or 0.0) for layer in plan.layers],
         "record_bytes": [layer.record_bytes for layer in plan.layers],
@@ -234,16 +270,48 @@ def _speeds(times: Mapping[str, Seconds]) -> Row:
     return row
 
 
-def _agreement(packed: PackedModel, ours: Packed, simulated: Simulated) -> Row:
+def _agreement(
+    problem: Problem, ours: Packed, simulated: Simulated, log: Callable[[str], None]
+) -> Row:
     """Count the classes that equal torch's, and the hidden bits that do not."""
-    same = float((ours.run() == simulated.run().numpy()).mean())
+    packed, backend = problem.packed, problem.backend
+    layers: Iterator[torch.Tensor]
+    if problem.model.layers[0].edge_bits is None:
+        layers = map(simulated.layers, range(1, packed.num_hops + 1))
+    else:  # the simulation does not round weights, the model does
+        needed = _ROUNDED_MATRICES * 8 * problem.num_nodes * max(problem.sizes)
+        if needed > _SHARE * memory_bytes():
+            log(f"not computed: the model in torch needs {needed / 1e9:.0f} GB")
+            return {}
+        layers = iter(_layers_in_torch(problem))
     flipped = total = 0
     for count in range(1, packed.num_hops):
-        theirs = simulated.layers(count).numpy()
-        for rows, values in prefix(packed, count).stream(ours.graph, output="logits"):
+        theirs = next(layers).numpy()
+        some = prefix(packed, count).stream(ours.graph, output="logits", backend=backend)
+        for rows, values in some:
             flipped += int(((values >= 0) != (theirs[rows] >= 0)).sum())
             total += values.size
+    same = float((ours.run() == next(layers).argmax(dim=1).numpy()).mean())
     return {"agreement": same, "flipped_bits": flipped, "hidden_bits": total}
+
+
+@torch.no_grad()
+def _layers_in_torch(problem: Problem) -> list[torch.Tensor]:
+    """Return the outputs of all layers of the binary model, as torch computes them."""
+    model, edges = problem.model, edge_index(problem)
+    outputs: list[torch.Tensor] = []
+    hooks = [
+        conv.register_forward_hook(lambda _, __, out: outputs.append(out)) for conv in model.convs
+    ]
+    try:
+        adjacency = (
+            edges if problem.conv == "gat" else model.adjacency(edges, None, problem.num_nodes)
+        )
+        model(torch.from_numpy(problem.model_input()), adjacency)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return outputs
 
 
 def prefix(packed: PackedModel, num_layers: int) -> PackedModel:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from bignn.lab.paper.results import Summary
 
 NOT_MEASURED = "not measured here"
-#: The synthetic graph of a dataset's sizes that ``bignn bench`` measures.
-SHAPE_OF = {"reddit": "reddit", "flickr": "flickr", "ogbn-arxiv": "arxiv"} | {
-    "ogbn-products": "products"
+#: The synthetic graphs of a dataset's sizes that ``bignn bench`` measures, and their names.
+SHAPES_OF = {
+    "reddit": {"reddit": "Reddit", "reddit-saint": "Reddit, GraphSAINT's edges"},
+    "flickr": {"flickr": "Flickr"},
+    "ogbn-arxiv": {"arxiv": "OGBN-Arxiv"},
+    "ogbn-products": {"products": "OGBN-Products"},
 }
 
 

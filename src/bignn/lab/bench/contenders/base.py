@@ -80,7 +80,7 @@ class Packed(Contender):
 
     def run(self) -> Classes:
         """See the base class."""
-        return self.model.predict(self.graph)
+        return self.model.predict(self.graph, backend=self.problem.backend)
 
     @classmethod
     def bytes_needed(cls, problem: Problem) -> int:

@@ -7,19 +7,20 @@ from typing import Any
 
 from bignn.lab.bench.suite_report import row_names, speedups
 from bignn.lab.paper.results import Results
-from bignn.lab.paper.wording import SHAPE_OF
+from bignn.lab.paper.wording import SHAPES_OF
 from bignn.lab.report.document import Figure, Footnotes, Part, Section, Series, Table
-from bignn.lab.report.wording import ms, name_of, times
+from bignn.lab.report.wording import ms, times
 
 Row = dict[str, Any]
 
 
 def shape_speeds(results: Results, names: Sequence[str]) -> list[Table]:
     """Make a table of packed prediction on synthetic graphs of the sizes of these datasets."""
-    shapes = {SHAPE_OF[name]: name for name in names}
+    shapes = {shape: label for name in names for shape, label in SHAPES_OF[name].items()}
+    rows = [row for row in results.bench if row["shape"] in shapes]
     cells = [
         (
-            f"{name_of(shapes[row['shape']])}, {name_of(row['model'])}",
+            label,
             ms(row["packed_ms"]),
             ms(row["best_float_ms"]),
             times(row["speedup_vs_best_float"]),
@@ -27,8 +28,7 @@ def shape_speeds(results: Results, names: Sequence[str]) -> list[Table]:
             times(_than_pyg(row)),
             times(row["speedup_vs_simulated"]),
         )
-        for row in results.bench
-        if row["shape"] in shapes
+        for label, row in zip(row_names(rows, shapes), rows, strict=True)
     ]
     columns = (
         *("synthetic graph of that size", "packed, ms", "best float, ms"),
