@@ -6,7 +6,8 @@ import pytest
 import bignn
 from bignn.cost import units
 from bignn.kernels import native
-from bignn.runtime.planner import UNITS, LayerPlan, Plan
+from bignn.runtime.planner import LayerPlan, Plan
+from bignn.runtime.unit_costs import UNITS
 
 
 def test_every_unit_is_fitted_once() -> None:

@@ -9,7 +9,7 @@ from layer_problems import Problem
 from numpy.typing import NDArray
 
 from bignn import bits
-from bignn.kernels import masked, reference
+from bignn.kernels import edge_rounding, masked, reference
 from bignn.kernels.layer import BinaryLayer, Edges, PackedFeatures, SparseBits
 
 
@@ -35,7 +35,7 @@ class CaseFile:
             self._array(out_scale, np.float32)
         self._features(problem.features)
         assert problem.edges[0].source_scale is None
-        self._array(reference.bounded(problem.beta), np.float32)
+        self._array(edge_rounding.bounded(problem.beta), np.float32)
         chosen = list(ways)
         self._number(len(chosen))
         for way in chosen:

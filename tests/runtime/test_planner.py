@@ -40,7 +40,7 @@ def plan(
     *sizes: tuple[int, int],
     features: PackedFeatures | None = None,
     entries: int = 5 * NODES,
-    has_lookup: bool = True,
+    backend: str = "avx512",
     forced: str | None = None,
 ) -> Plan:
     first = dense(sizes[0][0]) if features is None else features
@@ -48,7 +48,7 @@ def plan(
         [layer_of(*size) for size in sizes],
         [edges_of(entries)] * len(sizes),
         first,
-        has_lookup=has_lookup,
+        backend=backend,
         forced=forced,
     )
 
@@ -68,13 +68,13 @@ def ones(count: int) -> Floats:
     return np.ones(count, dtype=np.float32)
 
 
-@pytest.mark.parametrize("has_lookup", [False, True])
-def test_the_cheapest_way_is_chosen(has_lookup: bool) -> None:
+@pytest.mark.parametrize("backend", ["portable", "avx2", "avx512"])
+def test_the_cheapest_way_is_chosen(backend: str) -> None:
     for deviations in (None, 0, 10_000, 10_000_000):
-        check_the_cheapest_is_chosen(deviations, has_lookup=has_lookup)
+        check_the_cheapest_is_chosen(deviations, backend=backend)
 
 
-def check_the_cheapest_is_chosen(deviations: int | None, *, has_lookup: bool) -> None:
+def check_the_cheapest_is_chosen(deviations: int | None, *, backend: str) -> None:
     features = None if deviations is None else sparse(deviations)
     seen = set()
     for inputs in (1, 64, 300, 1433, 5000):
@@ -82,7 +82,7 @@ def check_the_cheapest_is_chosen(deviations: int | None, *, has_lookup: bool) ->
             for entries in (NODES, 10 * NODES, 1000 * NODES):
                 chosen = plan(
                     (inputs, outputs), (outputs, 7), features=features, entries=entries,
-                    has_lookup=has_lookup,
+                    backend=backend,
                 )  # fmt: skip
                 for number, layer in enumerate(chosen.layers):
                     ways = {"T", "G"} | ({"S"} if features and number == 0 else set())
@@ -92,7 +92,7 @@ def check_the_cheapest_is_chosen(deviations: int | None, *, has_lookup: bool) ->
                     assert all(touched > 0 for touched in layer.bytes_touched.values())
                     assert layer.measured is None
                     seen.add(layer.way)
-    expected = {"T"} | ({"G"} if has_lookup else set())
+    expected = {"T"} | ({"G"} if backend != "portable" else set())
     if deviations is not None and deviations < 10_000_000:
         expected.add("S")
     assert expected <= seen, deviations
@@ -102,8 +102,6 @@ def test_choices_follow_what_things_cost() -> None:
     # Few bits in, many columns out: gathering bits touches less. The other way round: records.
     assert plan((64, 4096), entries=100 * NODES).ways == "G"
     assert plan((4096, 64), entries=100 * NODES).ways == "T"
-    # The product after a gather is dear without the lookup.
-    assert plan((64, 4096), entries=100 * NODES, has_lookup=False).ways == "T"
     # Sparse bits pay while they are few.
     few, many = sparse(2 * NODES, 1433), sparse(1000 * NODES, 1433)
     assert plan((1433, 64), features=few).ways == "S"
@@ -178,7 +176,9 @@ def test_a_plan_prints_as_a_table() -> None:
     assert "64x7" in second
     # Predictions are of one thread's work, and shown as shared by all.
     tables = [
-        plan_layers([layer_of(64, 7)], [edges_of(10**7)], dense(), has_lookup=True, threads=threads)
+        plan_layers(
+            [layer_of(64, 7)], [edges_of(10**7)], dense(), backend="avx512", threads=threads
+        )
         for threads in (1, 4)
     ]
     assert tables[0].layers[0].seconds == tables[1].layers[0].seconds
@@ -194,8 +194,8 @@ def test_own_parts_and_heads_cost_more() -> None:
                           end_scale=plain.scale)  # fmt: skip
     heads = replace(plain, attention=attention)
     edges = [edges_of(10 * NODES)] * 3
-    for has_lookup in (False, True):
-        chosen = plan_layers([plain, own, heads], edges, dense(256), has_lookup=has_lookup)
+    for backend in ("avx2", "avx512"):
+        chosen = plan_layers([plain, own, heads], edges, dense(256), backend=backend)
         first, second, third = chosen.layers
         for way in ("T", "G"):
             assert second.seconds[way] > first.seconds[way]
@@ -213,7 +213,7 @@ def test_work_is_counted_by_unit() -> None:
     assert work["G"] == common | lines | {
         "bit": 5000 * 100, "table": 1000 * 100, "lookup": 1000 * 100 * 20, "xnor": 0,
     }  # fmt: skip
-    many = plan((100, 300), entries=40 * NODES, has_lookup=True).layers[0].work
+    many = plan((100, 300), entries=40 * NODES, backend="avx512").layers[0].work
     assert many["T"]["next near line"] == 40 * NODES * 4  # 300 columns are five lines
     assert many["G"]["near line ahead"] == 40 * NODES
     assert many["G"]["bit of many"] == 40 * NODES * 100
@@ -224,5 +224,5 @@ def test_lines_are_priced_by_the_size_of_the_table() -> None:
     features = DenseBits(np.zeros((1, 1), dtype=np.uint64))
     for nodes, line in ((16_384, "near"), (16_385, "shared"), (131_073, "wide"), (262_145, "far")):
         edges = replace(edges_of(7), num_sources=nodes)
-        layer = plan_layers([layer_of(64, 64)], [edges], features, has_lookup=True).layers[0]
+        layer = plan_layers([layer_of(64, 64)], [edges], features, backend="avx512").layers[0]
         assert layer.work["T"][f"{line} line"] == 7

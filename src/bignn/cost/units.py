@@ -20,21 +20,24 @@ from bignn.cost.counting import estimate
 from bignn.cost.sizes import Sizes
 from bignn.errors import input_error
 from bignn.kernels import checked_backend
-from bignn.kernels.layer import DenseBits, PackedFeatures, SparseBits, edge_bits_of
+from bignn.kernels.layer import DenseBits, PackedFeatures, SparseBits
 from bignn.runtime import PackedGraph, PackedModel
-from bignn.runtime.planner import UNITS, Plan
+from bignn.runtime.planner import Plan
+from bignn.runtime.unit_costs import BUILT_IN, FEW_BITS
 
 # Units that differ from machine to machine by about the same factor.
 _GROUPS = (
     ("xnor",),
     ("table",),
-    ("lookup", "plain lookup"),
-    ("sparse",),
+    ("lookup",),
+    ("sparse", "sign near line", "sign shared line", "sign wide line", "sign far line"),
     ("row", "column", "attention row"),
     ("neighbour",),
     ("record",),
+    ("few-bit record",),
     ("bit", "attention", "score"),
-    ("bit of many",),
+    ("few-bit bit",),
+    ("bit of many", "few-bit bit of many"),
     ("near line", "next near line", "near line ahead"),
     ("shared line",),
     ("wide line",),
@@ -58,6 +61,7 @@ class _Shape:
     sizes: tuple[int, int, int]
     plans: tuple[str, ...]
     ones: int | None = None  # bits of a row that deviate, for way S
+    edge_bits: int = FEW_BITS
 
     @property
     def architecture(self) -> Architecture:
@@ -76,9 +80,10 @@ _SHAPES = (
     _Shape(2_000, 5, (1500, 64, 8), ("TT", "ST"), ones=20),
     _Shape(20_000, 5, (500, 64, 8), ("TT",)),
     _Shape(20_000, 12, (128, 256, 40), ("TT", "GT")),
+    _Shape(10_000, 12, (128, 256, 40), ("TT", "GT"), edge_bits=17),
     _Shape(20_000, 64, (256, 128, 8), ("TT", "GG")),
-    _Shape(30_000, 64, (600, 64, 8), ("GT",)),
-    _Shape(160_000, 8, (128, 256, 40), ("TT", "GT")),
+    _Shape(10_000, 64, (600, 64, 8), ("GT",), edge_bits=17),
+    _Shape(120_000, 8, (128, 256, 40), ("TT", "GT")),
 )
 
 
@@ -87,7 +92,7 @@ class Calibration:
     """Measured unit costs.
 
     Attributes:
-        units: seconds per unit of :data:`bignn.runtime.planner.UNITS`, of one thread's work; with
+        units: seconds per unit of :mod:`bignn.runtime.unit_costs`, of one thread's work; with
             several threads what it takes all of them, times their number, so that it divides by
             the threads as the planner has it.
         cycle: seconds per cycle operation of :func:`bignn.cost.estimate`, all threads together.
@@ -98,29 +103,31 @@ class Calibration:
     cycle: float
 
 
-def calibrate() -> Calibration:
-    """Measure small layers and fit unit costs to their times."""
-    if checked_backend(None) == "reference":
+def calibrate(backend: str | None = None) -> Calibration:
+    """Measure small layers on an instruction set, and fit unit costs to their times."""
+    backend = checked_backend(backend)
+    if backend == "reference":
         fix = "'bignn doctor' says why it is missing"
         raise input_error(
             "backend", "a native one, to measure unit costs", "the NumPy reference", fix
         )
     shares: list[list[float]] = []
     cycles: list[float] = []
-    for shape, plan in _measured_plans():
+    built_in = BUILT_IN[backend]
+    for shape, plan in _measured_plans(backend):
         total = 0.0
         for layer in plan.layers:
             assert layer.measured is not None
             work, taken = layer.work[layer.way], layer.measured * plan.threads
             predicted = (
-                sum(work.get(unit, 0) * UNITS[unit] for unit in group) for group in _GROUPS
+                sum(work.get(unit, 0) * built_in[unit] for unit in group) for group in _GROUPS
             )
             shares.append([seconds / taken for seconds in predicted])
             total += layer.measured
         cycles.append(total / estimate(shape.architecture, shape.graph_sizes).cycle_ops)
     factors = _fitted(np.array(shares))
     units = {
-        unit: UNITS[unit] * float(factor)
+        unit: built_in[unit] * float(factor)
         for group, factor in zip(_GROUPS, factors, strict=True)
         for unit in group
     }
@@ -142,16 +149,16 @@ def _fitted(shares: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(of_all * np.clip(1 + change, 0.25, 4), dtype=np.float64)
 
 
-def _measured_plans() -> Iterator[tuple[_Shape, Plan]]:
+def _measured_plans(backend: str) -> Iterator[tuple[_Shape, Plan]]:
     """Yield the plan of every calibration model, with the least of several times per layer."""
     rng = np.random.default_rng(0)
     for shape in _SHAPES:
         model, graph = _problem(shape, rng)
         for ways in shape.plans:
-            plan = model.explain(graph, plan=ways)
+            plan = model.explain(graph, plan=ways, backend=backend)
             begin, count = time.perf_counter(), 0
-            while count < 5 or (time.perf_counter() - begin < 0.1 and count < 100):
-                again = model.explain(graph, plan=ways)
+            while count < 5 or (time.perf_counter() - begin < 0.05 and count < 100):
+                again = model.explain(graph, plan=ways, backend=backend)
                 for layer, other in zip(plan.layers, again.layers, strict=True):
                     assert layer.measured is not None
                     assert other.measured is not None
@@ -172,7 +179,7 @@ def _problem(shape: _Shape, rng: np.random.Generator) -> tuple[PackedModel, Pack
             {"op": "binary_linear", "in": [f"bits {number}"], "out": f"product {number}",
              "words": words, "alpha": alpha},
             {"op": "aggregate", "in": [f"product {number}"], "out": f"sum {number}",
-             "aggr": "gcn", "edge_bits": edge_bits_of(is_last=number == last)},
+             "aggr": "gcn", "edge_bits": shape.edge_bits},
         ]  # fmt: skip
         if number != last:
             out = f"bits {number + 1}"

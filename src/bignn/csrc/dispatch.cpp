@@ -65,7 +65,7 @@ InstructionSet needs(const Kernels& kernels, std::initializer_list<const char*> 
 }
 
 // The first that this CPU has of several encodings of the same instructions.
-InstructionSet first_supported(std::initializer_list<InstructionSet> encodings) {
+[[maybe_unused]] InstructionSet first_supported(std::initializer_list<InstructionSet> encodings) {
     for (const InstructionSet& set : encodings) {
         if (set.supported) return set;
     }

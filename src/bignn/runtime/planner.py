@@ -19,6 +19,7 @@ from bignn.kernels.layer import (
     SparseBits,
     Way,
 )
+from bignn.runtime.unit_costs import FEW_BITS, units_of
 
 WAYS: tuple[Way, ...] = ("T", "G", "S")
 
@@ -29,7 +30,7 @@ _MEANING = {
 }
 
 
-#: How often each of :data:`UNITS` is done.
+#: How often each unit of :mod:`bignn.runtime.unit_costs` is done.
 Work = dict[str, float]
 
 
@@ -54,6 +55,8 @@ class Plan:
 
     layers: list[LayerPlan] = field(default_factory=list)
     threads: int = 1
+    #: The unit costs by which ways were chosen.
+    units: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def ways(self) -> str:
@@ -62,7 +65,7 @@ class Plan:
 
     def predicted(self, units: Mapping[str, float] | None = None) -> float:
         """Predict the seconds of all layers, at the given unit costs or the planner's own."""
-        units = UNITS if units is None else units
+        units = self.units if units is None else units
         chosen = (seconds_of(layer.work[layer.way], units) for layer in self.layers)
         return sum(chosen) / self.threads
 
@@ -88,33 +91,6 @@ class Plan:
         return "\n".join(lines)
 
 
-#: Seconds on one core of an Ice Lake server with AVX-512 (`bignn bench shapes` measures the sums of
-#: them). Other machines differ in all of them by about the same factor, which leaves the choice as
-#: it is; where the product after a gather is a plain loop, it is slower by more.
-UNITS: dict[str, float] = {
-    "xnor": 1 / 800e9,  # a product of signs
-    "table": 0.4e-9,  # an input of a row's lookup tables, per head
-    "lookup": 1 / 200e9,  # a product after a gather, by lookup
-    "plain lookup": 1 / 3e9,  # the same, by a plain loop
-    "sparse": 0.02e-9,  # an addition of a sparse bit's row, per column
-    "row": 45e-9,  # a row's weights and its end
-    "column": 0.12e-9,  # a column of a row's end
-    "neighbour": 1e-9,  # its number and weight
-    "record": 0.015e-9,  # a column of a neighbour
-    "bit": 0.03e-9,  # a bit of a neighbour
-    "bit of many": 0.018e-9,  # the same where sixteen neighbours are added at once
-    "attention row": 50e-9,  # a row's largest score and sum of shares, per head
-    "attention": 2e-9,  # an exponential and its weight, per neighbour and head
-    "score": 0.03e-9,  # a bit of a score
-    # The first cache line of a record, each further one, and lines that are fetched well ahead
-    # (where sixteen neighbours are added at once), by the table's size. The last cache is shared,
-    # and lines out of it cost up to four times as much when others use it too: these are what a
-    # machine with neighbours shows.
-    **{"near line": 0.6e-9, "next near line": 0.6e-9, "near line ahead": 0.6e-9},
-    **{"shared line": 7e-9, "next shared line": 7e-9, "shared line ahead": 7e-9},
-    **{"wide line": 7e-9, "next wide line": 7e-9, "wide line ahead": 7e-9},
-    **{"far line": 11e-9, "next far line": 11e-9, "far line ahead": 11e-9},
-}
 _TABLES = (
     (1 << 20, "near line"),
     (8 << 20, "shared line"),
@@ -124,7 +100,7 @@ _TABLES = (
 _MANY = 32  # from here on sixteen neighbours are added at once: `many` of csrc/avx512_bits.h
 
 
-def seconds_of(work: Work, units: Mapping[str, float] = UNITS) -> float:
+def seconds_of(work: Work, units: Mapping[str, float]) -> float:
     """Multiply operations by unit costs and add them up."""
     return sum(count * units[unit] for unit, count in work.items())
 
@@ -134,7 +110,7 @@ def plan_layers(
     edges: Sequence[Edges],
     features: PackedFeatures,
     *,
-    has_lookup: bool,
+    backend: str,
     forced: str | None = None,
     threads: int = 1,
 ) -> Plan:
@@ -144,13 +120,14 @@ def plan_layers(
         layers: the layers, first to last.
         edges: the edges of each layer.
         features: the form in which the first layer's bits are stored.
-        has_lookup: whether the kernels have the fast product after a gather.
+        backend: the instruction set, whose unit costs count.
         forced: ``"T"`` for all layers, or one letter per layer; None to choose.
-        threads: for the explanation.
+        threads: the number of threads that will run them.
 
     """
     ways = _forced(forced, len(layers), features)
-    plan = Plan(threads=threads)
+    units = units_of(backend, threads)
+    plan = Plan(threads=threads, units=units)
     for number, (layer, block) in enumerate(zip(layers, edges, strict=True)):
         inputs, columns, heads = layer.num_inputs, layer.num_columns, layer.heads
         num_rows, num_sources, num_entries = block.num_rows, block.num_sources, len(block.ids)
@@ -167,21 +144,22 @@ def plan_layers(
             row["score"] = 2 * heads * num_sources * inputs
         channels = columns // heads
         record = heads * (16 if channels <= 16 else -(-channels // 64) * 64)
-        gather = row | _lines(record, num_sources, num_entries) | {"record": num_entries * columns}
+        few = "few-bit " if layer.edge_bits <= FEW_BITS else ""
+        gather = row | _lines(record, num_sources, num_entries)
+        gather[f"{few}record"] = num_entries * columns
         bits = 8 * words_per_row(inputs)
         work["T"] = gather | {"xnor": own + num_sources * inputs * columns}
         touched["T"] = num_sources * (bits + record) + num_entries * record
         if inputs <= MOST_INPUTS_OF_G:
-            many = has_lookup and num_entries >= _MANY * num_rows
-            adding = "bit of many" if many else "bit"
-            product = "lookup" if has_lookup else "plain lookup"
+            many = backend == "avx512" and num_entries >= _MANY * num_rows
+            adding = f"{few}bit of many" if many else f"{few}bit"
             work["G"] = (
                 row
                 | _lines(bits, num_sources, num_entries, ahead=many)
                 | {
                     adding: num_entries * heads * inputs,
                     "table": num_rows * heads * inputs,
-                    product: num_rows * inputs * columns,
+                    "lookup": num_rows * inputs * columns,
                     "xnor": own,
                 }
             )
@@ -189,8 +167,10 @@ def plan_layers(
         if number == 0 and isinstance(features, SparseBits):
             ones = len(features.inputs)
             work["S"] = gather | {"sparse": ones * max(columns, 64), "xnor": own}
+            for unit, count in _lines(record, inputs, ones, of="sign ").items():
+                work["S"][unit] = count
             touched["S"] = ones * record + num_sources * record + num_entries * record
-        seconds: dict[Way, float] = {way: seconds_of(done) for way, done in work.items()}
+        seconds: dict[Way, float] = {way: seconds_of(done, units) for way, done in work.items()}
         seconds.setdefault("G", math.inf)
         if ways is not None and math.isinf(seconds[ways[number]]):
             raise input_error(
@@ -201,10 +181,14 @@ def plan_layers(
     return plan
 
 
-def _lines(record: int, num_nodes: int, num_entries: int, *, ahead: bool = False) -> Work:
-    """Count the cache lines that fetching neighbours' records takes."""
+def _lines(
+    record: int, num_nodes: int, num_entries: int, *, ahead: bool = False, of: str = ""
+) -> Work:
+    """Count the cache lines that fetching neighbours' records (or inputs' signs) takes."""
     unit = next(unit for size, unit in _TABLES if record * num_nodes <= size)
     lines = -(-record // 64)
+    if of:
+        return {f"{of}{unit}": num_entries * lines}
     if ahead:
         return {f"{unit} ahead": num_entries * lines}
     return {unit: num_entries, f"next {unit}": num_entries * (lines - 1)}

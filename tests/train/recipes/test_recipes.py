@@ -75,8 +75,8 @@ def test_the_papers_settings_are_asked_for_by_name() -> None:
         rows = PAPER[dataset]
         for name, row in rows.items():  # binary models differ from their twins in bits and norms
             twin = rows[TWINS.get(name, name)]
-            same = {"norm": twin.norm, "edge_bits": twin.edge_bits}
-            assert replace(row, binarize="none", **same) == twin
+            as_float = replace(row, binarize="none", norm=twin.norm, edge_bits=twin.edge_bits)
+            assert as_float == twin
 
 
 def test_what_the_paper_does_not_have_is_refused_in_one_line(

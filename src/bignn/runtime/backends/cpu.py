@@ -17,8 +17,6 @@ from bignn.runtime.planner import Plan, plan_layers
 
 # Bindings kept per graph and plan: their buffers are as large as the activations.
 _MOST_IDLE = 4
-# Instruction sets that look up the product after a gather of bits.
-_WITH_LOOKUP = ("avx2", "avx2_vnni", "avx512", "neon", "neon_dot")
 
 
 class CpuBackend:
@@ -92,7 +90,7 @@ class CpuBackend:
             self._layers,
             edges,
             features,
-            has_lookup=backend in _WITH_LOOKUP,
+            backend=backend,
             forced=forced,
             threads=native.num_threads(),
         )

@@ -1,0 +1,60 @@
+"""Unit costs: built-in ones, and those that were measured on this machine and kept."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from bignn.kernels import native
+from bignn.runtime import unit_costs
+from bignn.runtime.unit_costs import BUILT_IN, UNITS, are_kept, keep, kept_path, units_of
+
+
+@pytest.fixture(autouse=True)
+def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    unit_costs._kept.cache_clear()
+
+
+def test_every_instruction_set_has_every_unit() -> None:
+    assert set(BUILT_IN) == set(native.KNOWN_INSTRUCTION_SETS)
+    for units in BUILT_IN.values():
+        assert tuple(units) == UNITS
+        assert all(0 < cost < 1e-6 for cost in units.values())
+
+
+def test_measured_costs_are_kept_per_instruction_set_and_threads() -> None:
+    assert units_of("avx2", 2) == BUILT_IN["avx2"]
+    measured = {unit: 2 * cost for unit, cost in BUILT_IN["avx2"].items()}
+    assert keep("avx2", 2, measured) == kept_path()
+    assert units_of("avx2", 2) == measured
+    assert are_kept("avx2", 2)
+    for other in (("avx2", 1), ("avx512", 2)):
+        assert not are_kept(*other)
+        assert units_of(*other) == BUILT_IN[other[0]]
+    keep("avx512", 2, BUILT_IN["portable"])
+    assert units_of("avx2", 2) == measured
+
+
+def test_damaged_costs_count_as_not_measured() -> None:
+    good = BUILT_IN["avx2"]
+    kept_path().parent.mkdir(parents=True)
+    cases: tuple[object, ...] = (
+        {**good, "xnor": math.nan},
+        {**good, "xnor": -1.0},
+        {**good, "xnor": 0},
+        {"xnor": 1.0},
+        {**good, "more": 1.0},
+        [],
+        None,
+    )
+    for wrong in cases:
+        kept_path().write_text(json.dumps({"avx2 2": wrong, "avx2 1": good}))
+        unit_costs._kept.cache_clear()
+        assert not are_kept("avx2", 2)
+        assert are_kept("avx2", 1)
+    for text in ("", "[]", "{", "[" * 100_000):
+        kept_path().write_text(text)
+        unit_costs._kept.cache_clear()
+        assert units_of("avx2", 2) == good
