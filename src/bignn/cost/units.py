@@ -38,6 +38,7 @@ _GROUPS = (
     ("bit", "attention", "score"),
     ("few-bit bit",),
     ("bit of many", "few-bit bit of many"),
+    ("row of G", "neighbour of G", "few-bit row of G", "few-bit neighbour of G"),
     ("near line", "next near line", "near line ahead"),
     ("shared line",),
     ("wide line",),

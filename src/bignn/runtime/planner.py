@@ -153,13 +153,17 @@ def plan_layers(
         if inputs <= MOST_INPUTS_OF_G:
             many = backend == "avx512" and num_entries >= _MANY * num_rows
             adding = f"{few}bit of many" if many else f"{few}bit"
+            # Whole words of inputs and whole registers of columns, however few there are.
+            whole = 8 * bits, heads * (-(-channels // 32) * 32)
             work["G"] = (
                 row
                 | _lines(bits, num_sources, num_entries, ahead=many)
                 | {
-                    adding: num_entries * heads * inputs,
-                    "table": num_rows * heads * inputs,
-                    "lookup": num_rows * inputs * columns,
+                    f"{few}row of G": num_rows * heads,
+                    f"{few}neighbour of G": num_entries * heads,
+                    adding: num_entries * heads * whole[0],
+                    "table": num_rows * heads * whole[0],
+                    "lookup": num_rows * whole[0] * whole[1],
                     "xnor": own,
                 }
             )

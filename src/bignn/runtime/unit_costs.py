@@ -29,6 +29,10 @@ _AVX512: dict[str, float] = {
     "neighbour": 1e-9,  # its number and weight
     "record": 0.015e-9,  # a column of a neighbour
     "few-bit record": 0.006e-9,  # the same with a weight of one digit
+    "row of G": 20e-9,  # what a row takes more by way G, per head
+    "few-bit row of G": 20e-9,
+    "neighbour of G": 1e-9,
+    "few-bit neighbour of G": 1e-9,
     "bit": 0.03e-9,  # a bit of a neighbour
     "few-bit bit": 0.03e-9,
     "bit of many": 0.018e-9,  # a bit where sixteen neighbours are added at once
@@ -50,15 +54,25 @@ _AVX512: dict[str, float] = {
 }
 _AVX2 = _AVX512 | {
     "xnor": 1 / 250e9,
-    "table": 1e-9,
-    "lookup": 1 / 150e9,
-    "sparse": 0.03e-9,
-    "record": 0.03e-9,
-    "few-bit record": 0.015e-9,
-    "bit": 0.03e-9,
-    "few-bit bit": 0.018e-9,
+    "table": 0.35e-9,
+    "lookup": 1 / 115e9,
+    "sparse": 0.02e-9,
+    "row": 50e-9,
+    "column": 0.5e-9,
+    "neighbour": 1.8e-9,
+    "record": 0.06e-9,
+    "few-bit record": 0.0085e-9,
+    "row of G": 150e-9,
+    "few-bit row of G": 130e-9,
+    "neighbour of G": 2.7e-9,
+    "few-bit neighbour of G": 2.7e-9,
+    "bit": 0.015e-9,
+    "few-bit bit": 0.003e-9,
     "attention": 3e-9,
     "score": 0.05e-9,
+    **{"shared line": 2e-9, "next shared line": 2e-9},
+    **{"wide line": 8e-9, "next wide line": 2e-9},
+    **{"far line": 10e-9, "next far line": 7.5e-9},
 }
 _PORTABLE = _AVX512 | {
     "xnor": 1 / 20e9,
