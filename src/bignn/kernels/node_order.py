@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn.kernels import native, sampling_reference
+from bignn.kernels.compressed_rows import compress_edges
 
 Ints = NDArray[np.int64]
 
@@ -32,8 +33,8 @@ def locality_order(offsets: Ints, ids: NDArray[Any]) -> Ints:
     both_offsets, both_ids, _ = sort(columns, rows, num_nodes)
     # Sorted rows are their own transpose where every edge is given in both directions.
     if not (np.array_equal(both_offsets, offsets) and np.array_equal(both_ids, ids)):
-        ends = np.concatenate([rows, columns]), np.concatenate([columns, rows])
-        both_offsets, both_ids, _ = sort(*ends, num_nodes)
+        ends = np.concatenate([columns, rows]), np.concatenate([rows, columns])
+        both_offsets, both_ids, _ = compress_edges(*ends, None, num_nodes)
     if native.is_available():
         return native.locality_order(both_offsets, both_ids)
     return reference_order(both_offsets, both_ids)

@@ -272,7 +272,8 @@ def from_file(
     adjacency: Adjacency = given
     if version == 1 and "norm" in arrays:
         arrays = {("degree_scale" if key == "norm" else key): arrays[key] for key in arrays}
-    if unknown := sorted({*(set(arrays) - _ARRAYS), *(set(header) - _HEADER)}):
+    arrays_known = _ARRAYS if version > 1 else _ARRAYS - {"node_ids"}
+    if unknown := sorted({*(set(arrays) - arrays_known), *(set(header) - _HEADER)}):
         raise FileError(f"it has an unknown part '{unknown[0][:40]}'; a newer bignn may read it")
     num_features, fingerprint = header.get("num_features"), header.get("input")
     if type(num_features) is not int or not 0 < num_features < 2**31:
