@@ -8,11 +8,11 @@ Graphs are datasets by name (an untrained model of the recipe's widths), ``arxiv
 shapes of ``bignn bench`` (random, nothing to find), and ``communities-M``: arxiv's widths, ids
 shuffled, communities of 50 to 5,000 nodes (power law of exponent 1.5), a share M of edges anywhere.
 
-For each order: the share of reads of a neighbour that was not among the last 2,048 and 32,768 read
-(what two sizes of caches would miss), seconds that finding the order takes, and the time of all
-nodes' classes beside that in the given order, packed and as torch's CSR product (``torch_sparse``
-of ``bignn bench``). Orders take turns; times are medians, ratios medians of each round's.
-``--cpu-time`` counts processor time, for machines that others use as well.
+For each order: processor seconds that finding and applying it take, the share of reads of a
+neighbour that was not among the last 2,048 and 32,768 read (what two sizes of caches would miss),
+and the time of all nodes' classes beside that in the given order, packed and as torch's CSR product
+(``torch_sparse`` of ``bignn bench``). Orders take turns; times are medians, ratios medians of each
+round's. ``--cpu-time`` counts processor time, for machines that others use as well.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 import bignn
-from bignn.graph import SparseRows
+from bignn.graph import Graph, SparseRows
 from bignn.kernels.compressed_rows import compress_edges, entries_of
 from bignn.kernels.node_order import locality_order
 from bignn.lab.bench.contenders import contenders_of
 from bignn.lab.bench.problems import SHAPES, CitationProblem, Problem, ShapeProblem
-from bignn.runtime import PackedGraph, PackedModel
+from bignn.runtime import PackedGraph, PackedModel, pack_graph
 from bignn.runtime.node_order import renumbered
 
 Ints = NDArray[Any]
@@ -95,6 +95,14 @@ def problem_of(name: str, num_nodes: int) -> Problem:
     return ShapeProblem(name) if name in SHAPES else CitationProblem(name, epochs=0)
 
 
+def raw_graph(problem: Problem) -> Graph:
+    """Return a problem's graph as it is before packing."""
+    if isinstance(problem, CitationProblem):
+        return problem.graph
+    edges = np.stack([problem.ids, problem.rows]).astype(np.int64)
+    return Graph(problem.raw_features(), edges)
+
+
 def degree_order(offsets: Ints, ids: Ints) -> Ints:
     """Order nodes by their number of neighbours, hubs first."""
     return np.argsort(-np.diff(offsets), kind="stable")
@@ -104,7 +112,7 @@ def cuthill_mckee_order(offsets: Ints, ids: Ints) -> Ints:
     """Order nodes by reverse Cuthill-McKee, SciPy's."""
     size = len(offsets) - 1
     matrix = csr_matrix((np.ones(len(ids), np.int8), ids, offsets), shape=(size, size))
-    return reverse_cuthill_mckee(matrix, symmetric_mode=True).astype(np.int64)
+    return np.asarray(reverse_cuthill_mckee(matrix, symmetric_mode=True), dtype=np.int64)
 
 
 def label_order(offsets: Ints, ids: Ints) -> Ints:
@@ -193,8 +201,9 @@ def of_graph(name: str, options: argparse.Namespace) -> None:
     """Print the rows of one graph."""
     problem = problem_of(name, options.nodes)
     model = with_edge_bits(problem.packed, options.edge_bits)
+    source = raw_graph(problem)
     start = time.process_time()
-    graph = problem.packed_graph()
+    graph = pack_graph(source, like=model)
     print(
         f"\n{name}: {graph.num_nodes:,} nodes, {graph.num_entries:,} entries, sizes "
         f"{problem.sizes}, packed in {time.process_time() - start:.2f} s"

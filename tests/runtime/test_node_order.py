@@ -12,7 +12,6 @@ from conftest import make_graph, make_packed_model
 from packed_family import make_chain, make_floats, make_gin, make_jumping
 from packed_files import changed_file, graphs, refused, version_1
 
-import bignn
 from bignn import Graph, InputError, PackedGraph, PackedModel, kernels, pack_graph
 from bignn.kernels.layer import DenseBits, SparseBits
 from bignn.runtime.node_order import renumbered
@@ -47,7 +46,7 @@ def some_graphs() -> dict[str, Graph]:
 
 
 def pair(graph: Graph, model: PackedModel) -> tuple[PackedGraph, PackedGraph]:
-    plain, ordered = (pack_graph(graph, like=model, order=order) for order in (None, "locality"))  # type: ignore[arg-type]
+    plain, ordered = (pack_graph(graph, like=model, order=order) for order in (None, "locality"))
     assert plain.node_ids is None
     assert ordered.node_ids is not None
     return plain, ordered
@@ -71,9 +70,9 @@ def test_results_are_the_same_to_the_last_bit(name: str) -> None:
             for rows, values in model.stream(ordered, block=32, **options):
                 assert values.tobytes() == expected[rows].tobytes(), (kind, backend)
         for output in ("classes", "probabilities"):
-            wanted = model.predict(plain, output=output)  # type: ignore[arg-type]
-            assert np.array_equal(model.predict(ordered, output=output), wanted)  # type: ignore[arg-type]
-            blocks = [some for _, some in model.stream(ordered, output=output, block=50)]  # type: ignore[arg-type]
+            wanted = model.predict(plain, output=output)
+            assert np.array_equal(model.predict(ordered, output=output), wanted)
+            blocks = [some for _, some in model.stream(ordered, output=output, block=50)]
             assert np.array_equal(np.concatenate(blocks), wanted)
         for plan in "TG":
             forced = model.predict(ordered, output="logits", plan=plan)
@@ -147,7 +146,10 @@ def test_files_pickles_and_copies_keep_the_order(tmp_path: Path) -> None:
     expected = model.predict(plain, output="logits")
     path = tmp_path / "graph.bigraph"
     ordered.save(path)
-    for some in (bignn.open(path), pickle.loads(pickle.dumps(ordered)), copy.deepcopy(ordered)):
+    copies = pickle.loads(pickle.dumps(ordered)), copy.deepcopy(ordered)
+    for some in (PackedGraph.open(path), *copies):
+        assert some.node_ids is not None
+        assert ordered.node_ids is not None
         assert np.array_equal(some.node_ids, ordered.node_ids)
         assert model.predict(some, output="logits").tobytes() == expected.tobytes()
     plain.save(path)
