@@ -34,8 +34,8 @@ def add_predict(commands: Any) -> None:
     add(
         "--order",
         choices=["locality"],
-        help="pack nodes so that neighbours are near each other in memory: predictions of large graphs "
-        "with communities are faster, and the same (default: as given)",
+        help="pack nodes so that neighbours are near each other in memory: predictions of large "
+        "graphs with communities are faster, and the same (default: as given)",
     )
     add(
         "--save-graph",
