@@ -309,6 +309,15 @@ def test_pack_and_predict(
         forced = json.loads(capsys.readouterr().out)
         assert forced["predictions"] == report["predictions"]
         assert forced["plan"] == (plan.upper() * 2)[:2]
+    # Packed in another order: the same nodes have the same classes, now and from the file.
+    for source in (["--order", "locality", toy, "--save-graph", str(stored)], [str(stored)]):
+        for nodes in ([], few):
+            assert main(["predict", packed, *source, *nodes, "--json"]) == 0
+            ordered = json.loads(capsys.readouterr().out)
+            expected = classes if not nodes else [classes[node] for node in (5, 0, 5)]
+            assert ordered["predictions"] == list(expected)
+            if not nodes:
+                assert ordered["test_acc"] == report["test_acc"]
     assert main(["predict", packed, toy, "--explain", "--threads", "1"]) == 0
     explained = capsys.readouterr().out
     assert "predicted ms" in explained
@@ -340,6 +349,7 @@ def test_predict_refuses_wrong_arguments_in_one_line(
         ([packed, toy, "--nodes", ""], "--nodes must be ids such as"),
         ([packed, toy, "--plan", "X"], "--plan must be one of T, G, S"),
         ([packed, toy, "--out", "p.txt"], "--out must be a file name ending in"),
+        ([packed, str(stored), "--order", "locality"], "--order is for graphs that are packed now"),
         ([packed, toy, "--save-graph", packed], "--save-graph must be another file than 'model'"),
         ([packed, toy, "--save-graph", toy], "--save-graph must be another file than 'dataset'"),
         (

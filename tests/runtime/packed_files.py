@@ -61,6 +61,9 @@ def graphs() -> dict[str, PackedGraph]:
         "floats": pack_graph(make_graph(9, 6), like=models()["floats"]),
         "plain": pack_graph(make_graph(12, 70), like=models()["sage"]),
         "plain floats": pack_graph(make_graph(12, 70), like=models()["gin"]),
+        "in locality order": pack_graph(
+            make_graph(30, 70), like=models()["sage"], order="locality"
+        ),
     }
 
 

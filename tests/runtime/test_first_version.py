@@ -27,6 +27,8 @@ def test_files_of_version_1_open_and_predict_the_same(with_digest: bool, tmp_pat
             as_given = not model.network.aggregations.isdisjoint(("mean", "sum"))
             if model.input_digest != graph.input_digest or (as_given and graph.adjacency == "gcn"):
                 continue
+            if graph.node_ids is not None:  # version 1 had no order
+                continue
             path.write_bytes(version_1(graph, tmp_path, with_digest=with_digest))
             assert b'"norm"' in path.read_bytes()
             old = bignn.open(path)

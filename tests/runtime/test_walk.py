@@ -4,6 +4,7 @@ import inspect
 import re
 import sys
 from collections import Counter
+from functools import cached_property
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -105,4 +106,5 @@ def test_the_walk_in_the_documents_is_the_one_that_runs() -> None:
 def is_property(name: str) -> bool:
     *_, owner, attribute = name.split(".")
     classes = {carrier.__name__: carrier for carrier in CARRIERS}
-    return owner in classes and isinstance(getattr(classes[owner], attribute, None), property)
+    found = getattr(classes.get(owner), attribute, None)
+    return isinstance(found, property | cached_property)

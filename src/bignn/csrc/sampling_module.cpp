@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "arrays.h"
+#include "node_order.h"
 #include "sampling.h"
 
 namespace nb = nanobind;
@@ -106,6 +107,16 @@ void sort(Ints rows, Ints columns, Vector<std::int64_t> offsets, Vector<std::int
                numbers.data());
 }
 
+Result order(Ints offsets, Vector<const std::int32_t> ids) {
+    const Adjacency<std::int32_t> graph = adjacency(offsets, ids, std::nullopt);
+    Numbers nodes;
+    {
+        nb::gil_scoped_release release;
+        nodes = locality_order(graph);
+    }
+    return handed_over(std::move(nodes));
+}
+
 // Arrays are taken as they are: nanobind would silently convert and copy a graph at every call.
 template <class Id>
 void bind_for(nb::module_& m) {
@@ -128,6 +139,7 @@ void bind_sampling(nb::module_& m) {
     m.def("sort_edges", &sort, nb::arg("rows").noconvert(), nb::arg("columns").noconvert(),
           nb::arg("offsets").noconvert(), nb::arg("ids").noconvert(),
           nb::arg("numbers").noconvert());
+    m.def("locality_order", &order, nb::arg("offsets").noconvert(), nb::arg("ids").noconvert());
 }
 
 }  // namespace bignn

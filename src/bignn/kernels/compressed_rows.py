@@ -49,3 +49,12 @@ def compress_edges(
         weights = None if (weights == 1).all() else weights[order]
     ids = source[order].astype(np.int32 if num_nodes < 2**31 else np.int64)
     return offsets, ids, weights
+
+
+def entries_of(offsets: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Offsets of some rows put side by side, and the numbers of their entries."""
+    counts = offsets[rows + 1] - offsets[rows]
+    taken = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum(counts, out=taken[1:])
+    entries = np.arange(taken[-1]) + np.repeat(offsets[rows] - taken[:-1], counts)
+    return taken, entries

@@ -18,6 +18,7 @@ from bignn import bits
 from bignn.bits import Words
 from bignn.kernels import native
 from bignn.kernels.attention import Attention
+from bignn.kernels.compressed_rows import entries_of
 
 #: How a layer is computed (:mod:`bignn.kernels.packed_layers`): transform first, gather first, or
 #: sparse bits.
@@ -81,6 +82,20 @@ class Edges:
             self.ids[first:last],
             None if self.weights is None else self.weights[first:last],
             self.target_factor[begin:end],
+            self.num_sources,
+            own_ids,
+            self.source_scale,
+        )
+
+    def taken(self, rows: NDArray[np.int64]) -> Edges:
+        """Select rows in any order; their sources stay what they are."""
+        offsets, entries = entries_of(self.offsets, rows)
+        own_ids = rows.astype(np.int32) if self.own_ids is None else self.own_ids[rows]
+        return Edges(
+            offsets,
+            self.ids[entries],
+            None if self.weights is None else self.weights[entries],
+            self.target_factor[rows],
             self.num_sources,
             own_ids,
             self.source_scale,

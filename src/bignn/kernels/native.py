@@ -247,6 +247,13 @@ def sort_edges(
     return offsets, ids, numbers
 
 
+def locality_order(offsets: NDArray[np.int64], ids: NDArray[np.int32]) -> NDArray[np.int64]:
+    """See :func:`bignn.kernels.node_order.locality_order`; every edge is in both of its rows."""
+    assert _native is not None
+    order: NDArray[np.int64] = _native.locality_order(offsets, ids)
+    return order
+
+
 def sample_neighbours(
     graph: Any, seeds: NDArray[np.int64], fanouts: NDArray[np.int64], replace: bool, seed: int
 ) -> Any:

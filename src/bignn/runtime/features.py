@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bignn import bits, kernels
 from bignn.graph import Graph, SparseRows
-from bignn.kernels.compressed_rows import order_of_entries
+from bignn.kernels.compressed_rows import entries_of, order_of_entries
 from bignn.kernels.layer import DenseBits, PackedFeatures, SparseBits
 from bignn.runtime.input_stage import InputSpec, absolute_sums, row_scales
 
@@ -37,6 +37,15 @@ def read_features(stage: InputSpec, graph: Graph) -> tuple[PackedFeatures | Floa
         words[start:stop] = kernels.pack_rows(x)
         beta[start:stop] = row_scales(x, absolute_sums)[:, 0]
     return _smaller(words, graph.num_features), beta
+
+
+def take_features(features: PackedFeatures, nodes: Ints) -> PackedFeatures:
+    """Select the features of some nodes, in the same form."""
+    if isinstance(features, DenseBits):
+        return DenseBits(np.ascontiguousarray(features.words[nodes]))
+    assert isinstance(features, SparseBits)
+    offsets, entries = entries_of(features.offsets, nodes)
+    return SparseBits(offsets, features.inputs[entries], features.base)
 
 
 def _read_sparse(stage: InputSpec, x: SparseRows) -> tuple[PackedFeatures, Floats] | None:

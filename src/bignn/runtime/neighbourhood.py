@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.kernels.layer import DenseBits, Edges, PackedFeatures, SparseBits
+from bignn.kernels.compressed_rows import entries_of
+from bignn.kernels.layer import Edges
 from bignn.runtime.network import Network, aggregation_of
 from bignn.runtime.operations import NEIGHBOURLY
 from bignn.runtime.packed_graph import PackedGraph
@@ -76,21 +77,3 @@ def _union(sets: list[Nodes]) -> Nodes:
     if all(some is sets[0] for some in sets):
         return sets[0]
     return np.unique(np.concatenate(sets)).astype(np.int64)
-
-
-def take_features(features: PackedFeatures, nodes: Nodes) -> PackedFeatures:
-    """Select the features of some nodes, in the same form."""
-    if isinstance(features, DenseBits):
-        return DenseBits(np.ascontiguousarray(features.words[nodes]))
-    assert isinstance(features, SparseBits)
-    offsets, entries = entries_of(features.offsets, nodes)
-    return SparseBits(offsets, features.inputs[entries], features.base)
-
-
-def entries_of(offsets: NDArray[np.int64], rows: Nodes) -> tuple[NDArray[np.int64], Nodes]:
-    """Return offsets of some rows put side by side, and the numbers of their entries."""
-    counts = offsets[rows + 1] - offsets[rows]
-    taken = np.zeros(len(rows) + 1, dtype=np.int64)
-    np.cumsum(counts, out=taken[1:])
-    entries = np.arange(taken[-1]) + np.repeat(offsets[rows] - taken[:-1], counts)
-    return taken, entries

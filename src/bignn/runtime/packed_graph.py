@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -18,6 +19,7 @@ from bignn.kernels.gcn_degrees import gcn_degree_scale, with_self_loops
 from bignn.kernels.layer import DenseBits, Edges, PackedFeatures, SparseBits
 from bignn.runtime import tensors
 from bignn.runtime.features import read_features
+from bignn.runtime.node_order import Order, check_order, in_locality_order
 
 if TYPE_CHECKING:
     from bignn.runtime.packed_model import PackedModel
@@ -33,7 +35,8 @@ _LABELS = ("y", *SPLITS)
 #: The arrays that a file may hold.
 _ARRAYS = frozenset(
     [
-        *["offsets", "ids", "weights", "degree_scale", "beta", "features.words", "features.x"],
+        *["offsets", "ids", "weights", "degree_scale", "beta", "node_ids"],
+        *["features.words", "features.x"],
         *["features.offsets", "features.inputs", "features.base"],
         *[f"labels.{key}" for key in _LABELS],
     ]
@@ -45,12 +48,15 @@ _HEADER = frozenset(["format", "version", "num_features", "adjacency", "input"])
 class PackedGraph:
     """Packed features and a graph's neighbours, made by :func:`pack_graph`.
 
+    Rows are the nodes as they were given, or in another order (``node_ids``). Predictions, their
+    ``nodes`` and the labels are by the nodes' given numbers whatever the order is.
+
     Attributes:
         features: bits (:class:`DenseBits` or :class:`SparseBits`), or floats [N, d] for models that
             do not binarize their input.
         num_features: d.
         beta: scale of each row of bits, float32 [N]; None with float features.
-        offsets, ids, weights: node i has the neighbours ``ids[offsets[i]:offsets[i + 1]]``;
+        offsets, ids, weights: row i has the neighbours ``ids[offsets[i]:offsets[i + 1]]``;
             weights are None where all are 1.
         degree_scale: ``1 / sqrt(degree)`` of A + I, float32 [N].
         input_digest: fingerprint of the input stage that the features were packed with.
@@ -58,6 +64,8 @@ class PackedGraph:
         name: where the graph came from, for messages.
         adjacency: ``"gcn"`` if every node is among its neighbours, once; ``"plain"`` if the edges
             are as they were given, which layers that tell a node from its neighbours need.
+        node_ids: the given number of the node in each row, int32 or int64 [N]; None where row i is
+            node i.
 
     All arrays are read-only, since native code relies on their having been checked; of arrays that
     could be written to through another name, the graph has copies.
@@ -75,11 +83,12 @@ class PackedGraph:
     labels: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     name: str = "graph"
     adjacency: Adjacency = "gcn"
+    node_ids: NDArray[Any] | None = None
     _edges: dict[str, Edges] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         # Native code relies on the arrays, so they are checked and cannot be written to after.
-        for name in ("beta", "offsets", "ids", "weights", "degree_scale"):
+        for name in ("beta", "offsets", "ids", "weights", "degree_scale", "node_ids"):
             object.__setattr__(self, name, _read_only(getattr(self, name)))
         object.__setattr__(self, "features", _read_only_features(self.features))
         labels = {key: _read_only(values) for key, values in self.labels.items()}
@@ -93,6 +102,16 @@ class PackedGraph:
     def num_nodes(self) -> int:
         """N."""
         return len(self.degree_scale)
+
+    @cached_property
+    def places(self) -> NDArray[np.int64] | None:
+        """The row of each node, int64 [N]; None where row i is node i."""
+        if self.node_ids is None:
+            return None
+        places = np.empty(self.num_nodes, dtype=np.int64)
+        places[self.node_ids] = np.arange(self.num_nodes)
+        _freeze(places)
+        return places
 
     @property
     def bits(self) -> tuple[PackedFeatures, Floats]:
@@ -175,7 +194,7 @@ class PackedGraph:
             arrays["features.base"] = self.features.base
         else:
             arrays["features.x"] = self.features
-        for key in ("beta", "weights"):
+        for key in ("beta", "weights", "node_ids"):
             if (values := getattr(self, key)) is not None:
                 arrays[key] = values
         for key, values in self.labels.items():
@@ -193,18 +212,23 @@ class PackedGraph:
         form = type(self.features).__name__ if not isinstance(self.features, np.ndarray) else "x"
         return (
             f"PackedGraph({self.name!r}, nodes={self.num_nodes}, entries={self.num_entries}, "
-            f"features={self.num_features} ({form}, {self.feature_bytes:,} bytes))"
+            f"features={self.num_features} ({form}, {self.feature_bytes:,} bytes)"
+            f"{'' if self.node_ids is None else ', in an order of its own'})"
         )
 
 
-def pack_graph(graph: GraphLike, *, like: PackedModel) -> PackedGraph:
+def pack_graph(graph: GraphLike, *, like: PackedModel, order: Order | None = None) -> PackedGraph:
     """Pack a graph for a model, with the model's input statistics.
 
     Args:
         graph: a :class:`bignn.Graph` or a PyG ``Data`` with as many features as the model reads.
         like: the model that will read it, or any with the same statistics.
+        order: ``"locality"`` packs nodes so that neighbours are near each other in memory, which
+            makes predictions of large graphs with communities faster (docs/design.md); None packs
+            them as given. Predictions are by the given numbers, and the same, either way.
 
     """
+    check_order(order)
     graph = as_graph(graph)
     network = getattr(like, "network", None)
     stage = getattr(network, "input", None)
@@ -227,10 +251,11 @@ def pack_graph(graph: GraphLike, *, like: PackedModel) -> PackedGraph:
     elif isinstance(features, SparseBits):
         _freeze(features.offsets, features.inputs, features.base)
     labels = {key: values for key in _LABELS if (values := getattr(graph, key)) is not None}
-    return PackedGraph(
+    packed = PackedGraph(
         features, graph.num_features, beta, offsets, ids, weights, scale, stage.digest(), labels,
         graph.name, adjacency,
     )  # fmt: skip
+    return packed if order is None else in_locality_order(packed)
 
 
 def from_file(
@@ -247,7 +272,8 @@ def from_file(
     adjacency: Adjacency = given
     if version == 1 and "norm" in arrays:
         arrays = {("degree_scale" if key == "norm" else key): arrays[key] for key in arrays}
-    if unknown := sorted({*(set(arrays) - _ARRAYS), *(set(header) - _HEADER)}):
+    arrays_known = _ARRAYS if version > 1 else _ARRAYS - {"node_ids"}
+    if unknown := sorted({*(set(arrays) - arrays_known), *(set(header) - _HEADER)}):
         raise FileError(f"it has an unknown part '{unknown[0][:40]}'; a newer bignn may read it")
     num_features, fingerprint = header.get("num_features"), header.get("input")
     if type(num_features) is not int or not 0 < num_features < 2**31:
@@ -266,6 +292,7 @@ def from_file(
     return PackedGraph(
         _features(arrays), num_features, arrays.get("beta"), arrays["offsets"], arrays["ids"],
         arrays.get("weights"), arrays["degree_scale"], fingerprint, labels, name, adjacency,
+        arrays.get("node_ids"),
     )  # fmt: skip
 
 
@@ -345,6 +372,9 @@ def _check(graph: PackedGraph) -> None:
         values = getattr(graph, key)
         if values is not None and (values < 0).any():
             raise FileError(f"array '{key}' has negative values")
+    if graph.node_ids is not None:
+        _check_array("node_ids", graph.node_ids, [np.int32, np.int64], (num_nodes,))
+        _check_node_ids(graph.node_ids)
     for key, values in graph.labels.items():
         _check_array(f"labels.{key}", values, [np.int64], (None,))
         if key == "y":
@@ -352,6 +382,16 @@ def _check(graph: PackedGraph) -> None:
                 raise FileError(f"array 'labels.y' has {len(values)} values for {num_nodes} nodes")
         elif values.size and not 0 <= int(values.min()) <= int(values.max()) < num_nodes:
             raise FileError(f"array 'labels.{key}' has numbers that are not nodes")
+
+
+def _check_node_ids(node_ids: NDArray[Any]) -> None:
+    num_nodes = len(node_ids)
+    if num_nodes and not 0 <= int(node_ids.min()) <= int(node_ids.max()) < num_nodes:
+        raise FileError("array 'node_ids' has numbers that are not nodes")
+    is_there = np.zeros(num_nodes, dtype=np.bool_)
+    is_there[node_ids] = True
+    if not is_there.all():
+        raise FileError("array 'node_ids' does not have every node once")
 
 
 def _check_bits(features: PackedFeatures, num_nodes: int, num_features: int) -> None:

@@ -19,7 +19,8 @@ from bignn.kernels.reference import first_largest
 from bignn.runtime import executor, tensors
 from bignn.runtime.backends.cpu import CpuBackend
 from bignn.runtime.executor import Bits, Value
-from bignn.runtime.neighbourhood import Surroundings, take_features
+from bignn.runtime.features import take_features
+from bignn.runtime.neighbourhood import Surroundings
 from bignn.runtime.network import understand
 from bignn.runtime.operations import FIRST_VERSION_EDGE_BITS
 from bignn.runtime.packed_graph import PackedGraph
@@ -144,12 +145,14 @@ class PackedModel:
         _check_output(output)
         chosen, packed = kernels.checked_backend(backend), self._packed(graph)
         if nodes is None:
-            return _finished(self._run(packed, output, plan, chosen), output)
+            values = _in_given_order(self._run(packed, output, plan, chosen), packed.places)
+            return _finished(values, output)
         wanted = _node_ids(nodes, packed.num_nodes)
         if wanted.size == 0:
             shape = (0,) if output == "classes" else (0, self.num_classes)
             return np.empty(shape, dtype=np.int64 if output == "classes" else np.float32)
-        unique, place = np.unique(wanted, return_inverse=True)
+        rows = wanted if packed.places is None else packed.places[wanted]
+        unique, place = np.unique(rows, return_inverse=True)
         values = _finished(self._run_some(packed, unique, output, plan, chosen), output)
         return values[place]
 
@@ -177,11 +180,12 @@ class PackedModel:
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
         blocks: Iterator[tuple[int, NDArray[Any]]]
         if self.network.rest:
-            values = self._run(graph, "logits", plan, backend)
+            values = _in_given_order(self._run(graph, "logits", plan, backend), graph.places)
             blocks = ((at, values[at : at + block]) for at in range(0, len(values), block))
         else:
             planned = self._cpu.plan(graph, plan, backend)
-            blocks = self._cpu.bind(graph, planned, backend).run_in_blocks(block)
+            bound = self._cpu.bind(graph, planned, backend, in_given_order=True)
+            blocks = bound.run_in_blocks(block)
         for begin, some in blocks:
             classes = first_largest(some) if output == "classes" else some
             yield slice(begin, begin + len(some)), _finished(classes, output)
@@ -337,6 +341,11 @@ def _check_output(output: str) -> None:
 def _check_no_plan(plan: str | None) -> None:
     if plan is not None:
         raise input_error("plan", "None for a model that is not all bits", repr(plan))
+
+
+def _in_given_order(values: NDArray[Any], places: NDArray[np.int64] | None) -> NDArray[Any]:
+    """Put the rows of a graph's nodes back into the order that nodes were given in."""
+    return values if places is None else values[places]
 
 
 def _finished(values: NDArray[Any], output: Output) -> NDArray[Any]:

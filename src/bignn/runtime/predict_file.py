@@ -17,6 +17,7 @@ from bignn.files import atomic_path, check_writable
 from bignn.graph import load
 from bignn.kernels.threads import set_num_threads
 from bignn.runtime import Output, PackedGraph, PackedModel, pack_graph
+from bignn.runtime.node_order import Order
 from bignn.runtime.tensors import GRAPH_SUFFIX, check_suffix
 
 
@@ -30,6 +31,7 @@ def predict_file(
     plan: str | None = None,
     explain: bool = False,
     threads: int | None = None,
+    order: Order | None = None,
     save_graph: str | None = None,
 ) -> dict[str, Any]:
     """Predict a graph, given by name or file, with a packed model's file."""
@@ -54,7 +56,7 @@ def predict_file(
     model = PackedModel.open(model_path)
     start = time.perf_counter()
     with _as_arguments(model_path, dataset):
-        graph = _graph(dataset, model)
+        graph = _graph(dataset, model, order)
     packing = time.perf_counter() - start
     if explain and not model.network.layers:
         raise InputError(
@@ -160,11 +162,16 @@ def _check_different(inputs: dict[str, str], outputs: dict[str, str | None]) -> 
         taken[Path(path).resolve()] = name
 
 
-def _graph(dataset: str, model: PackedModel) -> PackedGraph:
+def _graph(dataset: str, model: PackedModel, order: Order | None) -> PackedGraph:
     """Open a packed graph's file; load and pack anything else."""
     if Path(dataset).is_file() and not dataset.endswith(".npz"):
+        if order is not None:
+            raise InputError(
+                f"'order' is for graphs that are packed now; {dataset} keeps the order that it was "
+                "packed in"
+            )
         return PackedGraph.open(dataset)
-    return pack_graph(load(dataset), like=model)
+    return pack_graph(load(dataset), like=model, order=order)
 
 
 def _test_accuracy(graph: PackedGraph, ids: NDArray[Any], classes: NDArray[Any]) -> float | None:

@@ -20,23 +20,23 @@ from bignn.files import atomic_path
 FEW_BITS = 7
 
 _AVX512: dict[str, float] = {
-    "xnor": 1 / 800e9,  # a product of signs
-    "table": 0.4e-9,  # an input of a row's lookup tables, per head
-    "lookup": 1 / 200e9,  # a product after a gather of bits
-    "sparse": 0.02e-9,  # an addition of a sparse bit's row, per column
+    "xnor": 1 / 320e9,  # a product of signs
+    "table": 0.7e-9,  # an input of a row's lookup tables, per head
+    "lookup": 1 / 150e9,  # a product after a gather of bits
+    "sparse": 0.025e-9,  # an addition of a sparse bit's row, per column
     "row": 45e-9,  # a row's weights and its end
-    "column": 0.12e-9,  # a column of a row's end
-    "neighbour": 1e-9,  # its number and weight
-    "record": 0.015e-9,  # a column of a neighbour
-    "few-bit record": 0.006e-9,  # the same with a weight of one digit
-    "row of G": 20e-9,  # what a row takes more by way G, per head
-    "few-bit row of G": 20e-9,
-    "neighbour of G": 1e-9,
-    "few-bit neighbour of G": 1e-9,
-    "bit": 0.03e-9,  # a bit of a neighbour
-    "few-bit bit": 0.03e-9,
-    "bit of many": 0.018e-9,  # a bit where sixteen neighbours are added at once
-    "few-bit bit of many": 0.018e-9,
+    "column": 0.55e-9,  # a column of a row's end
+    "neighbour": 3e-9,  # its number and weight
+    "record": 0.037e-9,  # a column of a neighbour
+    "few-bit record": 0.008e-9,  # the same with a weight of one digit
+    "row of G": 10e-9,  # what a row takes more by way G, per head
+    "few-bit row of G": 2e-9,
+    "neighbour of G": 0.3e-9,
+    "few-bit neighbour of G": 0.9e-9,
+    "bit": 0.05e-9,  # a bit of a neighbour
+    "few-bit bit": 0.042e-9,
+    "bit of many": 0.034e-9,  # a bit where sixteen neighbours are added at once
+    "few-bit bit of many": 0.026e-9,
     "attention row": 50e-9,  # a row's largest score and sum of shares, per head
     "attention": 2e-9,  # an exponential and its weight, per neighbour and head
     "score": 0.03e-9,  # a bit of a score
@@ -44,35 +44,36 @@ _AVX512: dict[str, float] = {
     # (where sixteen neighbours are added at once), by the table's size. The last cache is shared,
     # and lines out of it cost up to four times as much when others use it too: these are what a
     # machine with neighbours shows.
-    **{"near line": 0.6e-9, "next near line": 0.6e-9, "near line ahead": 0.6e-9},
-    **{"shared line": 7e-9, "next shared line": 7e-9, "shared line ahead": 7e-9},
-    **{"wide line": 7e-9, "next wide line": 7e-9, "wide line ahead": 7e-9},
-    **{"far line": 11e-9, "next far line": 11e-9, "far line ahead": 11e-9},
+    **{"near line": 0.9e-9, "next near line": 1e-9, "near line ahead": 1e-9},
+    **{"shared line": 3e-9, "next shared line": 1.5e-9, "shared line ahead": 3.3e-9},
+    **{"wide line": 10e-9, "next wide line": 2.7e-9, "wide line ahead": 7e-9},
+    **{"far line": 10e-9, "next far line": 5e-9, "far line ahead": 11.5e-9},
     # Lines of the signs that a sparse bit adds.
-    **{"sign near line": 0.1e-9, "sign shared line": 2e-9},
-    **{"sign wide line": 4e-9, "sign far line": 8e-9},
+    **{"sign near line": 0.1e-9, "sign shared line": 0.3e-9},
+    **{"sign wide line": 2e-9, "sign far line": 5e-9},
 }
 _AVX2 = _AVX512 | {
-    "xnor": 1 / 250e9,
-    "table": 0.35e-9,
-    "lookup": 1 / 115e9,
-    "sparse": 0.02e-9,
+    "xnor": 1 / 205e9,
+    "table": 0.2e-9,
+    "lookup": 1 / 90e9,
+    "sparse": 0.018e-9,
     "row": 50e-9,
-    "column": 0.5e-9,
-    "neighbour": 1.8e-9,
-    "record": 0.06e-9,
-    "few-bit record": 0.0085e-9,
-    "row of G": 150e-9,
-    "few-bit row of G": 130e-9,
-    "neighbour of G": 2.7e-9,
-    "few-bit neighbour of G": 2.7e-9,
-    "bit": 0.015e-9,
-    "few-bit bit": 0.003e-9,
+    "column": 0.8e-9,
+    "neighbour": 2e-9,
+    "record": 0.063e-9,
+    "few-bit record": 0.004e-9,
+    "row of G": 210e-9,
+    "few-bit row of G": 160e-9,
+    "neighbour of G": 2e-9,
+    "few-bit neighbour of G": 2.6e-9,
+    "bit": 0.022e-9,
+    "few-bit bit": 0.0025e-9,
     "attention": 3e-9,
     "score": 0.05e-9,
-    **{"shared line": 2e-9, "next shared line": 2e-9},
-    **{"wide line": 8e-9, "next wide line": 2e-9},
-    **{"far line": 10e-9, "next far line": 7.5e-9},
+    **{"near line": 0.65e-9, "next near line": 0.4e-9},
+    **{"shared line": 2e-9, "next shared line": 2.4e-9},
+    **{"wide line": 14e-9, "next wide line": 1.2e-9},
+    **{"far line": 9.6e-9, "next far line": 6e-9},
 }
 _PORTABLE = _AVX512 | {
     "xnor": 1 / 20e9,

@@ -11,7 +11,8 @@ from weakref import WeakKeyDictionary
 from bignn.kernels import native
 from bignn.kernels.layer import BinaryLayer, Edges, PackedFeatures
 from bignn.kernels.packed_layers import PackedLayers
-from bignn.runtime.neighbourhood import Surroundings, take_features
+from bignn.runtime.features import take_features
+from bignn.runtime.neighbourhood import Surroundings
 from bignn.runtime.packed_graph import PackedGraph
 from bignn.runtime.planner import Plan, plan_layers
 
@@ -61,10 +62,18 @@ class CpuBackend:
             if len(idle) < _MOST_IDLE:
                 idle.append(bound)
 
-    def bind(self, graph: PackedGraph, plan: Plan, backend: str) -> PackedLayers:
-        """Bind the layers to all nodes of a graph."""
+    def bind(
+        self, graph: PackedGraph, plan: Plan, backend: str, *, in_given_order: bool = False
+    ) -> PackedLayers:
+        """Bind the layers to all nodes of a graph.
+
+        With ``in_given_order`` the last layer makes its rows in the order that nodes were given in.
+        """
         features, beta = graph.bits
-        return PackedLayers(self._layers, self._edges(graph), plan.ways, features, beta, backend)
+        edges = self._edges(graph)
+        if in_given_order and graph.places is not None:
+            edges[-1] = edges[-1].taken(graph.places)
+        return PackedLayers(self._layers, edges, plan.ways, features, beta, backend)
 
     def bind_around(
         self, graph: PackedGraph, around: Surroundings, forced: str | None, backend: str
