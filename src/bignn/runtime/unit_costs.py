@@ -53,12 +53,12 @@ _AVX512: dict[str, float] = {
     **{"sign wide line": 2e-9, "sign far line": 5e-9},
 }
 _AVX2 = _AVX512 | {
-    "xnor": 1 / 205e9,
+    "xnor": 1 / 250e9,
     "table": 0.2e-9,
-    "lookup": 1 / 90e9,
+    "lookup": 1 / 150e9,
     "sparse": 0.018e-9,
     "row": 50e-9,
-    "column": 0.8e-9,
+    "column": 0.3e-9,
     "neighbour": 2e-9,
     "record": 0.063e-9,
     "few-bit record": 0.004e-9,
@@ -67,13 +67,13 @@ _AVX2 = _AVX512 | {
     "neighbour of G": 2e-9,
     "few-bit neighbour of G": 2.6e-9,
     "bit": 0.022e-9,
-    "few-bit bit": 0.0025e-9,
+    "few-bit bit": 0.008e-9,
     "attention": 3e-9,
     "score": 0.05e-9,
     **{"near line": 0.65e-9, "next near line": 0.4e-9},
     **{"shared line": 2e-9, "next shared line": 2.4e-9},
-    **{"wide line": 14e-9, "next wide line": 1.2e-9},
-    **{"far line": 9.6e-9, "next far line": 6e-9},
+    **{"wide line": 12e-9, "next wide line": 1.2e-9},
+    **{"far line": 9.6e-9, "next far line": 8e-9},
 }
 _PORTABLE = _AVX512 | {
     "xnor": 1 / 20e9,
