@@ -36,7 +36,9 @@ def random_shape(rng: np.random.Generator) -> _Shape:
 def compare(name: str, model: PackedModel, graph: PackedGraph, backend: str, rounds: int) -> float:
     """Time all plans of a problem; print a line and return how much worse the chosen one is."""
     chosen = model.explain(graph, backend=backend, measure=False)
-    ways = [[way for way, cost in layer.seconds.items() if cost < np.inf] for layer in chosen.layers]
+    ways = [
+        [way for way, cost in layer.seconds.items() if cost < np.inf] for layer in chosen.layers
+    ]
     plans = ["".join(letters) for letters in product(*ways)]
     least = dict.fromkeys(plans, np.inf)
     for _ in range(rounds):

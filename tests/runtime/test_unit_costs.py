@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from bignn.cli import main
+from bignn.cost import units
 from bignn.kernels import native
 from bignn.runtime import unit_costs
 from bignn.runtime.unit_costs import BUILT_IN, UNITS, are_kept, keep, kept_path, units_of
@@ -19,9 +21,9 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_instruction_set_has_every_unit() -> None:
     assert set(BUILT_IN) == set(native.KNOWN_INSTRUCTION_SETS)
-    for units in BUILT_IN.values():
-        assert tuple(units) == UNITS
-        assert all(0 < cost < 1e-6 for cost in units.values())
+    for built_in in BUILT_IN.values():
+        assert tuple(built_in) == UNITS
+        assert all(0 < cost < 1e-6 for cost in built_in.values())
 
 
 def test_measured_costs_are_kept_per_instruction_set_and_threads() -> None:
@@ -58,3 +60,20 @@ def test_damaged_costs_count_as_not_measured() -> None:
         kept_path().write_text(text)
         unit_costs._kept.cache_clear()
         assert units_of("avx2", 2) == good
+
+
+@pytest.mark.skipif(not native.is_available(), reason="there is nothing to measure")
+def test_the_doctor_measures_keeps_and_shows_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = (units._Shape(300, 5, (150, 64, 8), ("TT", "ST"), ones=10),)
+    monkeypatch.setattr(units, "_SHAPES", small)
+    assert main(["doctor", "--threads", "1"]) == 0
+    assert "unit costs for 1 threads, in ns (built in)" in capsys.readouterr().out
+    assert not kept_path().exists()
+    assert main(["doctor", "--threads", "1", "--calibrate", "--json"]) == 0
+    captured = capsys.readouterr()
+    report = json.loads(captured.out)
+    assert report["unit_costs_are_measured"]
+    assert report["unit_costs"] == units_of(report["backend"], 1) != BUILT_IN[report["backend"]]
+    assert f"kept in {kept_path()}" in captured.err

@@ -11,6 +11,7 @@ import bignn
 from bignn import kernels
 from bignn.errors import PACKAGES, how_to_install
 from bignn.kernels import native
+from bignn.runtime import unit_costs
 
 _FEATURES = ("popcnt", "avx2", "avx512", "gfni", "avx_vnni", "amx", "asimd")
 
@@ -25,7 +26,10 @@ def examine() -> dict[str, Any]:
         "cpu_features": [f for f in _all_features() if f.startswith(_FEATURES)],
         "packages": {name: _version(name) for name in PACKAGES},
         "native_extension": native.is_available(),
-        "backend": kernels.default_backend(),
+        "backend": (backend := kernels.default_backend()),
+        "threads": (threads := native.num_threads()),
+        "unit_costs_are_measured": unit_costs.are_kept(backend, threads),
+        "unit_costs": dict(unit_costs.units_of(backend, threads)),
         "backends": {
             name: native.why_not(name) or "ok" for name in ("reference", *native.INSTRUCTION_SETS)
         },
@@ -50,6 +54,11 @@ def describe(report: dict[str, Any]) -> str:
     for name, state in report["backends"].items():
         used = "  <- used" if name == report["backend"] else ""
         lines.append(f"  {name:<16} {state}{used}")
+    if report["native_extension"]:
+        source = "measured here" if report["unit_costs_are_measured"] else "built in"
+        costs = [f"{unit} {1e9 * cost:.3g}" for unit, cost in report["unit_costs"].items()]
+        lines += ["", f"unit costs for {report['threads']} threads, in ns ({source})"]
+        lines += [f"  {', '.join(costs[at : at + 5])}" for at in range(0, len(costs), 5)]
     if not report["native_extension"]:
         lines += [
             "",
