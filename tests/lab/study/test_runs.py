@@ -20,7 +20,7 @@ from bignn.errors import InputError
 from bignn.graph import Graph
 from bignn.lab.paper.results import Results
 from bignn.lab.study.ledger import Ledger
-from bignn.lab.study.run import Run
+from bignn.lab.study.run import _FIRST_DEFAULTS, Run
 from bignn.lab.study.runs import do_runs
 from bignn.train.recipes import RECIPES, Recipe, Settings, recipe, teacher_recipe
 
@@ -138,7 +138,9 @@ def test_defaults_that_keys_leave_out_are_what_they_were() -> None:
     """Keys name only what differs from these: to change one would make old runs pass for new."""
     defaults = {
         kind.__name__: {
-            field.name: field.default for field in fields(kind) if field.default is not MISSING
+            field.name: _FIRST_DEFAULTS.get(field.name, field.default)
+            for field in fields(kind)
+            if field.default is not MISSING
         }
         for kind in (Settings, Recipe, bignn.Sampling)
     }
@@ -170,7 +172,7 @@ def test_students_in_several_processes_share_a_teacher(tmp_path: Path) -> None:
 _SCRIPT = """
 import sys
 from pathlib import Path
-from bignn.lab.study.run import Run
+from bignn.lab.study.run import _FIRST_DEFAULTS, Run
 from bignn.lab.study.runs import do_runs
 runs = [Run("cora", "bi-gcn", changes=(("epochs", 30),), seed=seed) for seed in range(6)]
 do_runs(runs, Path(sys.argv[1]))
