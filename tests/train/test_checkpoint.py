@@ -276,9 +276,7 @@ def test_version_1_opens_under_todays_names(graph: Graph, tmp_path: Path) -> Non
     options: dict[str, Any] = {"jk": "cat"} if "jk" in today else {"jump": "cat"}
     options["edge_bits"] = None
     torch.manual_seed(0)
-    model = GNN(
-        graph.num_features, 8, 2, 2, conv="sage", binarize="both", edge_bits=None, **options
-    )
+    model = GNN(graph.num_features, 8, 2, 2, conv="sage", binarize="both", **options)
     fit(model, graph, SHORT, checkpoint_path=path, progress=False)
     parts, header = checkpoint.read(path)
     for old, new, values in (("jump", "jk", {None: "none"}), ("hops", "K", {})):
