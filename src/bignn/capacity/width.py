@@ -72,7 +72,7 @@ class LayerEntropy:
 
     @property
     def bits(self) -> float:
-        """The paper's estimate, of independent neurons."""
+        """The layer's entropy by the paper's estimate, which takes neurons for independent."""
         return self.estimates["independent"]
 
 

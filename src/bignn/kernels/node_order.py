@@ -1,7 +1,7 @@
 """An order of a graph's nodes in which neighbours are near each other, natively or in Python.
 
-Nodes are merged into groups, the nodes of fewest neighbours first: each joins, with all that joined
-it before, the neighbouring group for which ``edges between - ends · ends / all ends`` is largest,
+Nodes are merged into groups, those with the fewest neighbours first: each joins, with all that
+joined it before, the neighbouring group for which ``edges between - ends · ends / all ends`` is largest,
 if any is above 0 (the gain of modularity). Every group is then written as a tree, a node before
 those that joined it, so that groups, groups in them, and so on, lie side by side: whatever the size
 of a cache, something of the graph fits it. The method is Rabbit Order's (Arai et al., IPDPS 2016),

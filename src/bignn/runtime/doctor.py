@@ -81,7 +81,7 @@ def _all_features() -> list[str]:
 
 
 def _cpu_info(key: str) -> str:
-    """Return value of the first line with a key in Linux's /proc/cpuinfo; empty elsewhere."""
+    """Return the first value of this key in Linux's /proc/cpuinfo; empty elsewhere."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text(errors="replace").splitlines():

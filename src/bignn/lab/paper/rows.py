@@ -206,10 +206,10 @@ RECOMMENDED = {
 
 
 def twin_rows(dataset: str) -> tuple[Run, ...]:
-    """Return the run of the float model, then of those that are compared with it.
+    """Return the float model's run, then the runs that are compared with it.
 
-    Students of graphs with many labels have four teachers: one teacher's opinions of labelled
-    nodes add little to their labels.
+    Where many nodes are labelled, students have four teachers: one teacher's predictions of
+    labelled nodes add little to the labels.
     """
     teachers = 4 if dataset in MANY_LABELS else 1
     wide: Changes = (("hidden_channels", RECOMMENDED[dataset]),)

@@ -1,4 +1,4 @@
-"""The end of the results: an example of what the engine does, then commands and machines."""
+"""The last sections of the results: an example of the engine, then commands and machines."""
 
 from __future__ import annotations
 
