@@ -1,11 +1,11 @@
 """An order of a graph's nodes in which neighbours are near each other, natively or in Python.
 
 Nodes are merged into groups, those with the fewest neighbours first: each joins, with all that
-joined it before, the neighbouring group for which ``edges between - ends · ends / all ends`` is largest,
-if any is above 0 (the gain of modularity). Every group is then written as a tree, a node before
-those that joined it, so that groups, groups in them, and so on, lie side by side: whatever the size
-of a cache, something of the graph fits it. The method is Rabbit Order's (Arai et al., IPDPS 2016),
-here one node after the other, so that the order depends on the graph alone.
+joined it before, the neighbouring group for which the gain of modularity, ``edges between - ends ·
+ends / all ends``, is largest, if any is above 0. Every group is then written as a tree, a node
+before those that joined it, so that groups, groups in them, and so on, lie side by side: whatever
+the size of a cache, some groups fit it. The method is Rabbit Order's (Arai et al., IPDPS 2016),
+run one node after the other, so that the order depends on the graph alone.
 """
 
 from __future__ import annotations
