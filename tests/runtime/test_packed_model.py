@@ -420,7 +420,8 @@ def test_a_plan_is_explained(binary: PackedModel, binary_graph: PackedGraph) -> 
         assert all(touched > 0 for touched in layer.bytes_touched.values())
         assert layer.measured is not None
         assert layer.measured > 0
-        assert layer.record_bytes == (None if layer.way == "G" else 1)
+        # Two where another run of the model has met a value that needs them.
+        assert layer.record_bytes in ((None,) if layer.way == "G" else (1, 2))
     header, *rows = str(plan).splitlines()
     assert "measured ms" in header
     assert len(rows) == 2
