@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from bignn.cli.command import Report, add_threads, checked_plot, command, one_of, set_threads
+from bignn.cli.command import Report, add_threads, check_plot, command, one_of, set_threads
 from bignn.kernels import checked_backend
 from bignn.kernels.native import KNOWN_INSTRUCTION_SETS
 
@@ -52,7 +52,7 @@ def add_bench(commands: Any) -> None:
 
 
 def _bench(options: argparse.Namespace) -> Report:
-    checked_plot(options.plot)
+    check_plot(options.plot)
     checked_backend(options.backend)
     from bignn.lab.bench.torch_instructions import torch_held_to
 

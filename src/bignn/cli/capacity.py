@@ -12,7 +12,7 @@ from bignn.cli.command import (
     add_device,
     add_jobs,
     add_threads,
-    checked_plot,
+    check_plot,
     command,
     numbers,
     set_threads,
@@ -63,7 +63,7 @@ def _capacity(options: argparse.Namespace) -> Report:
     from bignn.train.jobs import checked_jobs
 
     checked_jobs(options.jobs)
-    checked_plot(options.plot)
+    check_plot(options.plot)
     if options.threads is not None:
         set_threads(options.threads)
     changes = changes_of(options, _CHANGES)

@@ -111,8 +111,8 @@ def set_threads(threads: int | None) -> None:
     set_num_threads(get_num_threads() if threads is None else threads)
 
 
-def checked_plot(path: str | None) -> None:
-    """Refuse a file that no figure can be written to, before the work that the figure shows."""
+def check_plot(path: str | None) -> None:
+    """Check that a figure can be written to a file, before any work is done for it."""
     if path is None:
         return
     from bignn.lab.report.figures import FORMATS

@@ -53,7 +53,7 @@ _SHORT = {"hidden_channels": "hidden", "num_layers": "layers"}
 
 
 def _values() -> dict[str, tuple[Any, str]]:
-    """Return the type and the purpose of every value of a recipe that has a flag."""
+    """Return the type and the purpose of each value that has a flag, by its name."""
     return {
         declared.name: (types_of(kind)[declared.name], declared.metadata["purpose"])
         for kind in (Recipe, Settings, Sampling)

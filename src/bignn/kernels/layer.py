@@ -170,7 +170,7 @@ class OwnPart:
 
 @dataclass(frozen=True, eq=False)
 class BinaryLayer:
-    """A layer of bits: ``B`` [columns, ceil(K / 64)], and the affine map after the sum.
+    """A layer with binary weights ``B`` [columns, ceil(K / 64)], and the affine map after the sum.
 
     Attributes:
         words: B as bits, a row of words per column.
@@ -179,9 +179,9 @@ class BinaryLayer:
         shift: float32 [outputs]; outputs are fewer than columns if attention averages heads.
         edge_bits: bits of the integer edge weights; native kernels take up to 20.
         own: the node's own part; None for layers without one.
-        attention: how neighbours are scored; None where edges have their weights.
+        attention: how neighbours are scored; None where the edges' own weights are used.
         aggr: how edges are weighed, one of ``runtime.operations.AGGREGATIONS`` or ``"attention"``.
-        keep: what of the result is kept for the caller.
+        keep: which part of the result is kept for the caller.
 
     """
 

@@ -231,7 +231,7 @@ class GNN(nn.Module):
         edge_index: Graphs,
         edge_weight: Tensor | None = None,
     ) -> Tensor:
-        """Compute the logits; an x that is not a tensor is an output of :attr:`input_stage`."""
+        """Compute the logits; an x that is no tensor counts as :attr:`input_stage`'s output."""
         h: FeaturesLike = self.input_stage(x) if isinstance(x, Tensor) else x
         hidden: list[Tensor] = []
         for layer, conv in enumerate(self.convs):

@@ -86,7 +86,7 @@ class Comparison:
         return Path("runs") / f"compare-{Path(self.dataset).stem}"
 
     def command(self, out: Path, device: str = "cpu", memory: bool = True) -> str:
-        """Return the command that repeats this comparison in this folder and on as many threads."""
+        """Return the command that repeats this comparison, in a folder and with as many threads."""
         parts = ["bignn", "compare", self.dataset]
         for field in fields(self)[1:]:
             value = getattr(self, field.name)
@@ -166,7 +166,7 @@ def run(
 def _train_models(
     what: Comparison, graph: Graph, out: Path, resume: bool, options: dict[str, Any]
 ) -> dict[str, SeedResults]:
-    """Train all models and return them by name, with float students and teachers if distilled.
+    """Train all models and return them by name; with ``distill`` float students and teachers too.
 
     Float models are trained first, since binary ones may learn from them.
     """
