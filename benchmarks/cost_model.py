@@ -20,7 +20,8 @@ import statistics
 import bignn
 from bignn.cost import Sizes, calibrate, estimate
 from bignn.graph import EMBEDDED
-from bignn.lab.bench.problems import SHAPES, CitationProblem, Problem, ShapeProblem
+from bignn.lab.bench.problems import CitationProblem, Problem, ShapeProblem
+from bignn.lab.bench.shapes import SHAPES
 from bignn.lab.bench.timing import measure
 
 LARGE = ("reddit", "products")

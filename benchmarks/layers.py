@@ -16,7 +16,8 @@ import statistics
 import numpy as np
 
 import bignn
-from bignn.lab.bench.problems import SHAPES, Shape, ShapeProblem
+from bignn.lab.bench.problems import ShapeProblem
+from bignn.lab.bench.shapes import SHAPES, Shape
 from bignn.runtime import PackedGraph, PackedModel
 
 #: Inputs, outputs, neighbours of a row besides itself.

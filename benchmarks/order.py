@@ -37,7 +37,7 @@ from bignn.graph import Graph, SparseRows
 from bignn.kernels.compressed_rows import compress_edges, entries_of
 from bignn.kernels.node_order import locality_order
 from bignn.lab.bench.contenders import contenders_of
-from bignn.lab.bench.problems import SHAPES, CitationProblem, Problem, ShapeProblem
+from bignn.lab.bench.problems import CitationProblem, Problem, ShapeProblem, make_problem
 from bignn.runtime import PackedGraph, PackedModel, pack_graph
 from bignn.runtime.node_order import renumbered
 
@@ -92,7 +92,7 @@ def problem_of(name: str, num_nodes: int) -> Problem:
     """Make a problem by its name."""
     if name.startswith("communities-"):
         return CommunityProblem(name, num_nodes)
-    return ShapeProblem(name) if name in SHAPES else CitationProblem(name, epochs=0)
+    return make_problem(name, epochs=0)
 
 
 def raw_graph(problem: Problem) -> Graph:

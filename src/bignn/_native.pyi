@@ -33,6 +33,30 @@ def masked_gradient(
     isa: str,
 ) -> None: ...
 def keep_masked(x: NDArray[Any], masks: NDArray[Any], out: NDArray[Any], isa: str) -> None: ...
+def round_rows(
+    offsets: NDArray[Any],
+    ids: NDArray[Any],
+    weights: NDArray[Any] | None,
+    beta: NDArray[Any],
+    column_factor: NDArray[Any] | None,
+    row_factor: NDArray[Any] | None,
+    edge_bits: int,
+    q: NDArray[Any],
+    scale: NDArray[Any],
+    isa: str,
+) -> None: ...
+def sum_rows(
+    offsets: NDArray[Any],
+    ids: NDArray[Any],
+    places: NDArray[Any] | None,
+    weights: NDArray[Any],
+    x: NDArray[Any],
+    scale: NDArray[Any] | None,
+    largest: int,
+    out: NDArray[Any],
+    isa: str,
+) -> None: ...
+def binarize(h: NDArray[Any], words: NDArray[Any], beta: NDArray[Any], isa: str) -> None: ...
 def checksum(octets: NDArray[Any]) -> int: ...
 def set_num_threads(count: int) -> None: ...
 def num_threads() -> int: ...

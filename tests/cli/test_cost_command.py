@@ -147,6 +147,8 @@ def test_failures_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         (["cora", "--scale", "0.5"], "--scale must be left out without --measure"),
         ([*PLANNED, "--measure", "--scale", "2"], "--scale must be above 0"),
         ([*PLANNED[:-1], "0"], "--classes must be at least 1"),
+        ([*PLANNED[:-1], str(2**63)], "--classes must be below 2**63, got 9223372036854775808"),
+        (["cora", "--hidden", "9" * 400], "--hidden must be below 2**63, got 9999"),
     ]
     for arguments, line in cases:
         assert main(["cost", *arguments]) == (2 if line.startswith("--") else 1)

@@ -72,6 +72,27 @@ def test_the_rule_of_edge_bits_keeps_totals_below_2_to_31(
         assert same(problem.run(way, instruction_set), expected), way
 
 
+@pytest.mark.parametrize("edge_bits", [8, 13, 14, 15, 16, 17])
+def test_totals_on_both_sides_of_what_16_bits_hold(instruction_set: str, edge_bits: int) -> None:
+    problem = make_problem(edge_bits, [130, 17], [[2, 5, 20, 31, 32, 33, 40, 80, 300]], 9)
+    factor = np.full(9, 1e-5, dtype=np.float32)
+    factor[0] = 1.99
+    layers = [replace(problem.layers[0], edge_bits=edge_bits)]
+    edges = problem.edges[0]
+    # One heavy neighbour in some rows, several in others.
+    edges.ids[:] = np.where(np.arange(len(edges.ids)) % 13 == 0, 0, edges.ids)
+    problem = replace(problem, beta=factor, layers=layers)
+    q, _ = edge_rounding.round_edge_weights(
+        edges.offsets, edges.ids, None, factor, edges.target_factor, edge_bits
+    )
+    totals = np.add.reduceat(q, edges.offsets[:-1])
+    if edge_bits == 17:
+        assert ((totals >= 1 << 16) & (totals < 1 << 18)).any()
+    if edge_bits == 15:
+        assert totals[:4].max() >= 1 << 15  # of rows that are added one by one
+    assert same(problem.run("G", instruction_set), problem.expected())
+
+
 def test_like_minded_neighbours_need_more_than_four_bytes(instruction_set: str) -> None:
     for outputs, degree in product([7, 40], [300, 3293, 3294, 5000, 16383]):
         check_like_minded_neighbours_need_more_than_four_bytes(instruction_set, degree, outputs)

@@ -209,11 +209,26 @@ def test_work_is_counted_by_unit() -> None:
     work = plan((100, 20)).layers[0].work
     common = {"row": 1000, "column": 1000 * 20, "neighbour": 5000}
     lines = {"near line": 5000, "next near line": 0}
-    assert work["T"] == common | lines | {"xnor": 1000 * 100 * 20, "record": 5000 * 20}
+    assert work["T"] == common | lines | {
+        **{"xnor": 1000 * 128 * 64, "panel": 1000 * 4, "record": 5000 * 20},
+    }
     assert work["G"] == common | lines | {
         **{"row of G": 1000, "neighbour of G": 5000, "bit": 5000 * 128, "table": 1000 * 128},
-        **{"lookup": 1000 * 128 * 32, "xnor": 0},
+        **{"lookup": 1000 * 128 * 32},
     }  # fmt: skip
+    wide, narrow = (
+        plan((100, columns), features=sparse(7000, 100)).layers[0].work for columns in (20, 16)
+    )
+    signs = {"sparse": 7000 * 64, "sign near line": 7000}
+    assert wide["S"] == common | lines | signs | {"record": 5000 * 20}
+    assert narrow["S"]["sparse"] == 7000 * 64
+    assert narrow["S"]["narrow sparse row"] == 1000
+    assert narrow["T"]["xnor"] == 1000 * 128 * 16
+    own = replace(layer_of(100, 20), own=OwnPart(layer_of(100, 20).words, ones(20)))
+    both = plan_layers([own], [edges_of(5000)], dense(100), backend="avx512").layers[0].work
+    assert both["T"]["xnor"] == 1000 * 128 * (64 + 32)  # own columns are not a record
+    assert both["T"]["panel"] == 1000 * (4 + 2)
+    assert both["G"]["xnor"] == 1000 * 128 * 32
     many = plan((100, 300), entries=40 * NODES, backend="avx512").layers[0].work
     assert many["T"]["next near line"] == 40 * NODES * 4  # 300 columns are five lines
     assert many["G"]["near line ahead"] == 40 * NODES

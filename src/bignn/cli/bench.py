@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from bignn.cli.command import Report, add_threads, check_plot, command, one_of, set_threads
+from bignn.cli.recipe_flags import add_recipe_flags
 from bignn.kernels import checked_backend
 from bignn.kernels.native import KNOWN_INSTRUCTION_SETS
 
@@ -45,8 +46,7 @@ def add_bench(commands: Any) -> None:
         help="instruction set to run on; torch and MKL are held to the same one (default: the "
         "fastest of each)",
     )
-    add("--edge-bits", type=int, metavar="N", help="bits of the models' edge weights, 2 to 8 "
-        "(default: the recipe's)")  # fmt: skip
+    add_recipe_flags(parser, ["edge_bits"])
     add("--no-memory", action="store_true", help="do not measure peak memory")
     add("--plot", metavar="FILE", help="draw the speedups (.png, .svg or .pdf)")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bignn.config.options import check_size
 from bignn.errors import input_error
 from bignn.graph import GraphLike, as_graph
 from bignn.graph.published_sizes import PUBLISHED_SIZES
@@ -26,6 +27,7 @@ class Sizes:
             is_whole = isinstance(size, int | np.integer) and not isinstance(size, bool)
             if not is_whole or size < least:
                 raise input_error(name, f"a whole number, at least {least}", repr(size))
+            check_size(name, int(size))
             object.__setattr__(self, name, int(size))  # products of NumPy's could overflow
 
     @classmethod

@@ -27,10 +27,11 @@ from bignn.runtime.unit_costs import BUILT_IN, FEW_BITS
 
 # Units that differ from machine to machine by about the same factor.
 _GROUPS = (
-    ("xnor",),
+    ("xnor", "panel"),
     ("table",),
     ("lookup",),
     ("sparse", "sign near line", "sign shared line", "sign wide line", "sign far line"),
+    ("narrow sparse row",),
     ("row", "column", "attention row"),
     ("neighbour",),
     ("record",),

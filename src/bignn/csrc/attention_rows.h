@@ -43,7 +43,7 @@ inline float attend_row(const Layer& layer, std::size_t head, std::size_t i,
         std::uint32_t total = 0;
         if (some) {
             if (!in_one) attend_chunk(at);
-            total = Isa::quantize(scratch.x, some, weights.two_to_e, weights.limit, scratch.q);
+            total = Isa::round_weights(scratch.x, some, weights.two_to_e, weights.limit, scratch.q);
         }
         add(entries.rows(at), some, total, at == begin);
         at += chunk;

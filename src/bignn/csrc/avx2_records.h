@@ -366,10 +366,7 @@ struct RecordPieces : Base {
             }
             return;
         }
-        for (std::size_t c = 0; c < num_outputs; ++c) {
-            sums[c] = static_cast<float>(static_cast<std::int64_t>(records.center[c]) * total +
-                                         2 * acc[c]);
-        }
+        Base::finish_columns(records, num_outputs, total, acc, sums);
     }
 
     static void sum_records(const Records& records, std::size_t num_outputs,

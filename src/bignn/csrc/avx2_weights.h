@@ -18,8 +18,8 @@ struct WeightPieces : Base {
     }
 
     // Padded with 0 to a multiple of 16: lanes past the end are loaded as 0.
-    static std::uint32_t quantize(const float* x, std::size_t count, float two_to_e,
-                                  std::uint32_t limit, std::uint32_t* q) {
+    static std::uint32_t round_weights(const float* x, std::size_t count, float two_to_e,
+                                       std::uint32_t limit, std::uint32_t* q) {
         __m256i total = _mm256_setzero_si256();
         const __m256 power = _mm256_set1_ps(two_to_e);
         const __m256i most = _mm256_set1_epi32(static_cast<int>(limit));
@@ -43,7 +43,7 @@ struct WeightPieces : Base {
             const auto count = static_cast<std::size_t>(offsets[r + 1] - offsets[r]);
             const RowWeights weights =
                 row_weights(Isa::largest(x, count), count, target_factor[r], bits);
-            totals[r] = Isa::quantize(x, count, weights.two_to_e, weights.limit, q + r * few);
+            totals[r] = Isa::round_weights(x, count, weights.two_to_e, weights.limit, q + r * few);
             if (count == 0) {
                 store(q + r * few, _mm256_setzero_si256());
                 store(q + r * few + 8, _mm256_setzero_si256());

@@ -7,68 +7,117 @@ namespace bignn::avx512 {
 
 // --- Gather of bits ----------------------------------------------------------------------------
 
-// Adds q to the lanes whose bits, the 16 of a piece, are 1.
-static inline __m512i add_where(__m512i sum, const std::byte* bits, std::size_t piece, __m512i q) {
-    __mmask16 mask;
-    __builtin_memcpy(&mask, bits + 2 * piece, sizeof mask);
-    return _mm512_mask_add_epi32(sum, mask, sum, q);
+// Each instruction set compiles its own: nothing here may be linked from outside.
+namespace {
+
+// Sums in lanes of 32 bits, sixteen to a piece.
+struct IntLanes {
+    static constexpr int pieces_per_word = 4;
+    using Mask = __mmask16;
+
+    static __m512i weight(const std::uint32_t* q) {
+        return _mm512_set1_epi32(static_cast<int>(*q));
+    }
+    static __m512i add(__m512i sum, Mask mask, __m512i weight) {
+        return _mm512_mask_add_epi32(sum, mask, sum, weight);
+    }
+    // Writes 2 sum - total, or adds it to what is there.
+    static void store(__m512i sum, __m512i total, bool first, std::int32_t* u) {
+        sum = _mm512_sub_epi32(_mm512_add_epi32(sum, sum), total);
+        if (!first) sum = _mm512_add_epi32(sum, _mm512_loadu_si512(u));
+        _mm512_storeu_si512(u, sum);
+    }
+};
+
+// The same in 16 bits, 32 to a piece, where the sum of the weights fits.
+struct ShortLanes {
+    static constexpr int pieces_per_word = 2;
+    static constexpr std::uint32_t largest_total = (1 << 14) - 1;
+    using Mask = __mmask32;
+
+    static __m512i weight(const std::uint32_t* q) {
+        return _mm512_set1_epi16(static_cast<short>(*q));
+    }
+    static __m512i add(__m512i sum, Mask mask, __m512i weight) {
+        return _mm512_mask_add_epi16(sum, mask, sum, weight);
+    }
+    static void store(__m512i sum, __m512i total, bool first, std::int32_t* u) {
+        const auto half_of_it = [&](__m256i shorts, std::int32_t* to) {
+            IntLanes::store(_mm512_cvtepi16_epi32(shorts), total, first, to);
+        };
+        half_of_it(_mm512_castsi512_si256(sum), u);
+        half_of_it(_mm512_extracti64x4_epi64(sum, 1), u + 16);
+    }
+};
+
+}  // namespace
+
+// Adds the weight to the lanes whose bits, those of a piece, are 1.
+template <class Lanes>
+static inline __m512i add_where(__m512i sum, const std::byte* bits, std::size_t piece,
+                                __m512i weight) {
+    typename Lanes::Mask mask;
+    __builtin_memcpy(&mask, bits + sizeof mask * piece, sizeof mask);
+    return Lanes::add(sum, mask, weight);
 }
 
-// Adds up to four words of every neighbour: the bits are the masks of the additions.
-template <int words>
-static inline void add_words(const std::byte* const* rows, const std::uint32_t* q,
-                             std::size_t count, std::size_t offset, __m512i minus_total, bool first,
-                             std::int32_t* u) {
-    const auto start = [&](int piece) {
-        if (piece >= 4 * words || first) return minus_total;
-        return _mm512_add_epi32(_mm512_loadu_si512(u + 16 * piece), minus_total);
-    };
-    __m512i s0 = start(0), s1 = start(1), s2 = start(2), s3 = start(3), s4 = start(4),
-            s5 = start(5), s6 = start(6), s7 = start(7), s8 = start(8), s9 = start(9),
-            s10 = start(10), s11 = start(11), s12 = start(12), s13 = start(13), s14 = start(14),
-            s15 = start(15);
+// Adds up to sixteen pieces of every neighbour: the bits are the masks of the additions.
+template <class Lanes, int pieces>
+static inline void add_pieces(const std::byte* const* rows, const std::uint32_t* q,
+                              std::size_t count, std::size_t offset, std::uint32_t total,
+                              bool first, std::int32_t* u) {
+    __m512i s0 = _mm512_setzero_si512();
+    __m512i s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0, s8 = s0, s9 = s0,
+            s10 = s0, s11 = s0, s12 = s0, s13 = s0, s14 = s0, s15 = s0;
     for (std::size_t e = 0; e < count; ++e) {
         prefetch(rows, e, offset);
         const std::byte* bits = rows[e] + offset;
-        const __m512i weight = _mm512_set1_epi32(static_cast<int>(2 * q[e]));
-        s0 = add_where(s0, bits, 0, weight);
-        s1 = add_where(s1, bits, 1, weight);
-        s2 = add_where(s2, bits, 2, weight);
-        s3 = add_where(s3, bits, 3, weight);
-        if constexpr (words > 1) {
-            s4 = add_where(s4, bits, 4, weight);
-            s5 = add_where(s5, bits, 5, weight);
-            s6 = add_where(s6, bits, 6, weight);
-            s7 = add_where(s7, bits, 7, weight);
-        }
-        if constexpr (words > 2) {
-            s8 = add_where(s8, bits, 8, weight);
-            s9 = add_where(s9, bits, 9, weight);
-            s10 = add_where(s10, bits, 10, weight);
-            s11 = add_where(s11, bits, 11, weight);
-        }
-        if constexpr (words > 3) {
-            s12 = add_where(s12, bits, 12, weight);
-            s13 = add_where(s13, bits, 13, weight);
-            s14 = add_where(s14, bits, 14, weight);
-            s15 = add_where(s15, bits, 15, weight);
-        }
+        const __m512i weight = Lanes::weight(q + e);
+        const auto add = [&](int piece, __m512i& sum) {
+            if (piece < pieces) sum = add_where<Lanes>(sum, bits, piece, weight);
+        };
+        add(0, s0), add(1, s1), add(2, s2), add(3, s3), add(4, s4), add(5, s5), add(6, s6);
+        add(7, s7), add(8, s8), add(9, s9), add(10, s10), add(11, s11), add(12, s12);
+        add(13, s13), add(14, s14), add(15, s15);
     }
+    const __m512i totals = _mm512_set1_epi32(static_cast<int>(total));
     const auto store = [&](int piece, __m512i sum) {
-        if (piece < 4 * words) _mm512_storeu_si512(u + 16 * piece, sum);
+        constexpr int columns = 64 / Lanes::pieces_per_word;
+        if (piece < pieces) Lanes::store(sum, totals, first, u + columns * piece);
     };
     store(0, s0), store(1, s1), store(2, s2), store(3, s3), store(4, s4), store(5, s5);
     store(6, s6), store(7, s7), store(8, s8), store(9, s9), store(10, s10), store(11, s11);
     store(12, s12), store(13, s13), store(14, s14), store(15, s15);
 }
 
+// Adds all words of neighbours, as many at a time as there are registers for.
+template <class Lanes>
+static inline void add_words(const std::byte* const* rows, const std::uint32_t* q,
+                             std::size_t count, std::size_t num_words, std::uint32_t total,
+                             bool first, std::int32_t* u) {
+    constexpr std::size_t most = 16 / Lanes::pieces_per_word;
+    const auto add = [&](auto words, std::size_t w) {
+        add_pieces<Lanes, decltype(words)::value * Lanes::pieces_per_word>(
+            rows, q, count, 8 * w, total, first, u + 64 * w);
+    };
+    std::size_t w = 0;
+    for (; w + most <= num_words; w += most) add(Number<most>{}, w);
+    const auto rest = [&](auto words) {
+        if (decltype(words)::value < most && num_words - w == decltype(words)::value) add(words, w);
+    };
+    rest(Number<1>{}), rest(Number<2>{}), rest(Number<3>{});
+    if constexpr (most > 4) {
+        rest(Number<4>{}), rest(Number<5>{}), rest(Number<6>{}), rest(Number<7>{});
+    }
+}
+
 // --- Gather of many neighbours' bits -----------------------------------------------------------
 //
 // Sixteen neighbours are added at a time, by lookup. Four weights have 16 sums of subsets; four
-// such groups fill a 64-byte table per byte of the sums (three of them: 4 q < 2^22), and the
-// sixteen bits of a column are four places in it. vpermb looks up 16 columns, vpdpbusd adds up a
-// column's four. That and the transposition of the bits take a third of the instructions of the
-// additions above.
+// such groups fill a 64-byte table per byte of the sums (two planes of them where all weights
+// together are below 2^16, else three: 4 q < 2^22), and the sixteen bits of a column are four
+// places in it. vpermb looks up 16 columns, vpdpbusd adds up a column's four. That and the
+// transposition of the bits take fewer instructions than the additions above.
 
 constexpr std::size_t unit = 16;  // neighbours at a time
 constexpr std::size_t many = 32;  // neighbours from which on it pays; also in runtime/planner.py
@@ -78,6 +127,7 @@ constexpr std::size_t slab_words = 8;   // words of columns in a slab
 
 // Makes the tables of sixteen weights. Entry i of group g, at byte 4 i + g, is the sum of the
 // weights 4 g + m for which bit m of i is set.
+template <int planes>
 static inline void make_subset_sums(const std::uint32_t* q, std::byte* tables) {
     const auto subsets = [&](std::size_t g) {
         const auto weight = [&](std::size_t m) {
@@ -95,11 +145,13 @@ static inline void make_subset_sums(const std::uint32_t* q, std::byte* tables) {
     };
     const __m512i low02 = select(lower, t0, _mm512_slli_epi32(t2, 16));
     const __m512i low13 = select(lower, t1, _mm512_slli_epi32(t3, 16));
-    const __m512i high02 = select(lower, _mm512_srli_epi32(t0, 16), t2);
-    const __m512i high13 = select(lower, _mm512_srli_epi32(t1, 16), t3);
     _mm512_store_si512(tables, select(even, low02, _mm512_slli_epi32(low13, 8)));
     _mm512_store_si512(tables + 64, select(even, _mm512_srli_epi32(low02, 8), low13));
-    _mm512_store_si512(tables + 128, select(even, high02, _mm512_slli_epi32(high13, 8)));
+    if constexpr (planes > 2) {
+        const __m512i high02 = select(lower, _mm512_srli_epi32(t0, 16), t2);
+        const __m512i high13 = select(lower, _mm512_srli_epi32(t1, 16), t3);
+        _mm512_store_si512(tables + 128, select(even, high02, _mm512_slli_epi32(high13, 8)));
+    }
 }
 
 // Loads 16 bytes of each of four neighbours' bits (8 if not whole).
@@ -171,6 +223,7 @@ static inline void natural_order(__m512i& a, __m512i& b, __m512i& c, __m512i& d)
 
 // Looks up 64 columns: adds to u twice the sums of the weights whose bit is set, and `start` where
 // it is given. If `first`, u starts from 0.
+template <int planes>
 static inline void look_up_sums(const std::byte* tables, const std::byte* places,
                                 std::size_t num_units, std::size_t places_stride,
                                 const __m512i* start, bool first, std::int32_t* u) {
@@ -182,7 +235,6 @@ static inline void look_up_sums(const std::byte* tables, const std::byte* places
         const __m512i a = _mm512_load_si512(places), b = _mm512_load_si512(places + 64);
         const __m512i c = _mm512_load_si512(places + 128), d = _mm512_load_si512(places + 192);
         const __m512i t0 = _mm512_load_si512(tables), t1 = _mm512_load_si512(tables + 64);
-        const __m512i t2 = _mm512_load_si512(tables + 128);
         a0 = dot_bytes(a0, _mm512_permutexvar_epi8(a, t0), ones);
         b0 = dot_bytes(b0, _mm512_permutexvar_epi8(b, t0), ones);
         c0 = dot_bytes(c0, _mm512_permutexvar_epi8(c, t0), ones);
@@ -191,11 +243,14 @@ static inline void look_up_sums(const std::byte* tables, const std::byte* places
         b1 = dot_bytes(b1, _mm512_permutexvar_epi8(b, t1), ones);
         c1 = dot_bytes(c1, _mm512_permutexvar_epi8(c, t1), ones);
         d1 = dot_bytes(d1, _mm512_permutexvar_epi8(d, t1), ones);
-        a2 = dot_bytes(a2, _mm512_permutexvar_epi8(a, t2), ones);
-        b2 = dot_bytes(b2, _mm512_permutexvar_epi8(b, t2), ones);
-        c2 = dot_bytes(c2, _mm512_permutexvar_epi8(c, t2), ones);
-        d2 = dot_bytes(d2, _mm512_permutexvar_epi8(d, t2), ones);
-        tables += 3 * 64;
+        if constexpr (planes > 2) {
+            const __m512i t2 = _mm512_load_si512(tables + 128);
+            a2 = dot_bytes(a2, _mm512_permutexvar_epi8(a, t2), ones);
+            b2 = dot_bytes(b2, _mm512_permutexvar_epi8(b, t2), ones);
+            c2 = dot_bytes(c2, _mm512_permutexvar_epi8(c, t2), ones);
+            d2 = dot_bytes(d2, _mm512_permutexvar_epi8(d, t2), ones);
+        }
+        tables += planes * 64;
         places += places_stride;
     }
     const auto twice = [](__m512i s0, __m512i s1, __m512i s2) {
@@ -214,16 +269,17 @@ static inline void look_up_sums(const std::byte* tables, const std::byte* places
 }
 
 // Adds many neighbours. Up to the next whole unit, pointers must be readable and weights 0.
+template <int planes>
 static inline void add_many(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
                             std::size_t num_words, __m512i minus_total, bool first,
                             std::int32_t* u) {
-    alignas(64) std::byte tables[block_units * 3 * 64];
+    alignas(64) std::byte tables[block_units * planes * 64];
     alignas(64) std::byte places[block_units * slab_words * 256];
     const std::size_t num_units = (count + unit - 1) / unit;
     for (std::size_t n = 0; n < num_units; n += block_units) {
         const std::size_t some = num_units - n < block_units ? num_units - n : block_units;
         for (std::size_t m = 0; m < some; ++m) {
-            make_subset_sums(q + (n + m) * unit, tables + m * 3 * 64);
+            make_subset_sums<planes>(q + (n + m) * unit, tables + m * planes * 64);
         }
         for (std::size_t w = 0; w < num_words; w += slab_words) {
             const std::size_t words = num_words - w < slab_words ? num_words - w : slab_words;
@@ -238,8 +294,9 @@ static inline void add_many(const std::byte* const* rows, const std::uint32_t* q
             for (std::size_t v = 0; v + 2 <= words; v += 2) make(Number<1>{}, v);
             if (words % 2) make(Number<0>{}, words - 1);
             for (std::size_t v = 0; v < words; ++v) {
-                look_up_sums(tables, places + 256 * v, some, slab_words * 256,
-                             n == 0 ? &minus_total : nullptr, first && n == 0, u + 64 * (w + v));
+                look_up_sums<planes>(tables, places + 256 * v, some, slab_words * 256,
+                                     n == 0 ? &minus_total : nullptr, first && n == 0,
+                                     u + 64 * (w + v));
             }
         }
     }
@@ -252,19 +309,14 @@ struct BitPieces : Base {
     static void add_bits(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
                          std::uint32_t total, bool first, std::size_t num_inputs, std::int32_t* u) {
         const std::size_t num_words = words_per_row(num_inputs);
-        const __m512i minus_total = _mm512_set1_epi32(-static_cast<int>(total));
-        const auto add = [&](auto words, std::size_t w) {
-            add_words<decltype(words)::value>(rows, q, count, 8 * w, minus_total, first,
-                                              u + 64 * w);
-        };
         if (count >= many) {
-            add_many(rows, q, count, num_words, minus_total, first, u);
+            const __m512i minus_total = _mm512_set1_epi32(-static_cast<int>(total));
+            total < 1 << 16 ? add_many<2>(rows, q, count, num_words, minus_total, first, u)
+                            : add_many<3>(rows, q, count, num_words, minus_total, first, u);
         } else {
-            std::size_t w = 0;
-            for (; w + 4 <= num_words; w += 4) add(Number<4>{}, w);
-            if (num_words - w == 3) add(Number<3>{}, w);
-            if (num_words - w == 2) add(Number<2>{}, w);
-            if (num_words - w == 1) add(Number<1>{}, w);
+            total <= ShortLanes::largest_total
+                ? add_words<ShortLanes>(rows, q, count, num_words, total, first, u)
+                : add_words<IntLanes>(rows, q, count, num_words, total, first, u);
         }
         // The product reads whole groups of five inputs: those past the last must be 0.
         for (std::size_t k = num_inputs; k < Isa::u_stride(num_inputs); ++k) u[k] = 0;

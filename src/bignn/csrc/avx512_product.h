@@ -32,7 +32,24 @@ static constexpr Groups groups_of(std::size_t num_inputs, std::size_t num_output
     return {.quads = quads, .groups = 4 * quads, .blocks = (num_outputs + 15) / 16};
 }
 
-// Makes the tables of one row: table[quad][row][plane], 64 bytes each.
+// The even bytes of a and the odd bytes of b. Of two groups in a and two in b, the order within a
+// table is then 0, 2, 1, 3.
+static inline __m512i alternate_bytes(__m512i a, __m512i b) {
+    return _mm512_ternarylogic_epi32(_mm512_set1_epi16(0xff), a, b, 0xca);
+}
+
+// Writes the lower and the upper bytes of four groups' entries, two groups in each.
+static inline void store_planes(__m512i of01, __m512i of23, std::byte* to) {
+    _mm512_storeu_si512(to, alternate_bytes(of01, _mm512_slli_epi16(of23, 8)));
+    _mm512_storeu_si512(to + 64, alternate_bytes(_mm512_srli_epi16(of01, 8), of23));
+}
+
+// The number of a group in its quad, to its place in the table.
+constexpr std::size_t place_of_group[4] = {0, 2, 1, 3};
+
+// Makes the tables of one row: table[quad][row][plane], 64 bytes each. Entry i of a quad's group is
+// at byte 4 i + place_of_group: u0 of the group plus or minus the others, from an offset that makes
+// it positive. `twice` and `base` are scratch.
 template <int planes>
 static inline void make_tables(const std::int32_t* u, const Groups& shape, std::size_t row,
                                std::int32_t* twice, std::int32_t* base, std::byte* tables) {
@@ -57,32 +74,61 @@ static inline void make_tables(const std::int32_t* u, const Groups& shape, std::
         t = _mm512_mask_add_epi32(t, 0xf0f0, t, _mm512_set1_epi32(twice[3 * groups + g]));
         return _mm512_mask_add_epi32(t, 0xff00, t, _mm512_set1_epi32(twice[4 * groups + g]));
     };
-    // Bytes 0 and 1 of two groups' dwords: all bytes 0 in the low half, all bytes 1 in the high.
-    alignas(64) static constexpr std::uint8_t low_bytes[64] = {
-        0,  4,  8,  12, 16, 20, 24, 28, 32, 36,  40,  44,  48,  52,  56,  60,
-        64, 68, 72, 76, 80, 84, 88, 92, 96, 100, 104, 108, 112, 116, 120, 124,
-        1,  5,  9,  13, 17, 21, 25, 29, 33, 37,  41,  45,  49,  53,  57,  61,
-        65, 69, 73, 77, 81, 85, 89, 93, 97, 101, 105, 109, 113, 117, 121, 125};
-    const __m512i pick01 = _mm512_load_si512(low_bytes);
-    const __m512i pick23 = _mm512_add_epi8(pick01, _mm512_set1_epi8(2));
+    const auto lower = [](__m512i a, __m512i b) {  // the lower halves of dwords, side by side
+        return _mm512_mask_blend_epi16(0xaaaaaaaa, a, _mm512_slli_epi32(b, 16));
+    };
+    const auto upper = [](__m512i a, __m512i b) {
+        return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(a, 16), b);
+    };
     for (std::size_t quad = 0; quad < shape.quads; ++quad) {
-        const __m512i t0 = entries(4 * quad);
-        const __m512i t1 = entries(4 * quad + 1);
-        const __m512i t2 = entries(4 * quad + 2);
-        const __m512i t3 = entries(4 * quad + 3);
+        const __m512i t0 = entries(4 * quad), t1 = entries(4 * quad + 1);
+        const __m512i t2 = entries(4 * quad + 2), t3 = entries(4 * quad + 3);
         std::byte* to = tables + (quad * tile_rows + row) * planes * 64;
-        const __m512i low01 = _mm512_permutex2var_epi8(t0, pick01, t1);
-        const __m512i low23 = _mm512_permutex2var_epi8(t2, pick01, t3);
-        _mm512_storeu_si512(to, _mm512_shuffle_i64x2(low01, low23, 0x44));
-        _mm512_storeu_si512(to + 64, _mm512_shuffle_i64x2(low01, low23, 0xee));
-        if constexpr (planes > 2) {
-            const __m512i high01 = _mm512_permutex2var_epi8(t0, pick23, t1);
-            const __m512i high23 = _mm512_permutex2var_epi8(t2, pick23, t3);
-            _mm512_storeu_si512(to + 128, _mm512_shuffle_i64x2(high01, high23, 0x44));
-            if constexpr (planes > 3) {
-                _mm512_storeu_si512(to + 192, _mm512_shuffle_i64x2(high01, high23, 0xee));
-            }
+        store_planes(lower(t0, t1), lower(t2, t3), to);
+        const __m512i high01 = upper(t0, t1), high23 = upper(t2, t3);
+        _mm512_storeu_si512(to + 128, alternate_bytes(high01, _mm512_slli_epi16(high23, 8)));
+        if constexpr (planes > 3) {
+            _mm512_storeu_si512(to + 192, alternate_bytes(_mm512_srli_epi16(high01, 8), high23));
         }
+    }
+}
+
+// The same where entries have two bytes: a register has the entries of two groups.
+template <>
+inline void make_tables<2>(const std::int32_t* u, const Groups& shape, std::size_t row,
+                           std::int32_t* twice_of, std::int32_t* base_of, std::byte* tables) {
+    const std::size_t groups = shape.groups;
+    auto* twice = reinterpret_cast<std::int16_t*>(twice_of);
+    auto* base = reinterpret_cast<std::int16_t*>(base_of);
+    const auto shorts = [](std::int16_t* to, __m512i ints) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(ints));
+    };
+    for (std::size_t g = 0; g < groups; g += 16) {
+        __m512i sum = _mm512_add_epi32(_mm512_loadu_si512(u + g), _mm512_set1_epi32(1 << 15));
+        for (std::size_t m = 1; m < inputs_per_group; ++m) {
+            const __m512i values = _mm512_loadu_si512(u + m * groups + g);
+            sum = _mm512_sub_epi32(sum, values);
+            // Rows of `twice` are longer than there are groups, so that none overwrites the next.
+            shorts(twice + m * (groups + 16) + g, _mm512_add_epi32(values, values));
+        }
+        shorts(base + g, sum);
+    }
+    const auto pair = [](const std::int16_t* of_two_groups) {
+        std::int32_t both;
+        __builtin_memcpy(&both, of_two_groups, sizeof both);
+        return _mm512_set1_epi32(both);
+    };
+    const auto entries = [&](std::size_t g) {
+        const auto values = [&](std::size_t m) { return pair(twice + m * (groups + 16) + g); };
+        __m512i t = pair(base + g);
+        t = _mm512_mask_add_epi16(t, 0xcccccccc, t, values(1));
+        t = _mm512_mask_add_epi16(t, 0xf0f0f0f0, t, values(2));
+        t = _mm512_mask_add_epi16(t, 0xff00ff00, t, values(3));
+        return _mm512_mask_add_epi16(t, 0xffff0000, t, values(4));
+    };
+    for (std::size_t quad = 0; quad < shape.quads; ++quad) {
+        store_planes(entries(4 * quad), entries(4 * quad + 2),
+                     tables + (quad * tile_rows + row) * 2 * 64);
     }
 }
 
@@ -135,7 +181,7 @@ struct ProductPieces : Base {
                 }
                 std::byte* line = product + ((c / 16) * shape.quads + g / 4) * 64;
                 line[c % 16 * 4 + g % 4] =
-                    static_cast<std::byte>(g % 4 * 16 + entry + (first ? 0 : 128));
+                    static_cast<std::byte>(4 * entry + place_of_group[g % 4] + (first ? 0 : 128));
                 sign_sums[c] += first ? 1 : -1;
             }
         }

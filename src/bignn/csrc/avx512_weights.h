@@ -48,8 +48,8 @@ struct WeightPieces : Base {
         }
     }
 
-    static std::uint32_t quantize(const float* x, std::size_t count, float two_to_e,
-                                  std::uint32_t limit, std::uint32_t* q) {
+    static std::uint32_t round_weights(const float* x, std::size_t count, float two_to_e,
+                                       std::uint32_t limit, std::uint32_t* q) {
         __m512i total = _mm512_setzero_si512();
         for (std::size_t e = 0; e < count; e += 16) {
             const __m512 scaled = _mm512_mul_ps(

@@ -151,9 +151,10 @@ inline float gather_row(const Layer& layer, std::size_t i, Batch<Isa, Id>& entri
     do {  // at least once: a row without neighbours is 0
         const std::size_t count = stop(at) - at;
         if (count) entries.cover(at, stop(at));
-        const std::uint32_t total =
-            count ? Isa::quantize(entries.x(at), count, weights.two_to_e, weights.limit, scratch.q)
-                  : 0;
+        const std::uint32_t total = count
+                                        ? Isa::round_weights(entries.x(at), count, weights.two_to_e,
+                                                             weights.limit, scratch.q)
+                                        : 0;
         add(entries.rows(at), count, total, at == begin);
         at += chunk;
     } while (at < end);

@@ -12,7 +12,8 @@
 // over Isa is visible outside of it. Otherwise the linker would keep one copy of what several files
 // have, perhaps the one that the CPU cannot run. For the same reason, functions in the kernels'
 // headers are static where they are not members of such a template, helper structs outside of one
-// have no functions, and no template of the standard library is used.
+// have no functions or stand in an anonymous namespace, and no template of the standard library is
+// used.
 //
 // A new instruction set takes: a file like portable.cpp, a line with its flags in
 // instruction_sets.cmake, its table's name in kernels.h, a line in dispatch.cpp, and its name in

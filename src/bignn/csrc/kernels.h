@@ -237,6 +237,35 @@ using MaskedGradient = void (*)(const word* rows, const word* masks, std::size_t
 using KeepMasked = void (*)(const float* x, const word* masks, std::size_t begin, std::size_t end,
                             std::size_t num_bits, float* out);
 
+// Rows of a sparse matrix whose entry e has the weight w_e t_j, j = ids[e].
+struct FactoredRows {
+    const std::int64_t *offsets, *ids;
+    const float* weights;        // w; null: all 1
+    const float* source_factor;  // t, at most largest_weight
+    const float* row_factor;     // s; null: all 1
+};
+// Rounds the weights of rows [begin, end) as packed layers do (arithmetic.h): q_e, whole numbers as
+// floats, and what each row's sum is multiplied by.
+using RoundRows = void (*)(const FactoredRows& rows, int edge_bits, std::size_t begin,
+                           std::size_t end, float* q, float* scale);
+
+// Rows of a sparse matrix whose entry e is weights[places[e]] in column ids[e].
+struct WeightedRows {
+    const std::int64_t *offsets, *ids;
+    const std::int64_t* places;  // null: e itself
+    const float* weights;
+    const float* scale;  // what each row's sum is multiplied by; null: all 1
+    std::size_t num_sources;
+};
+// out[i] = scale[i] (sum over the entries e of row i, one after the other, of w_e x[ids[e]]) for i
+// in [begin, end). With largest > 0 the products are whole numbers of at most that size, and sums
+// that may have more digits than a float are taken in double.
+using SumRows = void (*)(const WeightedRows& rows, const float* x, std::size_t num_columns,
+                         std::size_t largest, std::size_t begin, std::size_t end, float* out);
+// beta[i] = mean |h_i|, at most largest_weight, for rows [begin, end).
+using RowMeans = void (*)(const float* h, std::size_t num_columns, std::size_t begin,
+                          std::size_t end, float* beta);
+
 struct Kernels {
     const char* name;
     PackRows pack_rows;
@@ -254,6 +283,9 @@ struct Kernels {
     MaskedRows masked_rows;
     MaskedGradient masked_gradient;
     KeepMasked keep_masked;
+    RoundRows round_rows;
+    SumRows sum_rows;
+    RowMeans row_means;
 };
 
 // A build defines those of its own architecture.

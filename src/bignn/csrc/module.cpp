@@ -2,10 +2,12 @@
 // (kernels/__init__.py); sizes are checked again here, since a wrong one would be read past its
 // end. The GIL is released while kernels run, and buffers belong to the caller. Single products run
 // on the calling thread, packed layers on the pool of threads.h.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <stdexcept>
 #include <vector>
 
@@ -169,36 +171,104 @@ std::uint64_t checksum(Vector<const std::uint8_t> octets) {
     return mixed(total, octets.size());
 }
 
-// Rounds the weights of rows as packed layers do (arithmetic.h): q_e, whole numbers as floats, and
-// what each row's sum is multiplied by.
-void round_row_weights(Vector<const std::int64_t> offsets, Vector<const float> x,
-                       Vector<const float> row_factor, int edge_bits, Vector<float> q,
-                       Vector<float> scale) {
-    const std::size_t num_rows = scale.size();
-    if (offsets.size() != num_rows + 1 || row_factor.size() != num_rows || q.size() != x.size() ||
-        offsets.data()[0] != 0 || offsets.data()[num_rows] != static_cast<std::int64_t>(x.size()) ||
-        !std::is_sorted(offsets.data(), offsets.data() + num_rows + 1)) {
+template <typename T>
+using OptionalVector = std::optional<Vector<const T>>;
+
+template <typename T>
+const T* data_of(const OptionalVector<T>& array) {
+    return array ? array->data() : nullptr;
+}
+
+bool has_size(const OptionalVector<float>& array, std::size_t size) {
+    return !array || array->size() == size;
+}
+
+bool are_below(const Vector<const std::int64_t>& numbers, std::size_t limit) {
+    const std::int64_t last = static_cast<std::int64_t>(limit) - 1;
+    const std::int64_t* data = numbers.data();
+    const std::size_t count = numbers.size();
+    std::int64_t signs = 0;  // negative as soon as a number or its distance from the last is
+    for (std::size_t e = 0; e < count; ++e) signs |= data[e] | (last - data[e]);
+    return signs >= 0;
+}
+
+void check_rows(const Vector<const std::int64_t>& offsets, const Vector<const std::int64_t>& ids,
+                std::size_t num_rows, std::size_t num_sources) {
+    const std::int64_t* data = offsets.data();
+    if (offsets.size() != num_rows + 1 || data[0] != 0 ||
+        data[num_rows] != static_cast<std::int64_t>(ids.size()) ||
+        !std::is_sorted(data, data + num_rows + 1) || !are_below(ids, num_sources)) {
         throw std::invalid_argument("rows or entries of the wrong number");
     }
+}
+
+std::size_t entries_per_row(std::size_t entries, std::size_t num_rows) {
+    return 1 + entries / std::max<std::size_t>(1, num_rows);
+}
+
+void round_rows(Vector<const std::int64_t> offsets, Vector<const std::int64_t> ids,
+                OptionalVector<float> weights, Vector<const float> beta,
+                OptionalVector<float> column_factor, OptionalVector<float> row_factor,
+                int edge_bits, Vector<float> q, Vector<float> scale, const std::string& isa) {
+    const Kernels& kernels = kernels_named(isa);
+    check_rows(offsets, ids, scale.size(), beta.size());
+    if (!has_size(weights, ids.size()) || !has_size(column_factor, beta.size()) ||
+        !has_size(row_factor, scale.size()) || q.size() != ids.size()) {
+        throw std::invalid_argument("factors or weights of the wrong number");
+    }
     nb::gil_scoped_release release;
-    auto rows = [&](std::size_t begin, std::size_t end) {
+    std::vector<float> factor(beta.size());
+    for (std::size_t j = 0; j < factor.size(); ++j) {
+        const float b = beta.data()[j];
+        factor[j] = bounded(column_factor ? column_factor->data()[j] * b : b);
+    }
+    const FactoredRows rows = {offsets.data(), ids.data(), data_of(weights), factor.data(),
+                               data_of(row_factor)};
+    auto some = [&](std::size_t begin, std::size_t end) {
+        kernels.round_rows(rows, edge_bits, begin, end, q.data(), scale.data());
+    };
+    run_in_pieces(scale.size(), grain_of(2'000 * entries_per_row(ids.size(), scale.size())), some);
+}
+
+void sum_rows(Vector<const std::int64_t> offsets, Vector<const std::int64_t> ids,
+              OptionalVector<std::int64_t> places, Vector<const float> weights,
+              Matrix<const float> x, OptionalVector<float> scale, std::size_t largest,
+              Matrix<float> out, const std::string& isa) {
+    const Kernels& kernels = kernels_named(isa);
+    check_rows(offsets, ids, out.shape(0), x.shape(0));
+    const std::size_t num_columns = x.shape(1);
+    if (weights.size() != ids.size() || out.shape(1) != num_columns ||
+        !has_size(scale, out.shape(0)) ||
+        (places && (places->size() != ids.size() || !are_below(*places, weights.size())))) {
+        throw std::invalid_argument("weights or columns of the wrong number");
+    }
+    nb::gil_scoped_release release;
+    const WeightedRows rows = {offsets.data(), ids.data(),     data_of(places),
+                               weights.data(), data_of(scale), x.shape(0)};
+    auto some = [&](std::size_t begin, std::size_t end) {
+        kernels.sum_rows(rows, x.data(), num_columns, largest, begin, end, out.data());
+    };
+    const std::size_t entries = entries_per_row(ids.size(), out.shape(0));
+    run_in_pieces(out.shape(0), grain_of(entries * (1'000 + 50 * num_columns)), some);
+}
+
+void binarize(Matrix<const float> h, Matrix<word> words, Vector<float> beta,
+              const std::string& isa) {
+    const Kernels& kernels = kernels_named(isa);
+    const std::size_t num_columns = h.shape(1), num_words = words_per_row(num_columns);
+    if (words.shape(0) != h.shape(0) || words.shape(1) != num_words || beta.size() != h.shape(0)) {
+        throw std::invalid_argument("words or beta of the wrong shape");
+    }
+    nb::gil_scoped_release release;
+    // A row's bits and its mean, one after the other, while the row is in cache.
+    auto some = [&](std::size_t begin, std::size_t end) {
         for (std::size_t i = begin; i < end; ++i) {
-            const auto first = static_cast<std::size_t>(offsets.data()[i]);
-            const auto stop = static_cast<std::size_t>(offsets.data()[i + 1]);
-            float most = 0;
-            for (std::size_t e = first; e < stop; ++e) most = std::max(most, x.data()[e]);
-            const RowWeights weights =
-                row_weights(most, stop - first, row_factor.data()[i], edge_bits);
-            const auto limit = static_cast<float>(weights.limit);
-            for (std::size_t e = first; e < stop; ++e) {
-                const float rounded = __builtin_rintf(x.data()[e] * weights.two_to_e);
-                q.data()[e] = std::min(rounded, limit);
-            }
-            scale.data()[i] = weights.scale;
+            kernels.pack_rows(h.data() + i * num_columns, 1, num_columns,
+                              words.data() + i * num_words);
+            kernels.row_means(h.data(), num_columns, i, i + 1, beta.data());
         }
     };
-    run_in_pieces(num_rows, grain_of(20 * (1 + x.size() / std::max<std::size_t>(1, num_rows))),
-                  rows);
+    run_in_pieces(beta.size(), grain_of(10'000 + 200 * num_columns), some);
 }
 
 nb::list instruction_set_report() {
@@ -229,8 +299,13 @@ NB_MODULE(_native, m) {
           nb::arg("num_bits"), nb::arg("g"), nb::arg("out"), nb::arg("isa"));
     m.def("keep_masked", &keep_masked, nb::arg("x"), nb::arg("masks"), nb::arg("out"),
           nb::arg("isa"));
-    m.def("round_row_weights", &round_row_weights, nb::arg("offsets"), nb::arg("x"),
-          nb::arg("row_factor"), nb::arg("edge_bits"), nb::arg("q"), nb::arg("scale"));
+    m.def("round_rows", &round_rows, nb::arg("offsets"), nb::arg("ids"), nb::arg("weights").none(),
+          nb::arg("beta"), nb::arg("column_factor").none(), nb::arg("row_factor").none(),
+          nb::arg("edge_bits"), nb::arg("q"), nb::arg("scale"), nb::arg("isa"));
+    m.def("sum_rows", &sum_rows, nb::arg("offsets"), nb::arg("ids"), nb::arg("places").none(),
+          nb::arg("weights"), nb::arg("x"), nb::arg("scale").none(), nb::arg("largest"),
+          nb::arg("out"), nb::arg("isa"));
+    m.def("binarize", &binarize, nb::arg("h"), nb::arg("words"), nb::arg("beta"), nb::arg("isa"));
     m.def("xnor", &xnor, nb::arg("a"), nb::arg("panels"), nb::arg("num_bits"), nb::arg("out"),
           nb::arg("begin"), nb::arg("end"), nb::arg("isa"));
     bind_packed_layers(m);

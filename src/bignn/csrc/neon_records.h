@@ -261,10 +261,7 @@ struct RecordPieces : Base {
     // Sums stand in the order of columns, which is that of positions in records of four bytes.
     static void finish_records(const Records& records, std::size_t num_outputs, std::uint32_t total,
                                const std::int64_t* acc, float* sums) {
-        for (std::size_t c = 0; c < num_outputs; ++c) {
-            sums[c] = static_cast<float>(static_cast<std::int64_t>(records.center[c]) * total +
-                                         2 * acc[c]);
-        }
+        Base::finish_columns(records, num_outputs, total, acc, sums);
     }
 
     static void sum_records(const Records& records, std::size_t num_outputs,

@@ -19,8 +19,8 @@ struct WeightPieces : Base {
     }
 
     // Padded with 0 to a multiple of 16: lanes past the end are loaded as 0.
-    static std::uint32_t quantize(const float* x, std::size_t count, float two_to_e,
-                                  std::uint32_t limit, std::uint32_t* q) {
+    static std::uint32_t round_weights(const float* x, std::size_t count, float two_to_e,
+                                       std::uint32_t limit, std::uint32_t* q) {
         uint32x4_t total = vdupq_n_u32(0);
         const std::size_t padded = (count + 15) / 16 * 16;
         for (std::size_t e = 0; e < padded; e += 4) {

@@ -44,8 +44,8 @@ struct Plain : PlainAttention<Set> {
     }
 
     // q[e] = min(rint(x[e] two_to_e), limit), padded with 0 to a multiple of 16; returns the total.
-    static std::uint32_t quantize(const float* x, std::size_t count, float two_to_e,
-                                  std::uint32_t limit, std::uint32_t* q) {
+    static std::uint32_t round_weights(const float* x, std::size_t count, float two_to_e,
+                                       std::uint32_t limit, std::uint32_t* q) {
         std::uint32_t total = 0;
         for (std::size_t e = 0; e < count; ++e) {
             const auto rounded = static_cast<std::uint32_t>(__builtin_lrintf(x[e] * two_to_e));
@@ -56,7 +56,7 @@ struct Plain : PlainAttention<Set> {
         return total;
     }
 
-    // Quantizes the weights x of tile_rows rows that follow each other in the list, of at most
+    // Rounds the weights x of tile_rows rows that follow each other in the list, of at most
     // `few` entries each: q [tile_rows, few] is padded with 0, totals[r] is the sum of a row's q,
     // and the row's sum is to be multiplied by row_scale[r].
     static void weigh_tile(const float* x, const std::int64_t* offsets, const float* target_factor,
@@ -66,7 +66,7 @@ struct Plain : PlainAttention<Set> {
             const RowWeights weights =
                 row_weights(Isa::largest(x, count), count, target_factor[r], bits);
             for (std::size_t e = 0; e < few; ++e) q[r * few + e] = 0;
-            totals[r] = Isa::quantize(x, count, weights.two_to_e, weights.limit, q + r * few);
+            totals[r] = Isa::round_weights(x, count, weights.two_to_e, weights.limit, q + r * few);
             row_scale[r] = weights.scale;
             x += count;
         }
@@ -104,10 +104,20 @@ struct Plain : PlainAttention<Set> {
         const std::size_t num_positions = records.stride / records.bytes_per_column;
         for (std::size_t p = 0; p < num_positions; ++p) {
             const std::size_t c = record_column(p, records.stride, records.bytes_per_column);
-            if (c >= num_outputs) continue;
-            sums[c] = static_cast<float>(static_cast<std::int64_t>(records.center[c]) * total +
-                                         2 * acc[p]);
+            if (c < num_outputs) sums[c] = finished_sum(records.center[c], total, acc[p]);
         }
+    }
+
+    // The same where sums stand in the order of columns.
+    static void finish_columns(const Records& records, std::size_t num_outputs, std::uint32_t total,
+                               const std::int64_t* acc, float* sums) {
+        for (std::size_t c = 0; c < num_outputs; ++c) {
+            sums[c] = finished_sum(records.center[c], total, acc[c]);
+        }
+    }
+
+    static float finished_sum(std::int32_t center, std::uint32_t total, std::int64_t acc) {
+        return static_cast<float>(static_cast<std::int64_t>(center) * total + 2 * acc);
     }
 
     // Sums a row whose neighbours fit one chunk.

@@ -29,7 +29,7 @@ struct PlainAttention {
         return all;
     }
 
-    // Makes and quantizes one head's weights of tile_rows rows that follow each other in the list,
+    // Makes and rounds one head's weights of tile_rows rows that follow each other in the list,
     // of at most `few` entries each. The results are those of weigh_tile.
     static void attend_few(const float* source, const float* factor, const std::int64_t* offsets,
                            const float* targets, float slope, int bits, std::uint32_t* q,
@@ -41,7 +41,7 @@ struct PlainAttention {
             const Attended all = Isa::attend(source, factor, count, targets[r], top, slope, x);
             const RowWeights weights = row_weights(all.most, count, share_of(all.shares), bits);
             for (std::size_t e = 0; e < few; ++e) q[r * few + e] = 0;
-            totals[r] = Isa::quantize(x, count, weights.two_to_e, weights.limit, q + r * few);
+            totals[r] = Isa::round_weights(x, count, weights.two_to_e, weights.limit, q + r * few);
             row_scale[r] = weights.scale;
             source += count;
             factor += count;

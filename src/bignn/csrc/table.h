@@ -5,6 +5,7 @@
 #include "plain.h"
 #include "rows.h"
 #include "training.h"
+#include "weighted_rows.h"
 
 namespace bignn {
 
@@ -25,6 +26,9 @@ constexpr Kernels kernels_of(const char* name) {
         .masked_rows = Training<Isa>::masked_rows,
         .masked_gradient = Training<Isa>::masked_gradient,
         .keep_masked = Training<Isa>::keep_masked,
+        .round_rows = Weighted<Isa>::round_rows,
+        .sum_rows = Weighted<Isa>::sum_rows,
+        .row_means = Weighted<Isa>::row_means,
     };
 }
 

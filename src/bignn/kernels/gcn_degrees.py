@@ -12,17 +12,22 @@ Floats = NDArray[np.float32]
 
 
 def with_self_loops(
-    source: NDArray[Any], target: NDArray[Any], weights: Floats | None, num_nodes: int
+    source: NDArray[Any],
+    target: NDArray[Any],
+    weights: Floats | None,
+    num_nodes: int,
+    own_weight: float = 1.0,
 ) -> tuple[Ints, Ints, Floats | None]:
     """Add self-loops: ``(source, target, weights)`` of A + I, every node once its own neighbour.
 
     A node that has self-loops keeps one, with the weight of the last one given; others get one of
-    weight 1, as in PyG's ``GCNConv``.
+    weight ``own_weight``, as in PyG's ``GCNConv``. Without weights all are 1, as there.
     """
     loops = np.arange(num_nodes, dtype=np.int64)
     others = source != target
     if weights is not None:
-        weights = np.concatenate([weights[others], _loop_weights(source, target, weights, loops)])
+        own = _loop_weights(source, target, weights, loops, own_weight)
+        weights = np.concatenate([weights[others], own])
     return (
         np.concatenate([source[others], loops]),
         np.concatenate([target[others], loops]),
@@ -52,9 +57,13 @@ def degree_scale(degree: Any) -> Any:
 
 
 def _loop_weights(
-    source: NDArray[Any], target: NDArray[Any], weights: Floats, loops: Ints
+    source: NDArray[Any],
+    target: NDArray[Any],
+    weights: Floats,
+    loops: Ints,
+    own_weight: float = 1.0,
 ) -> Floats:
-    own = np.ones(len(loops), dtype=np.float32)
+    own = np.full(len(loops), own_weight, dtype=np.float32)
     is_loop = source == target
     own[target[is_loop]] = weights[is_loop]
     return own

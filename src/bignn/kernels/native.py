@@ -18,6 +18,8 @@ try:
 except ImportError as error:
     _native, _import_error = None, str(error)
 
+Floats = NDArray[np.float32]
+
 #: Every instruction set that some build has kernels for, slowest first per architecture.
 KNOWN_INSTRUCTION_SETS = ("portable", "avx2", "avx2_vnni", "avx512", "neon", "neon_dot")
 #: Instruction sets that this build has kernels for; without the extension, all known ones.
@@ -169,17 +171,58 @@ def keep_bits() -> int | None:
     return None if _native is None else int(_native.keep_bits)
 
 
-def round_row_weights(
+def round_rows(
     offsets: NDArray[np.int64],
-    x: NDArray[np.float32],
-    row_factor: NDArray[np.float32],
+    ids: NDArray[np.int64],
+    weights: Floats | None,
+    beta: Floats,
+    column_factor: Floats | None,
+    row_factor: Floats | None,
+    *,
     edge_bits: int,
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """See :func:`bignn.kernels.edge_rounding.round_row_weights`; whole numbers are floats here."""
+    isa: str,
+) -> tuple[Floats, Floats]:
+    """See :func:`bignn.kernels.edge_rounding.round_edge_weights`.
+
+    Whole numbers are floats here; the source's factor is ``column_factor * beta``.
+    """
     assert _native is not None
-    q, scale = np.empty_like(x), np.empty_like(row_factor)
-    _native.round_row_weights(offsets, x, row_factor, edge_bits, q, scale)
+    q, scale = np.empty(len(ids), np.float32), np.empty(len(offsets) - 1, np.float32)
+    factors = weights, beta, column_factor, row_factor
+    _native.round_rows(offsets, ids, *factors, edge_bits, q, scale, isa)
     return q, scale
+
+
+def sum_rows(
+    offsets: NDArray[np.int64],
+    ids: NDArray[np.int64],
+    places: NDArray[np.int64] | None,
+    weights: Floats,
+    x: Floats,
+    scale: Floats | None,
+    *,
+    isa: str,
+    largest: int = 0,
+) -> Floats:
+    """Compute ``scale_i Σ_e weights[places[e]] x[ids[e]]`` over the entries e of each row i.
+
+    Entries are added one after the other in float32. With ``largest`` the products are whole
+    numbers of at most that size, and sums that may have more digits are taken in float64 and
+    rounded once.
+    """
+    assert _native is not None
+    out = np.empty((len(offsets) - 1, x.shape[1]), np.float32)
+    _native.sum_rows(offsets, ids, places, weights, x, scale, largest, out, isa)
+    return out
+
+
+def binarize(h: Floats, isa: str) -> tuple[Words, Floats]:
+    """See :func:`bignn.kernels.reference.binarize`; β is at most 1e30, even of rows with NaN."""
+    assert _native is not None
+    words = np.empty((len(h), words_per_row(h.shape[1])), np.uint64)
+    beta = np.empty(len(h), np.float32)
+    _native.binarize(h, words, beta, isa)
+    return words, beta
 
 
 def draw_masks(seed: int, keep: int, among: Words, masks: Words, isa: str) -> None:

@@ -19,7 +19,15 @@ from numpy.typing import NDArray
 from bignn.bits import Words
 from bignn.kernels import native, reference
 from bignn.kernels.edge_rounding import bounded
-from bignn.kernels.layer import BinaryLayer, Edges, Floats, Keep, PackedFeatures, dense_words
+from bignn.kernels.layer import (
+    BinaryLayer,
+    DenseBits,
+    Edges,
+    Floats,
+    Keep,
+    PackedFeatures,
+    dense_words,
+)
 from bignn.kernels.layer_reference import layer_values
 
 
@@ -65,6 +73,12 @@ class PackedLayers:
             ):
                 keeps = "values" in layer.keep, "bits" in layer.keep
                 self._native.add(layer.native, block.native, way, out_scale, *keeps)
+
+    def replace_features(self, words: Words, beta: Floats) -> None:
+        """Copy other bits and scales into the (dense) features that the layers begin with."""
+        assert isinstance(self.features, DenseBits)
+        self.features.words[:] = words
+        self._source_factor[:] = _scaled(beta, self.edges[0].source_scale)
 
     def run_to_classes(self) -> NDArray[np.int64]:
         """Compute the class of every row, int64 [rows]."""

@@ -19,7 +19,7 @@ from bignn.kernels.layer import (
     SparseBits,
     Way,
 )
-from bignn.runtime.unit_costs import FEW_BITS, units_of
+from bignn.runtime.unit_costs import FEW_BITS, FEW_BITS_OF, units_of
 
 WAYS: tuple[Way, ...] = ("T", "G", "S")
 
@@ -97,6 +97,7 @@ _TABLES = (
     (16 << 20, "wide line"),
     (1 << 62, "far line"),
 )
+_PANEL = 16  # columns of B that are multiplied at once: panel_width of csrc/kernels.h
 _MANY = 32  # from here on sixteen neighbours are added at once: `many` of csrc/avx512_bits.h
 
 
@@ -134,9 +135,10 @@ def plan_layers(
         work: dict[Way, Work] = {}
         touched: dict[Way, int] = {}
         row: Work = {"row": num_rows, "column": num_rows * columns, "neighbour": num_entries}
-        own = 0
+        bits = 8 * words_per_row(inputs)
+        own: Work = {}
         if layer.own is not None:
-            own = num_rows * inputs * columns
+            own = _products(num_rows, 8 * bits, columns)
             row["column"] *= 2
         if layer.attention is not None:
             row["attention row"] = heads * num_rows
@@ -144,19 +146,20 @@ def plan_layers(
             row["score"] = 2 * heads * num_sources * inputs
         channels = columns // heads
         record = heads * (16 if channels <= 16 else -(-channels // 64) * 64)
-        few = "few-bit " if layer.edge_bits <= FEW_BITS else ""
-        gather = row | _lines(record, num_sources, num_entries)
+        few = "few-bit " if layer.edge_bits <= FEW_BITS_OF.get(backend, FEW_BITS) else ""
+        # In long rows, lines are fetched well ahead.
+        many = backend == "avx512" and num_entries >= _MANY * num_rows
+        gather = row | _lines(record, num_sources, num_entries, ahead=many)
         gather[f"{few}record"] = num_entries * columns
-        bits = 8 * words_per_row(inputs)
-        work["T"] = gather | {"xnor": own + num_sources * inputs * columns}
+        work["T"] = gather | _sum_of(own, _products(num_sources, 8 * bits, record))
         touched["T"] = num_sources * (bits + record) + num_entries * record
         if inputs <= MOST_INPUTS_OF_G:
-            many = backend == "avx512" and num_entries >= _MANY * num_rows
             adding = f"{few}bit of many" if many else f"{few}bit"
             # Whole words of inputs and whole registers of columns, however few there are.
             whole = 8 * bits, heads * (-(-channels // 32) * 32)
             work["G"] = (
                 row
+                | own
                 | _lines(bits, num_sources, num_entries, ahead=many)
                 | {
                     f"{few}row of G": num_rows * heads,
@@ -164,15 +167,15 @@ def plan_layers(
                     adding: num_entries * heads * whole[0],
                     "table": num_rows * heads * whole[0],
                     "lookup": num_rows * whole[0] * whole[1],
-                    "xnor": own,
                 }
             )
         touched["G"] = num_entries * bits
         if number == 0 and isinstance(features, SparseBits):
             ones = len(features.inputs)
-            work["S"] = gather | {"sparse": ones * max(columns, 64), "xnor": own}
-            for unit, count in _lines(record, inputs, ones, of="sign ").items():
-                work["S"][unit] = count
+            work["S"] = gather | own | _lines(record, inputs, ones, of="sign ")
+            work["S"]["sparse"] = ones * max(record, 64)
+            if record < 64:
+                work["S"]["narrow sparse row"] = num_sources
             touched["S"] = ones * record + num_sources * record + num_entries * record
         seconds: dict[Way, float] = {way: seconds_of(done, units) for way, done in work.items()}
         seconds.setdefault("G", math.inf)
@@ -185,6 +188,16 @@ def plan_layers(
     return plan
 
 
+def _products(num_rows: int, num_bits: int, columns: int) -> Work:
+    """Count the products of rows with whole panels of columns, however few there are."""
+    panels = -(-columns // _PANEL)
+    return {"xnor": num_rows * num_bits * panels * _PANEL, "panel": num_rows * panels}
+
+
+def _sum_of(first: Work, second: Work) -> Work:
+    return second | {unit: count + second.get(unit, 0) for unit, count in first.items()}
+
+
 def _lines(
     record: int, num_nodes: int, num_entries: int, *, ahead: bool = False, of: str = ""
 ) -> Work:
@@ -193,9 +206,8 @@ def _lines(
     lines = -(-record // 64)
     if of:
         return {f"{of}{unit}": num_entries * lines}
-    if ahead:
-        return {f"{unit} ahead": num_entries * lines}
-    return {unit: num_entries, f"next {unit}": num_entries * (lines - 1)}
+    first = f"{unit} ahead" if ahead else unit
+    return {first: num_entries, f"next {unit}": num_entries * (lines - 1)}
 
 
 def _forced(forced: str | None, num_layers: int, features: PackedFeatures) -> list[Way] | None:

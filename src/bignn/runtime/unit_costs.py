@@ -18,12 +18,16 @@ from bignn.files import atomic_path
 
 #: Weights of up to so many bits are one digit of the gather on every instruction set.
 FEW_BITS = 7
+#: The same where an instruction set takes more.
+FEW_BITS_OF = {"avx512": 8}
 
 _AVX512: dict[str, float] = {
-    "xnor": 1 / 320e9,  # a product of signs
-    "table": 0.7e-9,  # an input of a row's lookup tables, per head
-    "lookup": 1 / 150e9,  # a product after a gather of bits
-    "sparse": 0.025e-9,  # an addition of a sparse bit's row, per column
+    "xnor": 1 / 1250e9,  # a product of signs
+    "panel": 2.5e-9,  # the end of a row's products with sixteen columns
+    "table": 0.45e-9,  # an input of a row's lookup tables, per head
+    "lookup": 1 / 240e9,  # a product after a gather of bits
+    "sparse": 0.0105e-9,  # an addition of a sparse bit's row, per column
+    "narrow sparse row": 20e-9,  # what a row of at most sixteen columns takes more by way S
     "row": 45e-9,  # a row's weights and its end
     "column": 0.55e-9,  # a column of a row's end
     "neighbour": 3e-9,  # its number and weight
@@ -34,29 +38,30 @@ _AVX512: dict[str, float] = {
     "neighbour of G": 0.3e-9,
     "few-bit neighbour of G": 0.9e-9,
     "bit": 0.05e-9,  # a bit of a neighbour
-    "few-bit bit": 0.042e-9,
+    "few-bit bit": 0.0105e-9,
     "bit of many": 0.034e-9,  # a bit where sixteen neighbours are added at once
-    "few-bit bit of many": 0.026e-9,
+    "few-bit bit of many": 0.014e-9,
     "attention row": 50e-9,  # a row's largest score and sum of shares, per head
     "attention": 2e-9,  # an exponential and its weight, per neighbour and head
     "score": 0.03e-9,  # a bit of a score
-    # The first cache line of a record, each further one, and lines that are fetched well ahead
-    # (where sixteen neighbours are added at once), by the table's size. The last cache is shared,
-    # and lines out of it cost up to four times as much when others use it too: these are what a
-    # machine with neighbours shows.
+    # The first cache line of a record, each further one, and first lines that long rows fetch well
+    # ahead, by the size of the table. The last cache is shared, and its lines cost up to four times
+    # as much when others use it too: these are what a machine with neighbours shows.
     **{"near line": 0.9e-9, "next near line": 1e-9, "near line ahead": 1e-9},
     **{"shared line": 3e-9, "next shared line": 1.5e-9, "shared line ahead": 3.3e-9},
     **{"wide line": 10e-9, "next wide line": 2.7e-9, "wide line ahead": 7e-9},
-    **{"far line": 10e-9, "next far line": 5e-9, "far line ahead": 11.5e-9},
+    **{"far line": 10e-9, "next far line": 6e-9, "far line ahead": 8.5e-9},
     # Lines of the signs that a sparse bit adds.
     **{"sign near line": 0.1e-9, "sign shared line": 0.3e-9},
     **{"sign wide line": 2e-9, "sign far line": 5e-9},
 }
 _AVX2 = _AVX512 | {
-    "xnor": 1 / 250e9,
+    "xnor": 1 / 430e9,
+    "panel": 3.5e-9,
     "table": 0.2e-9,
     "lookup": 1 / 150e9,
-    "sparse": 0.018e-9,
+    "sparse": 0.011e-9,
+    "narrow sparse row": 0.3e-9,
     "row": 50e-9,
     "column": 0.3e-9,
     "neighbour": 2e-9,
@@ -76,10 +81,12 @@ _AVX2 = _AVX512 | {
     **{"far line": 9.6e-9, "next far line": 8e-9},
 }
 _PORTABLE = _AVX512 | {
-    "xnor": 1 / 20e9,
+    "xnor": 1 / 16e9,
+    "panel": 15e-9,
     "table": 2e-9,
     "lookup": 1 / 3e9,
-    "sparse": 0.06e-9,
+    "sparse": 0.012e-9,
+    "narrow sparse row": 0.3e-9,
     "record": 0.6e-9,
     "few-bit record": 0.6e-9,
     "bit": 0.5e-9,

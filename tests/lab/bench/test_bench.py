@@ -18,14 +18,15 @@ from bignn.lab.bench import suites as bench
 from bignn.lab.bench.contenders import Simulated, contenders_of
 from bignn.lab.bench.problems import (
     MODELS,
-    SHAPES,
     CitationProblem,
     ModelName,
     Problem,
     ShapeProblem,
 )
+from bignn.lab.bench.shapes import SHAPES
 from bignn.lab.bench.timing import Seconds, measure
 from bignn.packing import pack
+from bignn.train.recipes import recipe
 
 PROMISED = (
     *("suite", "shape", "model", "threads", "backend", "torch_capability", "edge_bits"),
@@ -188,6 +189,7 @@ def test_bench_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
         (["gemm", "--plot", "x.txt"], "--plot must be a file name ending in .png"),
         (["--threads", "0"], "--threads must be a number from 1"),
         (["--edge-bits", "1"], "--edge-bits must be a whole number from 2 to 8"),
+        (["--edge-bits", "99", "gemm"], "--edge-bits must be a whole number from 2 to 8"),
         *((["--backend", name], f"got '{name}'; this ") for name in _missing_backends()),
     ):
         assert main(["bench", *arguments]) == 2
@@ -209,6 +211,27 @@ def test_rounded_models_agree_with_torch_on_every_node_and_bit(
         assert row["flipped_bits"] == 0
         assert row["hidden_bits"] > 0
         assert "5-bit edge weights" in suite_report.describe(report)
+
+
+@pytest.mark.parametrize(("suite", "name"), [("shapes", "arxiv"), ("citation", "cora")])
+def test_weights_can_be_measured_as_floats(
+    suite: str, name: str, timed: list[set[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["bench", suite, "--only", name, "--scale", "0.005", "--no-memory", "--json"]
+    assert main([*arguments, "--edge-bits", "none"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert min(row["edge_bits"]) > 8  # what packed models round float weights to
+    assert row["agreement"] > 0.98
+
+
+def test_problems_take_the_bits_of_edge_weights_as_recipes_do() -> None:
+    for edge_bits, expected in (("none", None), (None, recipe("bi-gcn").edge_bits), (5, 5)):
+        how: Any = {"edge_bits": edge_bits}
+        for problem in (
+            ShapeProblem("arxiv", scale=0.002, **how),
+            CitationProblem("cora", epochs=0, **how),
+        ):
+            assert {layer.edge_bits for layer in problem.model.layers} == {expected}
 
 
 def test_products_are_exact_and_printed(

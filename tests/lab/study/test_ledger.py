@@ -39,6 +39,14 @@ def test_broken_lines_are_reported_and_skipped(
     assert "3 lines are not records" in capsys.readouterr().err
 
 
+def fails_to_append(ledger: Ledger, name: str, broken: object, match: str) -> None:
+    """Appending fails in one line while a function of the system is broken."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(name, broken)
+        with pytest.raises(WriteError, match=match):
+            ledger.append({"seed": 2})
+
+
 def test_a_record_is_written_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,10 +74,7 @@ def test_a_record_is_written_whole_or_not_at_all(
         ("os.write", nearly_full, "No space left on device"),
         ("os.fsync", failing_sync, "Input/output error"),
     ):
-        with monkeypatch.context() as patch:
-            patch.setattr(name, broken)
-            with pytest.raises(WriteError, match=rf"cannot write '.*runs\.jsonl': {line}"):
-                ledger.append({"seed": 2})
+        fails_to_append(ledger, name, broken, rf"cannot write '.*runs\.jsonl': {line}")
         assert ledger.path.read_bytes() == before
 
 
@@ -80,9 +85,7 @@ def test_a_folder_in_its_place_is_one_line(tmp_path: Path) -> None:
         Ledger(tmp_path).append({})
 
 
-def test_a_file_that_cannot_be_opened_or_locked_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_cannot_be_opened_or_locked_is_one_line(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "runs.jsonl")
     real_open = os.open
 
@@ -98,10 +101,7 @@ def test_a_file_that_cannot_be_opened_or_locked_is_one_line(
         ("os.open", refusing_open, "cannot write '.*': Read-only file system"),
         ("bignn.lab.study.ledger.fcntl.flock", refusing_lock, "cannot lock '.*': No locks avail"),
     ):
-        with monkeypatch.context() as patch:
-            patch.setattr(name, broken)
-            with pytest.raises(WriteError, match=line):
-                ledger.append({})
+        fails_to_append(ledger, name, broken, line)
     assert ledger.read() == []
 
 

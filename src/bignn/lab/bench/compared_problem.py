@@ -71,12 +71,12 @@ class ComparedProblem(Problem):
         binary: GNN | None = None,
         neighbours: NeighbourRows | None = None,
     ) -> None:
-        self.name, self.graph, self.float_model = graph.name, graph, float_model
-        if binary is not None:
-            self.model = binary
         config = float_model.config
         conv = config["conv"]
-        self.conv = conv if conv in ("sage", "gat") else "gcn"
+        super().__init__(graph.name, conv if conv in ("sage", "gat") else "gcn")
+        self.graph, self.float_model = graph, float_model
+        if binary is not None:
+            self.model = binary
         self.activation = config["activation"]
         width = config["hidden_channels"] * config["heads"]
         num_hidden = config["num_layers"] - (config["jk"] is None)

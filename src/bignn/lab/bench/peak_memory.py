@@ -25,7 +25,7 @@ from bignn.graph import load
 from bignn.kernels.threads import set_num_threads
 from bignn.lab.bench.compared_problem import ComparedProblem, float_contenders
 from bignn.lab.bench.contenders import Contender, Packed, contenders_of
-from bignn.lab.bench.problems import SHAPES, CitationProblem, ModelName, Problem, ShapeProblem
+from bignn.lab.bench.problems import EdgeBits, ModelName, Problem, make_problem
 from bignn.train.checkpoint import load_model
 
 #: A process measures so many times, as long as it has not taken so many seconds, but twice at
@@ -49,7 +49,7 @@ def peak_mib(
     conv: ModelName = "gcn",
     scale: float,
     threads: int,
-    edge_bits: int | None = None,
+    edge_bits: EdgeBits = None,
     backend: str | None = None,
 ) -> float | None:
     """Return the MiB of features, weights and activations; None where they cannot be measured."""
@@ -102,11 +102,8 @@ def _problems(asked: dict[str, Any]) -> tuple[Problem, Problem]:
         binary = None if asked["binary"] is None else load_model(asked["binary"])
         compared = ComparedProblem(load(asked["dataset"]), load_model(asked["float"]), binary)
         return compared, compared.few_nodes()
-    name, scale = asked.pop("name"), asked.pop("scale")
-    small = CitationProblem("cora", epochs=0, **asked)
-    if name in SHAPES:
-        return ShapeProblem(name, scale=scale, **asked), small
-    return CitationProblem(name, epochs=0, **asked), small
+    small = asked | {"name": "cora", "scale": 1.0}
+    return make_problem(**asked, epochs=0), make_problem(**small, epochs=0)
 
 
 def _measure(problem: Problem, small: Problem, contender: str) -> float:

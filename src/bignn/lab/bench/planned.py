@@ -19,7 +19,7 @@ from bignn.graph import Graph
 from bignn.kernels.layer import DenseBits, PackedFeatures
 from bignn.kernels.threads import get_num_threads
 from bignn.lab.bench.peak_memory import memory_bytes
-from bignn.lab.bench.problems import skewed_graph
+from bignn.lab.bench.shapes import skewed_graph
 from bignn.lab.bench.timing import measure
 from bignn.nn import GNN
 from bignn.packing import pack

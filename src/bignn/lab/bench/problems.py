@@ -1,10 +1,11 @@
-"""The problems of the benchmarks: real citation graphs, and random graphs of published sizes."""
+"""The problems of the benchmarks: models on real graphs, and on random ones of published sizes."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from bignn.config import Activation
 from bignn.graph import Graph, SparseRows, load
-from bignn.graph.published_sizes import PUBLISHED_SIZES
+from bignn.lab.bench.shapes import SHAPES, skewed_graph
 from bignn.nn import GNN, GATConv
 from bignn.packing import pack
 from bignn.runtime import PackedGraph, PackedModel, pack_graph
@@ -31,32 +32,8 @@ _BLOCK = 64
 MODELS = {"gcn": "Bi-GCN", "sage": "Bi-GraphSAGE", "gat": "Bi-GAT"}
 ModelName = Literal["gcn", "sage", "gat"]
 
-
-@dataclass(frozen=True)
-class Shape:
-    """A published graph's sizes, and the paper's widths for it."""
-
-    num_nodes: int
-    num_edges: int
-    sizes: tuple[int, ...]
-
-
-def _shape(name: str, *hidden: int, papers_edges: bool = False) -> Shape:
-    facts = PUBLISHED_SIZES[name]
-    edges = facts.paper_edges if papers_edges else facts.edges
-    assert edges is not None
-    return Shape(facts.nodes, edges, (facts.features, *hidden, facts.classes))
-
-
-#: Published nodes, undirected edges and features, with the paper's GCN widths. The paper's Reddit
-#: has the edges of GraphSAINT's, a fifth of GraphSAGE's.
-SHAPES = {
-    "flickr": _shape("flickr", 256),
-    "arxiv": _shape("ogbn-arxiv", 256, 256),
-    "reddit": _shape("reddit", 256),
-    "reddit-saint": _shape("reddit", 256, papers_edges=True),
-    "products": _shape("ogbn-products", 512, 512),
-}
+#: Bits of edge weights, as recipes take them: "none" for float weights, None for the recipe's own.
+EdgeBits = int | Literal["none"] | None
 
 
 class Problem(ABC):
@@ -77,10 +54,13 @@ class Problem(ABC):
     #: Weights of the entries of A + I; None where all are 1. GraphSAGE and GAT do not use them.
     entry_weights: Floats | None = None
     model: GNN
-    #: The backend of the packed model; None for the fastest.
-    backend: str | None = None
     #: The activation between the layers of the float model.
     activation: Activation = "relu"
+
+    def __init__(self, name: str, conv: ModelName, backend: str | None = None) -> None:
+        self.name, self.conv = name, conv
+        #: The backend of the packed model; None for the fastest.
+        self.backend = backend
 
     @property
     def num_nodes(self) -> int:
@@ -95,11 +75,7 @@ class Problem(ABC):
     @cached_property
     def weights(self) -> list[torch.Tensor]:
         """Weights [d_out, d_in] of the float model."""
-        generator = torch.Generator().manual_seed(1)
-        return [
-            torch.randn(d_out, d_in, generator=generator) / d_in**0.5
-            for d_in, d_out in zip(self.sizes, self.sizes[1:], strict=False)
-        ]
+        return _normal([(d_out, d_in) for d_in, d_out in pairwise(self.sizes)], seed=1)
 
     @cached_property
     def biases(self) -> list[torch.Tensor]:
@@ -109,20 +85,13 @@ class Problem(ABC):
     @cached_property
     def own_weights(self) -> list[torch.Tensor]:
         """Weights of the nodes' own features [d_out, d_in], for GraphSAGE."""
-        generator = torch.Generator().manual_seed(2)
-        return [
-            torch.randn(*weight.shape, generator=generator) / weight.shape[1] ** 0.5
-            for weight in self.weights
-        ]
+        return _normal([tuple(weight.shape) for weight in self.weights], seed=2)
 
     @cached_property
     def attention(self) -> list[torch.Tensor]:
         """Attention vectors [2, heads, channels] of the float GAT, those of sources first."""
-        generator = torch.Generator().manual_seed(3)
-        return [
-            torch.randn(2, heads, size // heads, generator=generator) / (size // heads) ** 0.5
-            for heads, size in zip(self.heads, self.sizes[1:], strict=True)
-        ]
+        widths = zip(self.heads, self.sizes[1:], strict=True)
+        return _normal([(2, heads, size // heads) for heads, size in widths], seed=3)
 
     @property
     def heads(self) -> list[int]:
@@ -196,10 +165,10 @@ class CitationProblem(Problem):
         *,
         conv: ModelName = "gcn",
         epochs: int = 40,
-        edge_bits: int | None = None,
+        edge_bits: EdgeBits = None,
         backend: str | None = None,
     ) -> None:
-        self.name, self.conv, self.backend = name, conv, backend
+        super().__init__(name, conv, backend)
         self.graph = load(name)
         chosen = recipe(f"bi-{conv}", epochs=max(1, epochs), edge_bits=edge_bits)
         torch.manual_seed(0)
@@ -245,19 +214,17 @@ class ShapeProblem(Problem):
         *,
         conv: ModelName = "gcn",
         scale: float = 1.0,
-        edge_bits: int | None = None,
+        edge_bits: EdgeBits = None,
         backend: str | None = None,
     ) -> None:
+        super().__init__(name, conv, backend)
         shape = SHAPES[name]
-        self.name, self.conv, self.backend = name, conv, backend
         self.sizes = shape.sizes
         num_nodes = max(2, round(shape.num_nodes * scale))
         num_edges = max(1, round(shape.num_edges * scale))
         self.offsets, self.ids = skewed_graph(num_nodes, num_edges, np.random.default_rng(0))
         self.degree_scale = (1 / np.sqrt(np.diff(self.offsets))).astype(np.float32)
         torch.manual_seed(0)
-        if edge_bits is None:
-            edge_bits = recipe(f"bi-{conv}").edge_bits
         # Attention has two heads that share the width, and one in the last layer.
         heads = 2 if conv == "gat" else 1
         self.model = GNN(
@@ -269,7 +236,7 @@ class ShapeProblem(Problem):
             heads=heads,
             binarize="both",
             normalize_rows=False,
-            edge_bits=edge_bits,
+            edge_bits=recipe(f"bi-{conv}", edge_bits=edge_bits).edge_bits,
         )
         self.model.input_stage.is_fitted.fill_(True)  # mean 0, scale 1: the features are normal
         self.model.load_state_dict(self.model.state_dict())
@@ -287,6 +254,19 @@ class ShapeProblem(Problem):
         stage = self.packed.network.input
         features, beta = read_features(stage, Graph(x, nothing))
         return self.graph_of(features, beta)
+
+
+def make_problem(name: str, *, scale: float = 1.0, epochs: int = 40, **options: Any) -> Problem:
+    """Make the problem of a shape, scaled, or of a dataset, whose model is trained for epochs."""
+    if name in SHAPES:
+        return ShapeProblem(name, scale=scale, **options)
+    return CitationProblem(name, epochs=epochs, **options)
+
+
+def _normal(shapes: Sequence[tuple[int, ...]], seed: int) -> list[torch.Tensor]:
+    """Draw normal numbers, divided by the root of the last dimension."""
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(*shape, generator=generator) / shape[-1] ** 0.5 for shape in shapes]
 
 
 def float_features(graph: Graph, *, normalize_rows: bool) -> Floats:
@@ -312,27 +292,3 @@ def sparse_features(graph: Graph, *, normalize_rows: bool) -> SparseRows | None:
     total = np.bincount(rows, np.abs(x.values), minlength=graph.num_nodes)
     values = (x.values / np.where(total > 0, total, 1)[rows]).astype(np.float32)
     return SparseRows(x.indptr, x.indices, values, x.shape)
-
-
-def skewed_graph(
-    num_nodes: int, num_edges: int, rng: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Make undirected edges, one end uniform, the other with density ~ rank^-0.44, and self-loops.
-
-    Built by counting, since sorting 10^8 edges would take longer than the benchmark.
-    """
-    names = rng.permutation(num_nodes).astype(np.int32)
-    uniform = rng.random(num_edges, dtype=np.float32)
-    skewed = np.minimum((uniform.astype(np.float64) ** 1.8 * num_nodes), num_nodes - 1)
-    a = names[skewed.astype(np.int32)]
-    b = rng.integers(0, num_nodes, num_edges, dtype=np.int32)
-    b = np.where(a == b, (b + 1) % np.int32(num_nodes), b)  # self-loops are added below
-    del uniform, skewed
-    loops = np.arange(num_nodes, dtype=np.int32)
-    target = np.concatenate([b, a, loops])
-    source = np.concatenate([a, b, loops])
-    del a, b
-    offsets = np.zeros(num_nodes + 1, dtype=np.int64)
-    np.cumsum(np.bincount(target, minlength=num_nodes), out=offsets[1:])
-    order = np.argsort(target, kind="stable")  # radix sort
-    return offsets, source[order]

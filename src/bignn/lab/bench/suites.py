@@ -13,26 +13,21 @@ import torch
 
 import bignn
 from bignn import bits, kernels
-from bignn.config.options import EDGE_BITS
 from bignn.errors import input_error
 from bignn.graph import EMBEDDED
 from bignn.kernels.threads import get_num_threads
 from bignn.lab.bench.contenders import Contender, Packed, Simulated, contenders_of
 from bignn.lab.bench.contenders.base import edge_index
 from bignn.lab.bench.peak_memory import memory_bytes, peak_mib
-from bignn.lab.bench.problems import (
-    SHAPES,
-    CitationProblem,
-    ModelName,
-    Problem,
-    ShapeProblem,
-)
+from bignn.lab.bench.problems import EdgeBits, ModelName, Problem, make_problem
 from bignn.lab.bench.rounds import time_beside
+from bignn.lab.bench.shapes import SHAPES
 from bignn.lab.bench.suite_report import HEADER, Row, network_line
 from bignn.lab.bench.timing import Seconds, measure
 from bignn.lab.bench.torch_instructions import check_torch, mkl_processors, torch_capability
 from bignn.runtime import PackedModel
 from bignn.runtime.doctor import examine
+from bignn.train.recipes import recipe
 
 SUITES = ("gemm", "citation", "shapes")
 
@@ -51,7 +46,7 @@ def run(
     scale: float = 1.0,
     only: Sequence[str] | None = None,
     memory: bool = True,
-    edge_bits: int | None = None,
+    edge_bits: EdgeBits = None,
     backend: str | None = None,
 ) -> dict[str, Any]:
     """Run suites and return ``{"rows": [...], "machine": ..., "mkl": ..., "date": ...}``.
@@ -65,7 +60,8 @@ def run(
         scale: factor on nodes and edges in the suite ``shapes``.
         only: names of shapes or datasets; None for all.
         memory: also measure peak memory, each contender in a process of its own.
-        edge_bits: bits of the measured models' edge weights; None for what the recipes have.
+        edge_bits: bits of the measured models' edge weights; "none" for float weights,
+            None for what the recipes have.
         backend: backend of the packed models; None for the fastest. With a name, torch must have
             been loaded with the same instruction set
             (:func:`bignn.lab.bench.torch_instructions.torch_held_to`).
@@ -82,12 +78,12 @@ def run(
     names = [name for suite in chosen for name in graphs.get(suite, ())]
     for name in only or ():
         if name not in names:
-            raise input_error("only", f"some of {names} in these suites", repr(name))
+            expected = f"some of {names}" if names else "left out: no suite of graphs is measured"
+            raise input_error("only", expected, repr(name))
     used = kernels.checked_backend(backend)
     if backend is not None:
         check_torch(backend)
-    if edge_bits is not None:
-        EDGE_BITS.check("edge_bits", edge_bits)
+    recipe(f"bi-{model}", edge_bits=edge_bits)  # refuses other numbers
     rows: list[Row] = []
     for suite in chosen:
         if suite == "gemm":
@@ -170,7 +166,7 @@ def _network(
     model: ModelName,
     scale: float,
     memory: bool,
-    edge_bits: int | None,
+    edge_bits: EdgeBits,
     backend: str,
 ) -> Row:
     def log(text: str) -> None:
@@ -180,13 +176,7 @@ def _network(
     log("making the graph" + (f" at scale {scale:g}" if scale != 1 else ""))
     row = _row(suite, name if scale == 1 else f"{name} x {scale:g}", f"bi-{model}", backend)
     how: Any = {"conv": model, "edge_bits": edge_bits, "backend": backend}
-    row |= _measured(
-        CitationProblem(name, **how)
-        if suite == "citation"
-        else ShapeProblem(name, scale=scale, **how),
-        contenders_of(model),
-        log,
-    )
+    row |= _measured(make_problem(name, scale=scale, **how), contenders_of(model), log)
     if row["best_float"] is not None:
         ratio = f"{row['speedup_vs_best_float']:.1f}x as fast as {row['best_float']}"
         log(f"packed {row['packed_ms']:.3g} ms, {ratio}")

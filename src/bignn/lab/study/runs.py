@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,9 @@ from bignn.train.fit import FitResult
 from bignn.train.jobs import in_processes
 from bignn.train.recipes import Recipe
 from bignn.train.seeds import fit_seed
+
+#: What a record has of a result.
+_SCORES = ("val_loss", "val_acc", "test_acc", "best_epoch", "epochs")
 
 
 def do_runs(
@@ -136,7 +139,7 @@ class _Task:
         )
         record = {
             **_names(run),
-            **{name: value for name, value in asdict(result).items() if name != "seconds"},
+            **{name: getattr(result, name) for name in _SCORES},
             "seconds": round(result.seconds, 2),
             "device": self.device,
             "machine": _machine(self.device),
