@@ -2,13 +2,15 @@
 
     python benchmarks/epoch.py [cora citeseer pubmed]
 
-All train the paper's sizes (64 hidden, dropout 0.4) with fused Adam, take turns in one run on the
-same threads, and are called as in training. ``bignn`` is the default loop, which leaves out nodes
-that cannot influence the loss; ``whole`` is the same on all nodes. ``simulated`` is the same binary
-model as its authors run it, on all nodes: signs and scales as dense floats (the input's made once),
-torch's dropout on them, a sparse Â whose gradient is a sparse product too. ``PyG`` is a float GCN
-of torch_geometric layers on dense x with cached normalisation, ``CSR`` the same with a sparse
-adjacency.
+All train the paper's sizes (64 hidden, dropout 0.4) with fused Adam, take turns in one run with as
+many of torch's threads (one on small graphs, ``threads_for``), and are called as in training.
+``bignn`` is the default loop, which leaves out nodes that cannot influence the loss; ``whole`` is
+the same on all nodes. ``rounded`` and ``float weights`` are ``bignn`` again and the same with
+neighbours' weights that are not rounded (``edge_bits=None``), in turns by themselves.
+``simulated`` is the same binary model as its authors run it, on all nodes: signs and scales as
+dense floats (the input's made once), torch's dropout on them, a sparse Â whose gradient is a sparse
+product too. ``PyG`` is a float GCN of torch_geometric layers on dense x with cached normalisation,
+``CSR`` the same with a sparse adjacency.
 """
 
 from __future__ import annotations
@@ -26,12 +28,13 @@ from torch_geometric.nn import GCNConv
 import bignn
 from bignn.binarize import binarize_features, binarize_weight
 from bignn.graph import EMBEDDED, Graph
-from bignn.lab.bench.timing import measure
+from bignn.lab.bench.timing import Seconds, measure
 from bignn.nn import GCN
 from bignn.nn.adjacency import normalized_adjacency
 from bignn.nn.sparse import SparseMatrix
-from bignn.train.batches import full_batch, reachable
+from bignn.train.batches import reachable
 from bignn.train.distributed import World
+from bignn.train.find_problem import node_problem
 from bignn.train.fit import threads_for
 from bignn.train.recipes import recipe
 from bignn.train.run import TrainingRun
@@ -80,14 +83,15 @@ class PyGModel(nn.Module):
 
 def ours(graph: Graph, model: GCN, *, on_all_nodes: bool) -> Callable[[], None]:
     """Run an epoch of bignn's own loop."""
-    whole = full_batch(graph, torch.device("cpu"))
-    run = TrainingRun(model, graph, whole, recipe("bi-gcn").settings, 0, [], World())
+    problem = node_problem(graph, None, torch.device("cpu"))
+    whole = problem.whole
+    run = TrainingRun(model, problem, recipe("bi-gcn").settings, 0, [], World())
     batches = [whole if on_all_nodes else reachable(whole, model)]
     if on_all_nodes:
-        run.validation = replace(whole, loss_nodes=torch.from_numpy(graph.val_idx))
+        problem.validation_batch = replace(whole, loss_nodes=torch.from_numpy(graph.val_idx))
 
     def epoch() -> None:
-        with threads_for(graph):
+        with threads_for(graph.num_nodes):
             run._train_epoch(batches)
             run._validate()
 
@@ -102,6 +106,10 @@ def theirs(model: nn.Module, graph: Graph, *inputs: Tensor | SparseMatrix) -> Ca
     optimizer = torch.optim.Adam(model.parameters(), lr=0.001, fused=True)
 
     def epoch() -> None:
+        with threads_for(graph.num_nodes):
+            step()
+
+    def step() -> None:
         model.train()
         optimizer.zero_grad(set_to_none=True)
         functional.cross_entropy(model(*inputs)[train], y[train]).backward()
@@ -123,6 +131,11 @@ def _repeated(epoch: Callable[[], None]) -> Callable[[], None]:
     return epochs
 
 
+def _times(contenders: dict[str, Callable[[], None]]) -> dict[str, Seconds]:
+    """Measure epochs of contenders that take turns, ten in a row as in training."""
+    return measure({key: _repeated(epoch) for key, epoch in contenders.items()}, rounds=5)
+
+
 if __name__ == "__main__":
     for name in sys.argv[1:] or EMBEDDED:
         graph = bignn.load(name)
@@ -132,21 +145,29 @@ if __name__ == "__main__":
         x = torch.from_numpy(graph.dense_x())
         edge_index = torch.from_numpy(graph.edge_index)
         model.fit_input(x)
+        unrounded = GCN(**(model.config | {"edge_bits": None}))
+        unrounded.load_state_dict(model.state_dict())
         adjacency = normalized_adjacency(edge_index, None, len(x))
         signs, beta = binarize_features(model.input_stage._normalized(x))
         rows = x / x.sum(dim=1, keepdim=True).clamp(min=1e-12)
         csr = SparseMatrix.from_entries(
             edge_index[1], edge_index[0], torch.ones(edge_index.shape[1]), (len(x), len(x))
         ).matrix
+        bignn_loop = ours(graph, model, on_all_nodes=False)
         contenders = {
-            "bignn": ours(graph, model, on_all_nodes=False),
+            "bignn": bignn_loop,
             "whole": ours(graph, copy.deepcopy(model), on_all_nodes=True),
             "simulated": theirs(DenseSimulation(model), graph, signs * beta, adjacency),
             "PyG": theirs(PyGModel(graph), graph, rows, edge_index),
             "CSR": theirs(PyGModel(graph), graph, rows, csr),
         }
-        # In a row, as in training.
-        times = measure({key: _repeated(epoch) for key, epoch in contenders.items()}, rounds=7)
+        times = _times(contenders)
+        # By themselves, since they are near each other and the others leave caches cold.
+        twins = {
+            "rounded": bignn_loop,
+            "float weights": ours(graph, unrounded, on_all_nodes=False),
+        }
+        times |= _times(twins)
         base = times["bignn"]
         best = min(times["PyG"], times["CSR"])
         print(
@@ -154,6 +175,8 @@ if __name__ == "__main__":
             + "  ".join(
                 f"{key} {1e3 * seconds.median / EPOCHS:7.2f} ms" for key, seconds in times.items()
             )
+            + "  rounded / float weights "
+            + f"{times['rounded'].median / times['float weights'].median:.3f}x"
             + f"  simulated / bignn {times['simulated'].median / base.median:.1f}x"
             + f" (on all nodes {times['simulated'].median / times['whole'].median:.1f}x)"
             + f"  best PyG / bignn {best.median / base.median:.1f}x"

@@ -12,6 +12,7 @@ from torch import Tensor
 
 import bignn
 from bignn import Graph, InputError
+from bignn.binarize import sign
 from bignn.config import BinarizeMode, ConvName, Sampling, Settings
 from bignn.kernels import attention, edge_rounding, reference
 from bignn.kernels.attention import Attention
@@ -19,6 +20,7 @@ from bignn.nn import GCN, GNN, GATConv, GCNConv, SAGEConv
 from bignn.nn.adjacency import factored_adjacency, normalized_adjacency
 from bignn.nn.batch_norm import BatchNorm
 from bignn.nn.edge_rounding import round_row_weights, rounded_edges
+from bignn.nn.features import BinaryRows
 from bignn.nn.packed_arithmetic import attention_of_scores, exp_of_negative, mean_in_order
 from bignn.nn.sparse import SparseMatrix
 from bignn.train.batches import full_batch, reachable
@@ -316,3 +318,56 @@ def test_first_layers_keep_their_rounded_weights(graph: Graph) -> None:
     assert made[2] is not made[3]
     beta.mul_(2)
     assert rounded_edges(edges, None, beta, "gcn", 6, is_constant=True) is not made[2]
+
+
+@pytest.mark.parametrize("largest", [1, 1 << 17])
+def test_native_sums_are_those_of_torch(monkeypatch: pytest.MonkeyPatch, largest: int) -> None:
+    rng = np.random.default_rng(5)
+    offsets, ids, weights = random_rows(rng)
+    pattern = pattern_of(offsets, ids, weights)
+    beta = torch.rand(50, 1)
+    # Whole numbers, whose sums do not depend on how they are added up.
+    start = torch.randint(-largest, largest + 1, (50, 33)).float()
+    gradient = torch.randint(-3, 4, (200, 33)).float()
+    results = []
+    for is_native in (True, False):
+        if not is_native:
+            monkeypatch.setattr("bignn.nn.sparse._is_native", lambda *_: False)
+            monkeypatch.setattr("bignn.nn.edge_rounding._is_native", lambda *_: False)
+        rounded = rounded_edges(pattern, None, beta, "gcn", 7, is_constant=False)
+        assert rounded.is_wide(largest) == (largest > 1)
+        dots = start.clone().requires_grad_()
+        pattern.weighted(rounded.q, dots).backward(gradient)
+        with torch.no_grad():
+            results.append([dots.grad, rounded.sums(dots, num_inputs=largest)])
+        dots = start.clone().requires_grad_()
+        in_training = rounded.sums(dots, num_inputs=None)
+        in_training.backward(gradient)
+        results[-1] += [in_training.detach(), dots.grad]
+    for place, (mine, other) in enumerate(zip(*results, strict=True)):
+        assert mine is not None
+        assert other is not None
+        if place < 2:
+            assert torch.equal(mine, other), place
+        else:
+            assert torch.allclose(mine, other, rtol=1e-4, atol=1e-4 * float(other.abs().max()))
+
+
+def test_evaluation_is_the_same_without_native_code(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, edges = torch.from_numpy(graph.dense_x()), torch.from_numpy(graph.edge_index)
+    convs: tuple[ConvName, ...] = ("gcn", "mean-gcn", "sage", "gat")
+    for conv in convs:
+        torch.manual_seed(0)
+        model = GNN(20, 16, 3, 2, conv=conv, binarize="both", norm="batch").eval()
+        model.fit_input(x)
+        with monkeypatch.context() as plain, torch.no_grad():
+            native_logits = model(x, edges)
+            for module in ("sparse", "edge_rounding"):
+                plain.setattr(f"bignn.nn.{module}._is_native", lambda *_: False)
+            plain.setattr(
+                "bignn.nn.features.BinaryRows.of_values",
+                lambda h: BinaryRows(sign(h), mean_in_order(h)),
+            )
+            assert torch.equal(model(x, edges), native_logits), conv

@@ -13,6 +13,7 @@ from bignn.nn.evaluation import evaluating
 from bignn.train.batches import full_batch
 from bignn.train.checks import check_model
 from bignn.train.distill import soft_targets
+from bignn.train.tasks import class_task
 
 
 def partly_frozen(graph: Graph) -> tuple[GCN, nn.Module]:
@@ -38,7 +39,7 @@ def opine(model: GCN, graph: Graph) -> None:
 
 
 def check(model: GCN, graph: Graph) -> None:
-    check_model(model, full_batch(graph, torch.device("cpu")), graph.num_classes)
+    check_model(model, full_batch(graph, torch.device("cpu")), class_task(graph.num_classes))
 
 
 def advise(model: GCN, graph: Graph) -> None:

@@ -8,12 +8,24 @@ import torch
 from torch import Tensor
 
 from bignn.errors import input_error
-from bignn.kernels.gcn_degrees import degree_scale, gcn_degree_scale, with_self_loops
+from bignn.kernels.edge_kinds import EDGE_KINDS, EdgeKind, weigh_edges
+from bignn.kernels.gcn_degrees import degree_scale
 from bignn.nn.sparse import SparseMatrix, csr_with_values, row_of_each_entry
 from bignn.nn.tensor_cache import TensorCache
 
 #: Kinds of neighbourhood sum, see :func:`edge_weights`.
-Aggregation = Literal["gcn", "mean", "mean_self", "ones_self", "sum"]
+Aggregation = Literal[
+    "gcn",
+    "gcn_improved",
+    "gcn_plain",
+    "gcn_source",
+    "mean",
+    "mean_self",
+    "ones_self",
+    "sum",
+    "weighted_sum",
+    "weighted_mean",
+]
 
 #: Forms of a graph that a layer accepts: edges [2, E], a sparse CSR adjacency with targets as rows,
 #: or a matrix of weights (rectangular where a layer makes fewer rows than it reads; row i is then
@@ -37,14 +49,18 @@ def edge_weights(
     With A the (weighted) edges, d_i the in-degree of i, without self-loops where ``I`` is added:
 
     - ``"gcn"``: ``Â = D̂^{-1/2} (A + I) D̂^{-1/2}``, D̂ the weighted in-degrees of A + I;
+    - ``"gcn_improved"``: the same of A + 2I, of A + I without edge weights (as PyG computes it);
+      ``"gcn_plain"``: of A as it is;
+    - ``"gcn_source"``: of A without self-loops, with the weighted out-degrees;
     - ``"mean_self"``: ``1 / (d_i + 1)``, the mean over neighbours and the node itself;
     - ``"mean"``: ``1 / d_i``, the mean over neighbours; 0 for a node that has none;
+      ``"weighted_mean"``: the same times the edge's weight;
     - ``"ones_self"``: 1 for neighbours and the node itself, which attention then weighs;
-    - ``"sum"``: 1 for neighbours alone.
+    - ``"sum"``: 1 for neighbours alone; ``"weighted_sum"``: the edge's weight.
 
     Where ``I`` is added, a node that has self-loops already keeps one instead of getting another
-    (in ``"gcn"`` with the last one's weight), as in PyG. Only ``"gcn"`` uses edge weights, as
-    PyG's layers do with edge lists.
+    (where weights count, with the last one's weight), as in PyG. Weights count in ``"gcn"`` and
+    its kin and where the name says so, as in PyG's layers with edge lists.
 
     Returns:
         ``(edge_weight [E], self_weight [N])``: the weight of every given edge (0 for self-loops,
@@ -54,29 +70,35 @@ def edge_weights(
     """
     source, target = edge_index[0], edge_index[1]
     ones = torch.ones(edge_index.shape[1], dtype=dtype, device=edge_index.device)
-    if aggr == "sum":
-        return ones, ones.new_zeros(num_nodes)
-    if aggr == "mean":
-        degree = ones.new_zeros(num_nodes).scatter_add(0, target, ones)
-        return ones / degree.clamp(min=1)[target], ones.new_zeros(num_nodes)
+    kind = _kind(aggr)
     is_loop = source == target
-    if aggr != "gcn" or edge_weight is None:
-        weight, own = torch.where(is_loop, 0, ones), ones.new_ones(num_nodes)
-    else:
-        # A scatter to an extra slot N takes what is not a self-loop, so that shapes stay fixed.
-        weight = edge_weight.to(dtype)
-        slot = torch.where(is_loop, target, num_nodes)
-        own = weight.new_ones(num_nodes + 1).scatter(0, slot, weight)[:num_nodes]
+    weight = ones if edge_weight is None or not kind.is_weighted else edge_weight.to(dtype)
+    own = weight.new_zeros(num_nodes)
+    if kind.loops == "added":
+        own = own + 1
+        if kind.is_weighted and edge_weight is not None:
+            own = own * kind.own_weight
+            # A scatter to an extra slot N takes what is not a self-loop, so that shapes stay fixed.
+            slot = torch.where(is_loop, target, num_nodes)
+            own = torch.cat([own, own.new_zeros(1)]).scatter(0, slot, weight)[:num_nodes]
+    present = ones if kind.loops == "given" else torch.where(is_loop, 0, ones)
+    if kind.loops != "given":
         weight = torch.where(is_loop, 0, weight)
-    if aggr == "ones_self":
+    if kind.factor == "mean":
+        entries = own.new_full((num_nodes,), float(kind.loops == "added"))
+        entries = entries.scatter_add(0, target, present).clamp(min=1)
+        return weight / entries[target], own / entries
+    if kind.factor == "none":
         return weight, own
+    ends = target if kind.factor == "degree" else source
     # In double, so that the order of edges rounds nothing.
-    degree = own.double().scatter_add(0, target, weight.double())
-    if aggr == "mean_self":
-        degree = degree.to(own.dtype)
-        return weight / degree[target], own / degree
+    degree = own.double().scatter_add(0, ends, weight.double())
     scale = degree_scale(degree).to(own.dtype)
     return scale[source] * weight * scale[target], own * scale * scale
+
+
+def _kind(aggr: Aggregation) -> EdgeKind:
+    return EDGE_KINDS["attention" if aggr == "ones_self" else aggr]
 
 
 def normalized_adjacency(
@@ -97,7 +119,10 @@ def normalized_adjacency(
         edges, weights = _usable_edges(edge_index, edge_weight, num_nodes, aggr)
         values, own = edge_weights(aggr, edges, weights, num_nodes, dtype)
         row, column = edges[1], edges[0]
-        if aggr not in ("mean", "sum"):
+        if _kind(aggr).loops == "removed":
+            kept = row != column
+            row, column, values = row[kept], column[kept], values[kept]
+        elif _kind(aggr).loops == "added":
             kept = row != column
             loops = torch.arange(num_nodes, device=edges.device)
             row, column = torch.cat([row[kept], loops]), torch.cat([column[kept], loops])
@@ -120,22 +145,20 @@ def factored_adjacency(
 
     def build() -> SparseMatrix:
         edges, weights = _usable_edges(edge_index, edge_weight, num_nodes, aggr)
-        (source, target), weight = edges.cpu().numpy(), None
-        if aggr == "gcn" and weights is not None:
-            weight = weights.detach().cpu().float().numpy()
-        column_factor = None
-        if aggr == "gcn":
-            scale = gcn_degree_scale(source, target, weight, num_nodes)
-            column_factor = torch.from_numpy(scale).to(edges.device)
-        if aggr not in ("mean", "sum"):
-            source, target, weight = with_self_loops(source, target, weight, num_nodes)
-        row, column = (torch.from_numpy(ids).to(edges.device) for ids in (target, source))
-        values = torch.ones(len(row)) if weight is None else torch.from_numpy(weight)
-        row_factor = column_factor
-        if aggr in ("mean", "mean_self"):
-            row_factor = torch.bincount(row, minlength=num_nodes).clamp(min=1).float().reciprocal()
+        source, target = edges.cpu().numpy()
+        weight = None if weights is None else weights.detach().cpu().float().numpy()
+        name = "attention" if aggr == "ones_self" else aggr
+        weighed = weigh_edges(name, source, target, weight, num_nodes)
+        given = (weighed.target, weighed.source, weighed.target_factor, weighed.source_factor)
+        row, column, row_factor, column_factor = (
+            None if some is None else torch.from_numpy(some).to(edges.device) for some in given
+        )
+        assert row is not None
+        assert column is not None
+        values = torch.ones(len(row)).to(edges.device)
+        if weighed.weights is not None:
+            values = torch.from_numpy(weighed.weights).to(edges.device)
         size = (num_nodes, num_nodes)
-        values = values.to(edges.device)
         return SparseMatrix.from_entries(row, column, values, size, row_factor, column_factor)
 
     return _factored[aggr].get(edge_index, [edge_weight], num_nodes, build)
@@ -191,10 +214,11 @@ def _usable_edges(
     """Check a graph for a kind of sum and return its edges [2, E] and its weights [E]."""
     edges, weights = _edge_list(edge_index, edge_weight, num_nodes)
     is_matrix = edge_index.layout != torch.strided
-    if is_matrix and aggr != "gcn" and weights is not None and bool((weights != 1).any()):
+    ignored = None if _kind(aggr).is_weighted else weights
+    if is_matrix and ignored is not None and bool((ignored != 1).any()):
         # PyG's layers disagree on how to use them.
-        place = int((weights != 1).nonzero()[0])
-        got = f"{float(weights[place])} from {int(edges[0, place])} to {int(edges[1, place])}"
+        place = int((ignored != 1).nonzero()[0])
+        got = f"{float(ignored[place])} from {int(edges[0, place])} to {int(edges[1, place])}"
         fix = "give its edges as [2, E] to leave weights out"
         raise input_error("edge_index", "a sparse adjacency of ones for this layer", got, fix)
     return edges, weights

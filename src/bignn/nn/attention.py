@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bignn.nn.sparse import SparseMatrix, csr_with_values, multiply
+from bignn.nn.sparse import SparseMatrix, multiply
 
 # Products of pairs of rows are taken in blocks of about this many numbers.
 _BLOCK_VALUES = 1 << 24
@@ -56,7 +56,7 @@ class _WeightedSum(torch.autograd.Function):
         grad = grads[0]
         to_z = to_weights = None
         if ctx.needs_input_grad[2]:
-            to_z = _per_head(pattern.transposed, weights[pattern.order], grad)
+            to_z = _per_head(pattern.transposed, weights, grad, pattern.order)
         if ctx.needs_input_grad[1]:
             row, column = pattern.rows, pattern.matrix.col_indices()
             to_weights = torch.empty_like(weights)
@@ -67,9 +67,9 @@ class _WeightedSum(torch.autograd.Function):
         return None, to_weights, to_z
 
 
-def _per_head(matrix: Tensor, weights: Tensor, z: Tensor) -> Tensor:
+def _per_head(matrix: Tensor, weights: Tensor, z: Tensor, order: Tensor | None = None) -> Tensor:
     heads = [
-        multiply(csr_with_values(matrix, weights[:, head].contiguous()), z[:, head].contiguous())
+        multiply(matrix, z[:, head].contiguous(), values=weights[:, head].contiguous(), order=order)
         for head in range(z.shape[1])
     ]
     return torch.stack(heads, dim=1)

@@ -39,18 +39,26 @@ def binary_product(
         is_binary: whether the weights are ±1.
 
     """
-    learns = torch.is_grad_enabled() and (x.signs.requires_grad or weight.requires_grad)
+    product, factor = product_of_signs(x, weight, p, drop=drop, is_binary=is_binary)
+    return product * (x.beta if factor == 1 else x.beta * factor)
+
+
+def product_of_signs(
+    x: BinaryRows, weight: Tensor, p: float, *, drop: DropMode, is_binary: bool
+) -> tuple[Tensor, float]:
+    """Compute :func:`binary_product` without β, as a product and the number to multiply it by."""
+    learns = torch.is_grad_enabled() and (x.learns or weight.requires_grad)
     on_cpu = weight.device.type == "cpu"
     if is_binary and on_cpu and not learns and p == 0:
         dots: Tensor = ops.xnor_matmul(x.words, ops.pack_rows(weight), weight.shape[1])
-        return dots.to(weight.dtype) * x.beta
+        return dots.to(weight.dtype), 1.0
     # Forms that use only some entries need the features as a constant.
     compiling = torch.compiler.is_compiling()
-    in_part = drop == "present" and p > 0 and not x.signs.requires_grad
+    in_part = drop == "present" and p > 0 and not x.learns
     exact = weight.dtype in (torch.float32, torch.float64) and not compiling
-    if drop == "present" and exact and not x.signs.requires_grad and x.deviations is not None:
+    if drop == "present" and exact and not x.learns and x.deviations is not None:
         few = x.deviations.matmul(weight.t(), p, training=True)
-        return (few + x.usual @ weight.t()) * x.beta
+        return few + x.usual @ weight.t(), 1.0
     in_bits = is_binary and on_cpu and weight.dtype == torch.float32 and not compiling
     if in_bits and (in_part or drop == "all" or p == 0):
         keep = keep_out_of(p)
@@ -59,10 +67,10 @@ def binary_product(
         kept: Tensor = ops.masked_linear(x.signs, x.words, masks, weight)
         scale = KEEP_SCALE / keep
         if in_part:
-            return (kept * (2 * scale) + x.usual @ weight.t()) * x.beta
-        return kept * (x.beta * scale)
+            return kept * (2 * scale) + x.usual @ weight.t(), 1.0
+        return kept, scale
     if drop == "present" and p > 0:
         signs = x.usual + dropout(x.signs - x.usual, p, training=True)
     else:
         signs = dropout(x.signs, p, training=True)
-    return functional.linear(signs, weight) * x.beta
+    return functional.linear(signs, weight), 1.0

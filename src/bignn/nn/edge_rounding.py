@@ -21,11 +21,11 @@ from torch import Tensor
 
 from bignn.config import BinarizeMode
 from bignn.config.options import EDGE_BITS
-from bignn.kernels import native
+from bignn.kernels import default_backend, native
 from bignn.kernels.edge_rounding import SMALLEST_WEIGHT, TOTAL_BITS
 from bignn.nn.adjacency import Aggregation, EdgesLike, factored_adjacency
 from bignn.nn.packed_arithmetic import bounded, power_of_two
-from bignn.nn.sparse import SparseMatrix, csr_with_values, multiply
+from bignn.nn.sparse import SparseMatrix, as_arrays, multiply
 from bignn.nn.tensor_cache import TensorCache
 
 _SMALLEST_WEIGHT = float(SMALLEST_WEIGHT)  # Python's number, so that tensors stay float32
@@ -98,27 +98,20 @@ class RoundedEdges:
 
         """
         if num_inputs is None:
-            return self._scaled_matrix @ dots.float()
+            return self.pattern.weighted(self._scaled, dots.float())
         wide = self.is_wide(num_inputs)
+        if not (torch.is_grad_enabled() and dots.requires_grad):
+            rows, scale = self.pattern.matrix, self.row_scale
+            largest = num_inputs * self.limit if wide else 0
+            return multiply(rows, dots.float(), values=self.q, scale=scale, largest=largest)
         values = dots.to(torch.float64 if wide else torch.float32)
-        if torch.is_grad_enabled() and dots.requires_grad:
-            total = self.pattern.with_values(self.q.to(values.dtype)) @ values
-        else:
-            total = multiply(self._wide_rows if wide else self._rows, values)
+        total = self.pattern.weighted(self.q.to(values.dtype), values)
         return total.float() * self.row_scale.unsqueeze(-1)
 
     @cached_property
-    def _rows(self) -> Tensor:
-        return csr_with_values(self.pattern.matrix, self.q)
-
-    @cached_property
-    def _wide_rows(self) -> Tensor:
-        return csr_with_values(self.pattern.matrix, self.q.double())
-
-    @cached_property
-    def _scaled_matrix(self) -> SparseMatrix:
-        """The matrix of ``q_e row_scale_i``, which saves a product with each sum."""
-        return self.pattern.with_values(self.q * self.row_scale[self.pattern.rows])
+    def _scaled(self) -> Tensor:
+        """The values ``q_e row_scale_i``, which save a product with each sum."""
+        return self.row_scale.index_select(0, self.pattern.rows).mul_(self.q)
 
 
 def rounded_edges(
@@ -147,6 +140,8 @@ def rounded_edges(
         pattern = factored_adjacency(edges, edge_weight, len(beta), aggr)
 
     def build() -> RoundedEdges:
+        if _is_native(pattern, beta):
+            return _round_natively(pattern, beta, edge_bits)
         return round_row_weights(pattern, _entries(pattern, beta), pattern.row_factor, edge_bits)
 
     if is_constant:
@@ -163,12 +158,6 @@ def round_row_weights(
     As :func:`bignn.kernels.edge_rounding.round_row_weights`; without a row factor it is 1.
     """
     offsets = pattern.matrix.crow_indices()
-    if _is_native(offsets, x):
-        factor = x.new_ones(len(offsets) - 1) if row_factor is None else row_factor
-        rows, values, factors = (part.contiguous().numpy() for part in (offsets, x, factor))
-        whole, scales = native.round_row_weights(rows, values, factors, edge_bits)
-        parts = torch.from_numpy(whole), torch.from_numpy(scales)
-        return RoundedEdges(pattern, *parts, (1 << edge_bits) - 1)
     largest = torch.segment_reduce(x, "max", offsets=offsets, axis=0, unsafe=True, initial=0)
     num_bits: int | Tensor = edge_bits
     if pattern.longest_row >> (TOTAL_BITS - edge_bits):  # some rows have fewer bits
@@ -192,10 +181,22 @@ def round_row_weights(
     return RoundedEdges(pattern, q, scale, (1 << edge_bits) - 1)
 
 
-def _is_native(offsets: Tensor, x: Tensor) -> bool:
+def _is_native(pattern: SparseMatrix, beta: Tensor) -> bool:
     """Whether native code can round the weights: one row after the other, in one pass."""
-    on_cpu = x.device.type == "cpu" and x.dtype == torch.float32 and x.ndim == 1
-    return on_cpu and offsets.dtype == torch.int64 and len(offsets) > 0 and native.is_available()
+    matrix = pattern.matrix
+    in_float32 = matrix.values().dtype == torch.float32
+    on_cpu = beta.device.type == "cpu" and matrix.crow_indices().dtype == torch.int64
+    return on_cpu and in_float32 and native.is_available()
+
+
+def _round_natively(pattern: SparseMatrix, beta: Tensor, edge_bits: int) -> RoundedEdges:
+    matrix = pattern.matrix
+    weights = None if pattern.has_ones_only else matrix.values()
+    factors = beta.detach().float().flatten(), pattern.column_factor, pattern.row_factor
+    arrays = as_arrays(matrix.crow_indices(), matrix.col_indices(), weights, *factors)
+    made = native.round_rows(*arrays, edge_bits=edge_bits, isa=default_backend())
+    q, row_scale = map(torch.from_numpy, made)
+    return RoundedEdges(pattern, q, row_scale, (1 << edge_bits) - 1)
 
 
 def _entries(pattern: SparseMatrix, beta: Tensor) -> Tensor:

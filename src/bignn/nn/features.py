@@ -10,7 +10,9 @@ from torch import Tensor
 
 from bignn import ops
 from bignn.binarize import sign
+from bignn.kernels import default_backend, native
 from bignn.nn.dropout import dropout
+from bignn.nn.packed_arithmetic import mean_in_order
 from bignn.nn.sparse import SparseMatrix
 
 T = TypeVar("T")
@@ -22,16 +24,31 @@ class BinaryRows:
     A model's input does not change from epoch to epoch: it is binarized once, and the forms
     that products need are made when they are first used.
 
-    Attributes:
+    Args:
         signs: ±1 as floats [N, d].
         beta: [N, 1].
 
     """
 
     def __init__(self, signs: Tensor, beta: Tensor) -> None:
-        self.signs = signs
+        self._signs: Tensor | None = signs
+        self._values = signs
         self.beta = beta
         self._made: dict[str, Any] = {}
+
+    @classmethod
+    def of_values(cls, h: Tensor) -> BinaryRows:
+        """Binarize rows h as packed models do, without gradients.
+
+        Native code makes bits and β in one pass; floats of the signs are made if they are used.
+        """
+        if h.device.type != "cpu" or h.dtype != torch.float32 or not native.is_available():
+            return cls(sign(h), mean_in_order(h))
+        words, beta = native.binarize(h.detach().contiguous().numpy(), default_backend())
+        rows = cls(h, torch.from_numpy(beta).unsqueeze(1))
+        rows._signs = None
+        rows._made["words"] = torch.from_numpy(words.view("int64"))
+        return rows
 
     def _once(self, name: str, make: Callable[[], T]) -> T:
         if torch.compiler.is_compiling():
@@ -45,7 +62,19 @@ class BinaryRows:
     @property
     def shape(self) -> torch.Size:
         """[N, d]."""
-        return self.signs.shape
+        return self._values.shape
+
+    @property
+    def signs(self) -> Tensor:
+        """The signs ±1 as floats [N, d]."""
+        if self._signs is None:
+            self._signs = sign(self._values)
+        return self._signs
+
+    @property
+    def learns(self) -> bool:
+        """Whether the signs want a gradient."""
+        return self._signs is not None and self._signs.requires_grad
 
     def rows(self, nodes: Tensor) -> BinaryRows:
         """Take the rows of some nodes, in their order; usual signs stay those of all nodes."""
@@ -56,13 +85,6 @@ class BinaryRows:
         if self.signs.device.type == "cpu":
             taken._made["words"] = self.words[nodes]
         return taken
-
-    @property
-    def unscaled(self) -> BinaryRows:
-        """The same signs with scales of 1; the forms made of them are shared."""
-        rows = BinaryRows(self.signs, self.beta.new_ones(1, 1))
-        rows._made = self._made
-        return rows
 
     @property
     def words(self) -> Tensor:
@@ -134,7 +156,7 @@ class SparseFeatures:
         if not training or p == 0:
             return self._all @ weight
         kept = dropout(self._all.matrix.values(), p, training=True)
-        return self._all.with_values(kept) @ weight
+        return self._all.weighted(kept, weight)
 
     def rows(self, nodes: Tensor) -> SparseFeatures:
         """Take the rows of some nodes, in their order."""

@@ -57,6 +57,13 @@ def folded(scale: Tensor, bias: Tensor | None, norm: BatchNorm | None) -> tuple[
     return (scale.double() * factor).float(), ((shift.double() - mean) * factor).float()
 
 
+def scale_and_shift(sums: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """Compute ``sums * scale + shift``, in the place of the sums where no gradient is wanted."""
+    if torch.is_grad_enabled() or sums.dtype != scale.dtype:
+        return sums * scale + shift
+    return sums.mul_(scale).add_(shift)
+
+
 def factor_and_mean(norm: BatchNorm) -> tuple[Tensor, Tensor]:
     """Return ``1 / std`` and the mean of batch normalisation, float32 numbers in float64."""
     assert norm.running_var is not None

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bignn.errors import input_error
+from bignn.kernels import default_backend, native
 from bignn.kernels.compressed_rows import order_of_entries
 
 
@@ -90,12 +92,13 @@ class SparseMatrix:
         size = (self.shape[1], self.shape[0])
         return _compressed_rows(column, self.rows, number, size).values().long()
 
-    def with_values(self, values: Tensor) -> SparseMatrix:
-        """Return a matrix of this pattern with other values [entries], in row order, no factors."""
-        return SparseMatrix(
-            csr_with_values(self.matrix, values),
-            csr_with_values(self.transposed, values[self.order]),
-        )
+    def weighted(self, values: Tensor, x: Tensor) -> Tensor:
+        """Multiply x by a matrix of this pattern with other values [entries] and no factors.
+
+        Gradients reach x, not the values.
+        """
+        out: Tensor = _Product.apply(self, values, x.to(values.dtype))  # type: ignore[no-untyped-call]
+        return out.to(x.dtype)
 
     def take_rows(self, nodes: Tensor) -> SparseMatrix:
         """Take some of the rows, in the given order."""
@@ -152,7 +155,7 @@ class SparseMatrix:
         wide = x.to(self.matrix.dtype)
         if self.column_factor is not None:
             wide = self.column_factor.unsqueeze(-1) * wide
-        out: Tensor = _Product.apply(self.matrix, self.transposed, wide)  # type: ignore[no-untyped-call]
+        out: Tensor = _Product.apply(self, None, wide)  # type: ignore[no-untyped-call]
         if self.row_factor is not None:
             out = out * self.row_factor.unsqueeze(-1)
         return out.to(x.dtype)
@@ -160,20 +163,68 @@ class SparseMatrix:
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, matrix: Tensor, transposed: Tensor, x: Tensor) -> Tensor:
-        ctx.transposed = transposed
-        return multiply(matrix, x)
+    def forward(ctx: Any, pattern: SparseMatrix, values: Tensor | None, x: Tensor) -> Tensor:
+        ctx.pattern, ctx.values = pattern, values
+        return multiply(pattern.matrix, x, values=values)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, None, Tensor]:
-        return None, None, multiply(ctx.transposed, grads[0])
+        pattern, values = ctx.pattern, ctx.values
+        order = None if values is None else pattern.order
+        return None, None, multiply(pattern.transposed, grads[0], values=values, order=order)
 
 
-def multiply(matrix: Tensor, x: Tensor) -> Tensor:
-    """Multiply a CSR tensor by a matrix."""
+def multiply(
+    matrix: Tensor,
+    x: Tensor,
+    *,
+    values: Tensor | None = None,
+    order: Tensor | None = None,
+    scale: Tensor | None = None,
+    largest: int = 0,
+) -> Tensor:
+    """Multiply a CSR tensor by a matrix x; natively where x is float32 on a CPU.
+
+    Args:
+        matrix: the places of the entries, and their values unless others are given.
+        x: [columns, any].
+        values: other values [entries].
+        order: the position among ``values`` of every entry; None for their own order.
+        scale: numbers [rows] that the sums, in float32, are multiplied by.
+        largest: given for sums that need more digits than float32 has: the products are whole
+            numbers of at most this size.
+
+    """
+    if matrix.shape[1] != len(x):
+        raise input_error(
+            "x", f"a matrix of {matrix.shape[1]} rows, one per node", f"{len(x)} rows"
+        )
+    values = matrix.values() if values is None else values
+    if _is_native(matrix, values, x):
+        places = matrix.crow_indices(), matrix.col_indices(), order
+        arrays = as_arrays(*places, values, x, scale)
+        return torch.from_numpy(native.sum_rows(*arrays, isa=default_backend(), largest=largest))
+    values = values if order is None else values[order]
+    if largest:
+        values, x = values.double(), x.double()
     # Autocast would ask for a half-precision sparse product, which torch does not have.
     with torch.autocast(x.device.type, enabled=False):
-        return matrix @ x
+        total = csr_with_values(matrix, values) @ x
+    return total if scale is None else total.float() * scale.unsqueeze(-1)
+
+
+def _is_native(matrix: Tensor, values: Tensor, x: Tensor) -> bool:
+    """Whether native code can multiply: in float32 on a CPU, and nothing traces the model."""
+    in_float32 = x.dtype == values.dtype == torch.float32 and x.ndim == 2
+    is_plain = x.device.type == "cpu" and matrix.crow_indices().dtype == torch.int64
+    # A backward pass that is itself differentiated needs operations of torch.
+    is_recorded = torch.compiler.is_compiling() or (torch.is_grad_enabled() and x.requires_grad)
+    return in_float32 and is_plain and native.is_available() and not is_recorded
+
+
+def as_arrays(*tensors: Tensor | None) -> list[Any]:
+    """Return tensors on the CPU as contiguous NumPy arrays, which native code reads."""
+    return [None if t is None else t.detach().contiguous().numpy() for t in tensors]
 
 
 def row_of_each_entry(matrix: Tensor) -> Tensor:
