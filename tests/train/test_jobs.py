@@ -77,10 +77,11 @@ def test_workers_end_with_their_parent_in_the_middle_of_a_task(tmp_path: Path) -
     script = tmp_path / "script.py"
     folders = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
     script.write_text(
-        "import signal, sys\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "import signal, sys\n"
         f"sys.path[:0] = {folders}\n"
         "from test_jobs import hang, in_processes\n"
-        "if __name__ == '__main__':\n"
+        "if __name__ == '__main__':\n"  # workers import the rest, and must ignore Ctrl-C
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "    list(in_processes(hang, range(5), 2))\n"
     )
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):

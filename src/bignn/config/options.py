@@ -25,6 +25,12 @@ def as_integer(value: object) -> object:
         return value
 
 
+def check_size(name: str, value: int) -> None:
+    """Refuse a whole number that no array could have: sizes are numbers of 64 bits."""
+    if abs(value) >= 2**63:
+        raise input_error(name, "below 2**63", printable(repr(value)))
+
+
 @dataclass(frozen=True)
 class Bounds:
     """Numbers that an option accepts: a description for error messages, and a test."""
@@ -37,6 +43,8 @@ class Bounds:
         value = as_integer(value)
         if not isinstance(value, Real) or not self.hold(value):
             raise input_error(name, self.expected, printable(repr(value)))
+        if isinstance(value, int):
+            check_size(name, value)
 
 
 COUNT = Bounds("a whole number, at least 1", lambda n: isinstance(n, Integral) and int(n) >= 1)

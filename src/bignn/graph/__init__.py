@@ -3,6 +3,7 @@
 from bignn.graph.datasets import EMBEDDED, load, save
 from bignn.graph.graph import SPLITS, Graph, SparseRows, from_arrays, to_arrays
 from bignn.graph.pyg import DataLike, GraphLike, as_graph, from_pyg, to_pyg
+from bignn.graph.several import Graphs, join
 
 __all__ = [
     "EMBEDDED",
@@ -10,10 +11,12 @@ __all__ = [
     "DataLike",
     "Graph",
     "GraphLike",
+    "Graphs",
     "SparseRows",
     "as_graph",
     "from_arrays",
     "from_pyg",
+    "join",
     "load",
     "save",
     "to_arrays",

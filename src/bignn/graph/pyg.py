@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -31,13 +32,26 @@ class DataLike(Protocol):
 GraphLike = Graph | DataLike
 
 
-def as_graph(graph: GraphLike, expected: str = "a bignn.Graph or a PyG Data") -> Graph:
-    """Return a graph as it is, and convert a PyG ``Data``; refuse anything else in one line."""
+def as_graph(
+    graph: GraphLike,
+    expected: str = "a bignn.Graph or a PyG Data",
+    *,
+    needs_labels: bool = True,
+) -> Graph:
+    """Return a graph as it is, and convert a PyG ``Data``; refuse anything else in one line.
+
+    Where labels are not needed, those that are no classes of nodes are left out.
+    """
     if isinstance(graph, Graph):
         return graph
-    if not _is_data(graph):
+    if not is_data(graph):
         raise input_error("graph", expected, type(graph).__name__, "see bignn.load")
-    return from_pyg(graph)
+    if needs_labels:
+        return from_pyg(graph)
+    arrays = _features_and_edges(graph)
+    with suppress(InputError, TypeError):  # such as types that NumPy does not have
+        return from_arrays({**arrays, **_labels(graph, arrays["x"])}, name="data")
+    return from_arrays(arrays, name="data")
 
 
 def from_pyg(data: DataLike, name: str = "data") -> Graph:
@@ -51,8 +65,13 @@ def from_pyg(data: DataLike, name: str = "data") -> Graph:
         name: name of the graph, for messages.
 
     """
-    if not _is_data(data):
+    if not is_data(data):
         raise input_error("data", "a PyG Data", type(data).__name__)
+    arrays = _features_and_edges(data)
+    return from_arrays({**arrays, **_labels(data, arrays["x"])}, name=name)
+
+
+def _features_and_edges(data: DataLike) -> dict[str, NDArray[Any]]:
     if data.x is None:
         raise InputError("'data' has no node features x; give every node a feature vector")
     if data.edge_index is None:
@@ -64,21 +83,27 @@ def from_pyg(data: DataLike, name: str = "data") -> Graph:
         warnings.warn(
             "'edge_attr' is not used; if it holds weights that the model is called with, set "
             "data.edge_weight = data.edge_attr.view(-1)",
-            stacklevel=3,
+            stacklevel=4,
         )
     if weight is not None:
         arrays["edge_weight"] = array_of("edge_weight", weight, as_floats=True)
-    if getattr(data, "y", None) is not None:
-        arrays["y"] = array_of("y", data.y)  # type: ignore[attr-defined]
-    for key in SPLITS if "y" in arrays else ():  # a split is one of labels
+    return arrays
+
+
+def _labels(data: Any, x: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Return the labels and splits; a split is one of labels."""
+    if getattr(data, "y", None) is None:
+        return {}
+    arrays = {"y": array_of("y", data.y)}
+    for key in SPLITS:
         mask_name = key.replace("_idx", "_mask")
         if getattr(data, mask_name, None) is None:
             continue
         mask = array_of(mask_name, getattr(data, mask_name))
-        if mask.shape != arrays["x"].shape[:1] or mask.dtype != np.bool_:
+        if mask.shape != x.shape[:1] or mask.dtype != np.bool_:
             raise input_error(
                 mask_name,
-                f"one boolean per row of 'x' [{len(arrays['x'])}]",
+                f"one boolean per row of 'x' [{len(x)}]",
                 f"{mask.dtype} of shape {list(mask.shape)}",
                 "of several splits, choose one: data.train_mask = data.train_mask[:, 0], ..."
                 if mask.ndim == 2
@@ -86,7 +111,7 @@ def from_pyg(data: DataLike, name: str = "data") -> Graph:
             )
         if mask.any():
             arrays[key] = np.flatnonzero(mask)
-    return from_arrays(arrays, name=name)
+    return arrays
 
 
 def to_pyg(graph: GraphLike) -> Data:
@@ -127,7 +152,8 @@ def to_pyg(graph: GraphLike) -> Data:
     return data
 
 
-def _is_data(value: Any) -> bool:
+def is_data(value: Any) -> bool:
+    """Whether a value has what a PyG ``Data`` has."""
     return not isinstance(value, type) and hasattr(value, "x") and hasattr(value, "edge_index")
 
 

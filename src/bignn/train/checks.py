@@ -6,11 +6,12 @@ from torch import Tensor, nn
 from bignn.errors import InputError, input_error
 from bignn.nn.evaluation import evaluating, naming_width_errors
 from bignn.train.batches import Batch
+from bignn.train.tasks import Task
 
 
 @torch.no_grad()
-def check_model(model: nn.Module, batch: Batch, num_classes: int, argument: str = "model") -> None:
-    """Evaluate a model once; refuse one that does not fit the graph in one line."""
+def check_model(model: nn.Module, batch: Batch, task: Task, argument: str = "model") -> None:
+    """Evaluate a model once; refuse one that does not fit the graph or the task in one line."""
     try:
         with evaluating(model), naming_width_errors(argument, int(batch.x.shape[-1])):
             out = batch.logits(model)
@@ -20,17 +21,22 @@ def check_model(model: nn.Module, batch: Batch, num_classes: int, argument: str 
         raise input_error(
             argument, f"called as model({arguments})", f"TypeError: {line}"
         ) from error
+    if isinstance(out, Tensor) and out.ndim == 1 and task.kind != "classes":
+        out = out[:, None]
     if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != len(batch.y):
         got = f"shape {list(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
         raise input_error(argument, "one that returns a tensor of logits [nodes, classes]", got)
-    if out.shape[1] < num_classes:
-        raise input_error(argument, f"one with an output per class ({num_classes})", out.shape[1])
+    expected, num_outputs = task.num_outputs, out.shape[1]
+    if task.kind == "classes" and num_outputs < expected:
+        raise input_error(argument, f"one with an output per class ({expected})", num_outputs)
+    if task.kind != "classes" and num_outputs != expected:
+        raise input_error(argument, f"one with as many outputs as 'y' ({expected})", num_outputs)
 
 
-def check_teacher(teacher: nn.Module, whole: Batch, num_classes: int) -> None:
+def check_teacher(teacher: nn.Module, whole: Batch, task: Task) -> None:
     """Evaluate a teacher once; every error names the teacher."""
     try:
-        check_model(teacher, whole, num_classes, "teacher")
+        check_model(teacher, whole, task, "teacher")
     except (InputError, RuntimeError) as error:
         if str(error).startswith("'teacher'"):
             raise

@@ -13,9 +13,13 @@ from torch.nn import functional
 from bignn.errors import input_error
 from bignn.nn.evaluation import evaluating
 from bignn.train.batches import Batch
+from bignn.train.tasks import Task, class_task
 
 #: One model, or several whose probabilities are averaged.
 Teacher = nn.Module | Sequence[nn.Module]
+
+#: The task of a graph's classes.
+CLASSES = class_task(0)
 
 
 def checked_teachers(teacher: Teacher) -> list[nn.Module]:
@@ -45,8 +49,13 @@ def on_device(model: nn.Module, device: torch.device) -> Iterator[None]:
 
 
 @torch.no_grad()
-def soft_targets(teachers: Sequence[nn.Module], batch: Batch, temperature: float) -> Tensor:
-    """Average the teachers' probabilities of each node's classes: [N, classes]."""
+def soft_targets(
+    teachers: Sequence[nn.Module], batch: Batch, temperature: float, task: Task = CLASSES
+) -> Tensor:
+    """Average the teachers' probabilities of each row's classes: [N, classes].
+
+    Of labels and links they are those of each one; of values they are the values themselves.
+    """
     total: Tensor | None = None
     for model in teachers:
         with evaluating(model), on_device(model, batch.device):
@@ -55,24 +64,31 @@ def soft_targets(teachers: Sequence[nn.Module], batch: Batch, temperature: float
             raise input_error(
                 "teacher", "a model whose logits are finite", "NaN or infinite logits"
             )
-        probabilities = functional.softmax(logits / temperature, dim=-1)
+        probabilities = task.soft_targets(logits, temperature)
         total = probabilities if total is None else total + probabilities
     assert total is not None
     return total / len(teachers)
 
 
 def distillation_loss(
-    logits: Tensor, targets: Tensor, temperature: float, weight: Tensor | None = None
+    logits: Tensor,
+    targets: Tensor,
+    temperature: float,
+    weight: Tensor | None = None,
+    task: Task = CLASSES,
 ) -> Tensor:
     """Return ``T² KL(teacher ‖ student)``, both at temperature T (Hinton et al. 2015).
 
-    It is the mean over nodes, or with a weight per node the sum.
+    It is the mean over rows, or with a weight per row the sum. Labels, links and values are learned
+    as they are from data, with the teacher's in their place.
     """
     if logits.shape != targets.shape:
         got = f"one with {targets.shape[-1]}"
         raise input_error(
             "teacher", f"a model with {logits.shape[-1]} outputs, as the student has", got
         )
+    if task.kind != "classes":
+        return task.distillation(logits, targets, temperature, weight)
     students = functional.log_softmax(logits / temperature, dim=-1)
     if weight is None:
         return functional.kl_div(students, targets, reduction="batchmean") * temperature**2

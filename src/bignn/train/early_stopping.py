@@ -5,10 +5,19 @@ from __future__ import annotations
 from bignn.config import SelectBy, Settings
 
 
-def is_better(loss: float, accuracy: float, than: tuple[float, float], select_by: SelectBy) -> bool:
-    """Return whether an epoch's scores on validation are better than another's."""
-    best_loss, best_accuracy = than
-    return accuracy > best_accuracy if select_by == "accuracy" else loss < best_loss
+def is_better(
+    loss: float,
+    score: float,
+    than: tuple[float, float],
+    select_by: SelectBy,
+    *,
+    lower_is_better: bool = False,
+) -> bool:
+    """Return whether an epoch's loss, or its score, on validation is better than another's."""
+    best_loss, best_score = than
+    if select_by == "loss":
+        return loss < best_loss
+    return score < best_score if lower_is_better else score > best_score
 
 
 def should_stop(epoch: int, best_epoch: int, settings: Settings) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,13 @@ from torch import nn
 
 from bignn.errors import input_error
 from bignn.files import checked_path, prepare, remove_leftovers
-from bignn.graph import Graph, GraphLike, as_graph
+from bignn.graph import Graphs
 from bignn.train import distributed
-from bignn.train.batches import full_batch
 from bignn.train.distill import Teacher, checked_teachers
-from bignn.train.recipes import Settings, settings_for
+from bignn.train.find_problem import find_problem
+from bignn.train.recipes import Settings
 from bignn.train.run import FitResult, TrainingRun
+from bignn.train.tasks import Loss
 
 __all__ = ["FitResult", "fit"]
 
@@ -31,13 +32,17 @@ _MAX_NODES_ON_ONE_THREAD = 4096
 
 def fit(
     model: nn.Module,
-    graph: GraphLike,
+    graph: Graphs | Iterable[Any],
     settings: Settings | None = None,
     *,
     seed: int = 0,
     teacher: Teacher | None = None,
     device: str | None = None,
     batches: Iterable[Any] | None = None,
+    val: Any = None,
+    test: Any = None,
+    loss: Loss | None = None,
+    batch_size: int = 32,
     checkpoint_path: str | os.PathLike[str] | None = None,
     resume: bool = False,
     save_every: float = 10.0,
@@ -51,8 +56,14 @@ def fit(
     leader (rank 0) shows the bar and writes the checkpoint.
 
     Args:
-        model: anything called as ``model(x, edge_index[, edge_weight])`` that returns logits.
-        graph: a :class:`bignn.Graph` or a PyG ``Data`` with labels and a train and val split.
+        model: anything called as ``model(x, edge_index[, edge_weight])`` that returns logits, or
+            values; for many graphs ``model(x, edge_index, batch=...)`` (or ``model(data)``), with a
+            row per graph, or per node; for links embeddings, whose dot products are scores.
+        graph: one of these. A :class:`bignn.Graph` or a PyG ``Data`` with labels and a train and
+            val split; ``Data.y`` may also be labels of 0 and 1 [nodes, labels] or numbers. Many
+            graphs: a list of PyG ``Data``, a ``Batch``, or a loader of batches. Links: a ``Data``
+            with ``edge_label_index``, as PyG's ``RandomLinkSplit`` makes it; where all of them are
+            links, as many other pairs are drawn in every epoch.
         settings: by default the best known for this kind of model (``bignn.train.recipes``).
         seed: the seed of dropout and sampling; the model's initial weights are the caller's.
         teacher: a trained model to learn from, on every node, labelled or not (on the nodes of the
@@ -65,16 +76,22 @@ def fit(
             Resuming is exact if the loader draws from torch's generator. By default the samples
             of ``settings.sampling``, or the whole graph in one batch, without the nodes that are
             too far away from the training nodes to matter. Several processes take them in turn.
+        val: of many graphs those that validate, in any form that ``graph`` has, or the share of a
+            list that does (default 0.1, drawn by ``seed``); of links a ``Data`` with other pairs.
+        test: of many graphs and links, what the result is tested on; None for nothing.
+        loss: ``"cross_entropy"``, ``"bce"`` (labels that do not exclude each other), ``"mse"`` or
+            ``"l1"``, or a function of outputs and targets. By default whole numbers are classes
+            (cross-entropy), several numbers of 0 and 1 are labels (BCE), others are values (MSE).
+        batch_size: graphs per batch where ``graph`` is a list.
         checkpoint_path: the .safetensors file to save the run to; None does not save.
         resume: continue from ``checkpoint_path`` if it exists; the result is that of a run that was
             never interrupted.
         save_every: seconds between checkpoints.
         progress: show a bar on stderr, or, if that is no terminal, a line every ten seconds.
-        on_epoch: called after each epoch with its number, validation loss and accuracy, for example
-            to log them.
+        on_epoch: called after each epoch with its number, validation loss and score (accuracy), for
+            example to log them.
 
     """
-    graph = as_graph(graph)
     if not isinstance(model, nn.Module):
         raise input_error("model", "a torch.nn.Module", type(model).__name__)
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
@@ -96,14 +113,18 @@ def fit(
             "batches", "iterable again and again, as a list or a loader", "an iterator"
         )
     place = _find_device(device, model)
-    if settings is None:
-        settings = settings_for(model, graph, distill=teacher is not None)
-    whole = full_batch(graph, place)
-    model.to(place)
+    if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
+        raise input_error("batch_size", "a number of graphs, at least 1", batch_size)
     teachers = [] if teacher is None else checked_teachers(teacher)
-    with _seeded_generators(seed, place), threads_for(graph):
+    with ExitStack() as stack:
+        stack.enter_context(_seeded_generators(seed, place))
+        problem = find_problem(graph, val, test, loss, batch_size, seed, place)
+        stack.enter_context(threads_for(problem.num_nodes))
+        if settings is None:
+            settings = problem.settings(model, distill=teacher is not None)
+        model.to(place)
         world = distributed.current_world(place)
-        run = TrainingRun(model, graph, whole, settings, seed, teachers, world)
+        run = TrainingRun(model, problem, settings, seed, teachers, world)
         # Before generators are restored, since making batches may draw from them.
         own_batches = run.own_batches(batches)
         if checkpoint_path is not None:  # after everything that can be refused
@@ -128,7 +149,7 @@ def _find_device(name: str | None, model: nn.Module) -> torch.device:
 
 
 @contextmanager
-def threads_for(graph: Graph) -> Iterator[None]:
+def threads_for(num_nodes: int) -> Iterator[None]:
     """Give torch one thread for the block if the graph is small.
 
     A small graph's operations are too short to be shared: a second thread gains nothing on Cora,
@@ -136,7 +157,7 @@ def threads_for(graph: Graph) -> Iterator[None]:
     per epoch was seen).
     """
     before = torch.get_num_threads()
-    if graph.num_nodes <= _MAX_NODES_ON_ONE_THREAD:
+    if num_nodes <= _MAX_NODES_ON_ONE_THREAD:
         torch.set_num_threads(1)
     try:
         yield

@@ -21,7 +21,7 @@ class Progress:
         epoch: number of epochs trained.
         best_epoch: the epoch whose weights count; 0 before the first.
         best_loss: its loss on validation.
-        best_acc: its accuracy on validation, in percent.
+        best_acc: its accuracy on validation, in percent; of other tasks their score.
         seconds: time spent training and validating.
         finished: whether there is nothing left to train.
 
@@ -35,7 +35,7 @@ class Progress:
     finished: bool = False
 
     @classmethod
-    def from_json(cls, stored: Any, settings: Settings) -> Progress:
+    def from_json(cls, stored: Any, settings: Settings, *, is_percent: bool = True) -> Progress:
         """Read what a checkpoint stores; refuse values that no run of these settings has."""
         kinds = {field.name: _TYPES[str(field.type)] for field in fields(cls)}
         if not isinstance(stored, dict) or stored.keys() != kinds.keys():
@@ -48,7 +48,8 @@ class Progress:
         _check("epoch", 0 <= epoch <= settings.epochs, f"0 to {settings.epochs}", epoch)
         _check("best_epoch", min(epoch, 1) <= best <= epoch, f"an epoch up to {epoch}", best)
         _check("best_loss", math.isfinite(loss) or epoch == 0, "finite", loss)
-        _check("best_acc", 0 <= progress.best_acc <= 100, "a percentage", progress.best_acc)
+        score, highest = progress.best_acc, 100 if is_percent else math.inf
+        _check("best_acc", 0 <= score <= highest, "a percentage" if is_percent else "0 up", score)
         _check("seconds", 0 <= progress.seconds < math.inf, "0 or more", progress.seconds)
         is_over = should_stop(epoch, best, settings)
         _check("finished", progress.finished == is_over, f"{is_over} here", progress.finished)

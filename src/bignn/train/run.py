@@ -8,30 +8,31 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from tqdm import tqdm
 
 from bignn.errors import FileError, InputError, input_error, printable
-from bignn.graph import Graph
 from bignn.nn import GNN
 from bignn.nn.batch_norm import exact_statistics
+from bignn.nn.convert.sign_watch import warn_of_equal_rows
+from bignn.nn.evaluation import evaluating
 from bignn.train import checkpoint
-from bignn.train.batches import Batch, as_batch, reachable, take_loss_share, training_subgraph
+from bignn.train.batches import Batch
 from bignn.train.checks import check_model, check_teacher
-from bignn.train.distill import distillation_loss, on_device, soft_targets, weights_digest
+from bignn.train.distill import distillation_loss, on_device, weights_digest
 from bignn.train.distributed import World
 from bignn.train.early_stopping import is_better, should_stop
 from bignn.train.optimizer import adam, adam_state
+from bignn.train.problem import LearningProblem
 from bignn.train.progress import Progress
 from bignn.train.recipes import Settings
-from bignn.train.sampled_batches import SampledBatches
+from bignn.train.tasks import Metric
 
 #: Seconds between copies of the run's state, one of which Ctrl-C saves.
 _COPY_EVERY = 1.0
@@ -45,23 +46,56 @@ _RunState = tuple[dict[str, dict[str, Tensor]], dict[str, Any]]
 
 @dataclass(frozen=True)
 class FitResult:
-    """Scores of a run in its best epoch (``Settings.select_by``). Accuracies are in percent."""
+    """Scores of a run in its best epoch (``Settings.select_by``).
+
+    Attributes:
+        val_loss: loss on validation; of values the mean square, whose root is the RMSE.
+        val_score: score on validation, in percent (a ``"mae"`` is an absolute error).
+        test_score: score on the test set; None without one.
+        best_epoch: the epoch that they are of.
+        epochs: epochs trained.
+        seconds: time spent training and validating.
+        metric: the score: ``"accuracy"`` of classes, ``"micro_f1"`` of labels, ``"mae"`` of values,
+            ``"auc"`` of links.
+
+    """
 
     val_loss: float
-    val_acc: float
-    test_acc: float | None
+    val_score: float
+    test_score: float | None
     best_epoch: int
     epochs: int
     seconds: float
+    metric: Metric = "accuracy"
+
+    @property
+    def val_acc(self) -> float:
+        """Accuracy on validation in percent; an error if the score is another one."""
+        self._check_metric("accuracy")
+        return self.val_score
+
+    @property
+    def test_acc(self) -> float | None:
+        """Accuracy on the test set in percent; an error if the score is another one."""
+        self._check_metric("accuracy")
+        return self.test_score
 
     @property
     def test_micro_f1(self) -> float | None:
-        """Micro-averaged F1 on the test nodes in percent, which is the accuracy.
+        """Micro-averaged F1 on the test set in percent; of classes it is the accuracy.
 
         Every node has one class and gets one, so each error is one false positive and one false
         negative: precision, recall and F1 over all classes are the accuracy.
         """
-        return self.test_acc
+        self._check_metric("accuracy", "micro_f1")
+        return self.test_score
+
+    def _check_metric(self, *metrics: Metric) -> None:
+        if self.metric not in metrics:
+            raise InputError(
+                f"the score of this run is '{self.metric}', not '{metrics[-1]}'; read val_score or "
+                "test_score"
+            )
 
 
 class TrainingRun:
@@ -69,8 +103,7 @@ class TrainingRun:
 
     Args:
         model: the model to train, in place.
-        graph: the graph with labels and splits.
-        whole: the whole graph as one batch.
+        problem: what it learns from.
         settings: how to train.
         seed: the seed of dropout and sampling.
         teachers: trained models to learn from; none to learn from labels alone.
@@ -81,33 +114,27 @@ class TrainingRun:
     def __init__(
         self,
         model: nn.Module,
-        graph: Graph,
-        whole: Batch,
+        problem: LearningProblem,
         settings: Settings,
         seed: int,
         teachers: Sequence[nn.Module],
         world: World,
     ) -> None:
-        self.model, self.graph, self.world = model, graph, world
+        self.model, self.problem, self.world = model, problem, world
         self.settings, self.seed = settings, seed
-        self.whole = whole
         self.teachers_digest = weights_digest(teachers) if teachers else None
-        visible = training_subgraph(whole) if settings.inductive else whole
+        problem.prepare(model, settings, world)
         # Our models, and those that bignn.binarize_ has made ours.
         if (fit_input := getattr(model, "fit_input", None)) is not None:
-            fit_input(visible.x)
-        nodes = torch.from_numpy(graph.val_idx).to(whole.device)
-        self.validation = reachable(replace(whole, loss_nodes=nodes[world.share]), model)
-        check_model(model, self.validation, graph.num_classes)
+            fit_input(problem.training_x())
+        for batch in islice(problem.validation(), 1):
+            check_model(model, batch, problem.task)
         if teachers:
             for teacher in teachers:
-                with on_device(teacher, whole.device):
-                    check_teacher(teacher, visible, graph.num_classes)
-            targets = soft_targets(teachers, visible, settings.temperature)
-            visible = replace(visible, targets=targets)
-        #: What training may see: the whole graph, or its training nodes alone.
-        self.visible = visible
-        self.graph_digest = graph.digest()
+                with on_device(teacher, problem.device):
+                    check_teacher(teacher, problem.trial(), problem.task)
+            problem.learn_from(teachers, settings.temperature)
+        self.problem_digest = problem.digest()
         if world.differs(json.dumps(self._identity())):
             raise InputError(
                 "the processes differ in 'graph', 'settings', 'seed', 'teacher' or 'model'; give "
@@ -124,16 +151,10 @@ class TrainingRun:
 
     def own_batches(self, batches: Iterable[Any] | None) -> Iterable[Any]:
         """Return this process's share of the batches, or of those that the settings ask for."""
-        self.is_full_batch = batches is None and self.settings.sampling is None
-        if batches is not None:
-            return _EveryNth(batches, self.world.share)
-        if self.settings.sampling is None:
-            return [take_loss_share(reachable(self.visible, self.model), self.world.share)]
-        if not isinstance(self.model, GNN):
-            raise input_error(
-                "batches", "given for a model of your own that trains on samples", None
-            )
-        return SampledBatches(self.settings.sampling, self.model, self.visible, self.world.share)
+        own, self.is_full_batch = self.problem.batches(
+            batches, self.model, self.settings, self.world
+        )
+        return own
 
     def train(
         self,
@@ -147,35 +168,20 @@ class TrainingRun:
 
         After Ctrl-C the checkpoint is that of the last epoch, or of one a second before.
         """
-        try:
-            self._train(batches, checkpoint_path, save_every, show_progress, on_epoch)
-        except KeyboardInterrupt:
-            # Not the weights of now: in the middle of an epoch no run can continue.
-            if checkpoint_path is not None and self._snapshot is not None:
-                self._write(checkpoint_path, self._snapshot)
-            raise
-
-    def _train(
-        self,
-        batches: Iterable[Any],
-        checkpoint_path: str | os.PathLike[str] | None,
-        save_every: float,
-        show_progress: bool,
-        on_epoch: Callable[[int, float, float], object] | None,
-    ) -> None:
         progress = self.progress
         copied = -math.inf
         saved = epoch_began = reported = time.monotonic()
-        label = f"{self.graph.name} seed {self.seed}"
+        label = f"{self.problem.name} seed {self.seed}"
         show_progress = show_progress and self.world.is_leader
-        with tqdm(
+        bar = tqdm(
             total=self.settings.epochs,
             initial=progress.epoch,
             desc=label,
             disable=not (show_progress and sys.stderr.isatty()),
             leave=False,
             unit="epoch",
-        ) as bar:
+        )
+        with self._saved_when_interrupted(checkpoint_path), bar:
             while not progress.finished:
                 self._train_epoch(batches)
                 loss, accuracy = self._validate()
@@ -185,7 +191,8 @@ class TrainingRun:
                 progress.seconds += now - epoch_began
                 epoch_began = now
                 bar.update()
-                best = f"best val loss {progress.best_loss:.4f} acc {progress.best_acc:.1f}%"
+                score = self.problem.task.describe(progress.best_acc)
+                best = f"best val loss {progress.best_loss:.4f} {score}"
                 bar.set_postfix_str(best)
                 if progress.finished:
                     break
@@ -198,6 +205,22 @@ class TrainingRun:
                 elif checkpoint_path is not None and now - copied >= _COPY_EVERY:
                     self._snapshot = self._state()
                     copied = now
+            self._finish(checkpoint_path)
+
+    @contextmanager
+    def _saved_when_interrupted(
+        self, checkpoint_path: str | os.PathLike[str] | None
+    ) -> Iterator[None]:
+        """Write the last snapshot after Ctrl-C: in the middle of an epoch no run can continue."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            if checkpoint_path is not None and self._snapshot is not None:
+                self._write(checkpoint_path, self._snapshot)
+            raise
+
+    def _finish(self, checkpoint_path: str | os.PathLike[str] | None) -> None:
+        """Take the best weights, which all processes must agree on, and save them."""
         self.model.load_state_dict(self.best_state)
         if self.world.differs(weights_digest([self.model]) + str(torch.get_rng_state().tolist())):
             raise InputError(
@@ -214,7 +237,7 @@ class TrainingRun:
         for step, data in enumerate(self.world.pad_batches(batches), 1):
             self.optimizer.zero_grad(set_to_none=True)
             with self._dropout_generator(step):
-                self._backward(None if data is None else as_batch(data, self.whole.device))
+                self._backward(None if data is None else self.problem.as_batch(data))
             self.world.sum_gradients(self.model)
             self.optimizer.step()
         if step == 0:
@@ -227,7 +250,7 @@ class TrainingRun:
         """Let processes that share one batch, and only those, draw the same dropout."""
         if self.is_full_batch:
             return nullcontext()
-        return self.world.seeded_by_rank(self.whole.device, self.seed, self.progress.epoch, step)
+        return self.world.seeded_by_rank(self.problem.device, self.seed, self.progress.epoch, step)
 
     def _backward(self, batch: Batch | None) -> None:
         """Compute the gradients of a batch's part of the loss.
@@ -241,76 +264,88 @@ class TrainingRun:
         label_fraction, target_fraction = self.world.fractions(*batch.num_terms)
         logits = batch.logits(self.model)
         nodes = batch.loss_nodes
-        loss = label_fraction * _label_loss(logits[nodes], batch.y[nodes], batch.loss_weight)
+        task = self.problem.task
+        loss = label_fraction * task.loss(logits[nodes], batch.y[nodes], batch.loss_weight)
         if self.teachers_digest is not None:
             if batch.targets is None:
                 raise InputError("'batches' have no 'targets', which learning from a teacher needs")
             mix, temperature = self.settings.distill_mix, self.settings.temperature
             rows = batch.target_nodes
             weight = None if batch.target_weight is None else batch.target_weight[rows]
-            divergence = distillation_loss(logits[rows], batch.targets[rows], temperature, weight)
+            divergence = distillation_loss(
+                logits[rows], batch.targets[rows], temperature, weight, task
+            )
             loss = (1 - mix) * loss + mix * target_fraction * divergence
         loss.backward()
 
     def _validate(self) -> tuple[float, float]:
-        """Score the model on the validation nodes and keep its best weights."""
-        if self.settings.inductive:
-            self._update_statistics()
-            loss, accuracy = self._score(self.validation)
+        """Score the model on validation and keep its best weights."""
+        if (statistics := self.problem.statistics()) is not None:
+            self._update_statistics(statistics)
+            loss, score = self._score(self.problem.validation())
         else:
             # A model with batch normalisation is validated on all nodes.
             with exact_statistics(self.model):
-                loss, accuracy = self._score(self.validation)
+                loss, score = self._score(self.problem.validation())
         progress = self.progress
         if not math.isfinite(loss):
             raise InputError(
-                f"{self.graph.name}: training diverged (validation loss {loss} in epoch "
+                f"{self.problem.name}: training diverged (validation loss {loss} in epoch "
                 f"{progress.epoch}); lower 'lr' (now {self.settings.lr}) or check the model"
             )
         # Statistics too: the sums of two GPUs may be rounded differently.
         self.world.copy_from_leader(self.model.buffers())
         best = progress.best_loss, progress.best_acc
-        if progress.best_epoch == 0 or is_better(loss, accuracy, best, self.settings.select_by):
-            progress.best_loss, progress.best_acc = loss, accuracy
+        lower_is_better = self.problem.task.lower_is_better
+        if progress.best_epoch == 0 or is_better(
+            loss, score, best, self.settings.select_by, lower_is_better=lower_is_better
+        ):
+            progress.best_loss, progress.best_acc = loss, score
             progress.best_epoch = progress.epoch
             self.best_state = _copy(self.model.state_dict())
         progress.finished = should_stop(progress.epoch, progress.best_epoch, self.settings)
-        return loss, accuracy
+        return loss, score
 
     @torch.no_grad()
-    def _update_statistics(self) -> None:
-        """Take the statistics of batch normalisation from the nodes that training may see."""
+    def _update_statistics(self, batch: Batch) -> None:
+        """Take the statistics of batch normalisation from what training may see."""
         with exact_statistics(self.model) as norms:
             if norms:
-                self.visible.logits(self.model.eval())
+                batch.logits(self.model.eval())
 
     @torch.no_grad()
-    def _score(self, batch: Batch) -> tuple[float, float]:
-        """Return the mean cross-entropy and the accuracy in percent on all ``loss_nodes``.
+    def _score(self, batches: Iterable[Batch]) -> tuple[float, float]:
+        """Return the mean loss and the score on the ``loss_nodes`` of all batches.
 
         Each process scores its share; the results are those of all shares together.
         """
         self.model.eval()
-        logits = batch.logits(self.model)[batch.loss_nodes]
-        y = batch.y[batch.loss_nodes]
-        own_correct = int((logits.argmax(dim=-1) == y).sum())
-        (fraction,) = self.world.fractions(len(y))
-        own_loss = fraction * float(_label_loss(logits, y, None))
-        loss, correct, count = self.world.totals(own_loss, own_correct, len(y))
-        return loss, 100.0 * correct / count
+        task = self.problem.task
+        found = [
+            (batch.logits(self.model)[batch.loss_nodes], batch.y[batch.loss_nodes])
+            for batch in batches
+        ]
+        own_loss = own_part = own_whole = 0.0
+        own_count = sum(len(y) for _, y in found)
+        (fraction,) = self.world.fractions(own_count)
+        if found:
+            out, y = (torch.cat(parts) for parts in zip(*found, strict=True))
+            own_loss = fraction * float(task.loss(out, y, None))
+            own_part, own_whole = task.score_parts(out, y)
+        loss, part, whole = self.world.totals(own_loss, own_part, own_whole)
+        return loss, part / whole if whole else 0.0
 
     def result(self) -> FitResult:
         """Load the best weights into the model and score them."""
         self.model.load_state_dict(self.best_state)
-        test = None
-        if self.graph.test_idx is not None:
-            nodes = torch.from_numpy(self.graph.test_idx).to(self.whole.device)
-            share = replace(self.whole, loss_nodes=nodes[self.world.share])
-            test = self._score(share)[1]
+        with torch.no_grad(), evaluating(self.model):
+            warn_of_equal_rows(self.problem.trial().logits(self.model))
+        batches = self.problem.test(self.world)
+        test = None if batches is None else self._score(batches)[1]
         self.model.eval()
-        best = self.progress
+        best, metric = self.progress, self.problem.task.metric
         return FitResult(
-            best.best_loss, best.best_acc, test, best.best_epoch, best.epoch, best.seconds
+            best.best_loss, best.best_acc, test, best.best_epoch, best.epoch, best.seconds, metric
         )
 
     def _identity(self) -> dict[str, Any]:
@@ -320,7 +355,7 @@ class TrainingRun:
             "config": self.model.config if isinstance(self.model, GNN) else {"shapes": shapes},
             "settings": json.loads(json.dumps(asdict(self.settings))),
             "seed": self.seed,
-            "graph": self.graph_digest,
+            "graph": self.problem_digest,
             "teachers": self.teachers_digest,
         }
 
@@ -343,7 +378,7 @@ class TrainingRun:
                 for index, slots in self.optimizer.state_dict()["state"].items()
                 for name, value in slots.items()
             }
-            parts["rng"] = checkpoint.generator_state(self.whole.device)
+            parts["rng"] = checkpoint.generator_state(self.problem.device)
         return parts, {**self._identity(), "progress": asdict(self.progress)}
 
     def restore(self, path: str | os.PathLike[str]) -> None:
@@ -367,10 +402,14 @@ class TrainingRun:
                 f"this run's is {shown(mine)}; use the same graph and arguments, or another --out"
             )
         try:
-            self._load(parts, Progress.from_json(header["progress"], self.settings))
+            self._load(parts, self._progress(header["progress"]))
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
             line = printable(error, 300)
             raise FileError(f"'{path}' is not a whole checkpoint ({line}); remove it") from error
+
+    def _progress(self, stored: Any) -> Progress:
+        is_percent = self.problem.task.metric != "mae"
+        return Progress.from_json(stored, self.settings, is_percent=is_percent)
 
     def _load(self, parts: checkpoint.Parts, progress: Progress) -> None:
         self.model.load_state_dict(parts["model"])
@@ -383,28 +422,8 @@ class TrainingRun:
                     "param_groups": self.optimizer.state_dict()["param_groups"],
                 }
             )
-            checkpoint.set_generator_state(parts["rng"], self.whole.device)
+            checkpoint.set_generator_state(parts["rng"], self.problem.device)
         self.progress = progress
-
-
-def _label_loss(logits: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
-    """Return the mean cross-entropy, or with a weight per node the sum; 0 for no nodes."""
-    if len(y) == 0:
-        return logits.sum()
-    if weight is None:
-        return functional.cross_entropy(logits, y)
-    return (functional.cross_entropy(logits, y, reduction="none") * weight).sum()
-
-
-class _EveryNth:
-    """Every n-th of some batches; each iteration goes through the batches again."""
-
-    def __init__(self, batches: Iterable[Any], share: slice) -> None:
-        self._batches, self._share = batches, share
-
-    def __iter__(self) -> Iterator[Any]:
-        share = self._share
-        return islice(iter(self._batches), share.start, share.stop, share.step)
 
 
 def _copy(state: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -1,0 +1,127 @@
+"""Finding out what a model is to learn: the nodes of a graph, many graphs, or links."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from bignn.errors import InputError, input_error
+from bignn.graph import SPLITS, Graph, as_graph
+from bignn.graph.pyg import array_of
+from bignn.train.batches import Batch, full_batch
+from bignn.train.graph_sets import GraphSet, GraphSetProblem, split_off
+from bignn.train.links import LinkProblem, pairs_of
+from bignn.train.problem import LearningProblem, NodeProblem
+from bignn.train.tasks import Loss, Task, task_of
+
+#: Share of a list of graphs that validation takes where none is given.
+_VALIDATION_SHARE = 0.1
+
+
+def find_problem(
+    graph: Any,
+    val: Any,
+    test: Any,
+    loss: Loss | None,
+    batch_size: int,
+    seed: int,
+    device: torch.device,
+) -> LearningProblem:
+    """Find what the arguments of :func:`bignn.fit` ask for; they are described there."""
+    if _is_many(graph):
+        training = GraphSet(graph, "graph", batch_size, device)
+        if val is None and not training.is_list:
+            raise input_error("val", "given for a loader", None, "pass another loader or a list")
+        if val is None or isinstance(val, float):
+            share = _VALIDATION_SHARE if val is None else val
+            training, validation = split_off(training, share, seed)
+        else:
+            validation = GraphSet(val, "val", batch_size, device)
+        tested = None if test is None else GraphSet(test, "test", batch_size, device)
+        return GraphSetProblem(training, validation, tested, loss, device)
+    if getattr(graph, "edge_label_index", None) is not None:
+        if isinstance(loss, str) and loss != "bce":
+            raise input_error("loss", "a function, or 'bce', for links", repr(loss))
+        if val is None:
+            raise input_error("val", "a PyG Data with edge_label_index", None)
+        return LinkProblem(
+            pairs_of(graph, "graph", device),
+            pairs_of(val, "val", device),
+            None if test is None else pairs_of(test, "test", device),
+            loss if callable(loss) else None,
+        )
+    for name, given in (("val", val), ("test", test)):
+        if given is not None:
+            fix = f"a graph says its own by {name}_mask ({name}_idx)"
+            raise input_error(
+                name, "left out for the nodes of one graph", type(given).__name__, fix
+            )
+    return node_problem(graph, loss, device)
+
+
+def _is_many(graph: Any) -> bool:
+    """Whether these are many graphs: a list, a data set, a loader, or a ``Batch`` with their y."""
+    if isinstance(graph, list | tuple | Dataset | DataLoader):
+        return True
+    y, batch = getattr(graph, "y", None), getattr(graph, "batch", None)
+    return batch is not None and y is not None and len(y) != len(batch)
+
+
+def node_problem(graph: Any, loss: Loss | None, device: torch.device) -> NodeProblem:
+    """Take the nodes of one graph, with classes, labels or values."""
+    y = None if isinstance(graph, Graph) else getattr(graph, "y", None)
+    if isinstance(y, Tensor) and y.ndim == 2 and y.shape[1] == 1 and not y.is_floating_point():
+        y = y[:, 0]
+    if isinstance(y, Tensor):
+        task = task_of(y, loss)
+        if task.kind != "classes":
+            return _of_other_targets(graph, y, task, device)
+    classes = as_graph(graph)
+    whole = full_batch(classes, device)
+    function = loss if callable(loss) else None
+    assert classes.val_idx is not None
+    return NodeProblem(
+        classes,
+        whole,
+        Task("classes", classes.num_classes, function),
+        torch.from_numpy(classes.val_idx).to(device),
+        None if classes.test_idx is None else torch.from_numpy(classes.test_idx).to(device),
+    )
+
+
+def _of_other_targets(data: Any, y: Tensor, task: Task, device: torch.device) -> NodeProblem:
+    """Take labels or values of nodes, which a :class:`bignn.Graph` does not hold, from a Data."""
+    graph = as_graph(data, needs_labels=False)
+    if graph.y is not None:  # whole numbers that are to be learned as values
+        graph = Graph(graph.x, graph.edge_index, graph.edge_weight, name=graph.name)
+    if len(y) != graph.num_nodes:
+        got = f"shape {list(y.shape)}"
+        raise input_error("y", f"targets of {graph.num_nodes} nodes, one row each", got)
+    idx = [_masked(data, key.replace("_idx", "_mask"), device) for key in SPLITS]
+    if idx[0] is None or idx[1] is None:
+        fix = "PyG's RandomNodeSplit makes them"
+        raise InputError(f"{graph.name}: training needs a train_mask and a val_mask; {fix}")
+    weight = graph.edge_weight
+    whole = Batch(
+        torch.from_numpy(graph.dense_x()).to(device),
+        torch.from_numpy(graph.edge_index).to(device),
+        None if weight is None else torch.from_numpy(weight).to(device),
+        y.to(device),
+        idx[0],
+    )
+    return NodeProblem(graph, whole, task, idx[1], idx[2])
+
+
+def _masked(data: Any, name: str, device: torch.device) -> Tensor | None:
+    """Return the numbers of the nodes in a mask; None if there is no mask, or no node in it."""
+    if getattr(data, name, None) is None:
+        return None
+    mask = torch.from_numpy(array_of(name, getattr(data, name)))
+    if mask.dtype != torch.bool or mask.shape != (data.num_nodes,):
+        got = f"{str(mask.dtype).removeprefix('torch.')} of shape {list(mask.shape)}"
+        raise input_error(name, f"one boolean per node [{data.num_nodes}]", got)
+    nodes = mask.nonzero()[:, 0].to(device)
+    return nodes if len(nodes) else None

@@ -1,0 +1,257 @@
+"""Learning from many graphs: batches of whole graphs, with targets of graphs or of their nodes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch as PyGBatch
+
+from bignn.config import Settings
+from bignn.errors import InputError, input_error
+from bignn.train.batches import Batch
+from bignn.train.distill import soft_targets
+from bignn.train.distributed import World
+from bignn.train.problem import EveryNth, digest_of
+from bignn.train.tasks import Loss, task_of
+
+#: Settings that are used where none are given: an epoch has many steps.
+_SETTINGS = Settings(lr=0.001, epochs=100, patience=20)
+# Statistics of the input stage and of batch normalisation are those of this many graphs, evenly
+# spaced, and of no more than this many numbers.
+_NUM_STATISTICS_GRAPHS = 1024
+_MAX_STATISTICS_NUMBERS = 1 << 27
+
+
+@dataclass(frozen=True)
+class GraphBatch(Batch):
+    """Many graphs as one batch; ``y`` and the outputs are of graphs, or of all nodes.
+
+    Attributes:
+        data: the PyG ``Batch``, for models that are called with one.
+
+    """
+
+    data: Any = None
+
+    def logits(self, model: nn.Module) -> Tensor:
+        """Call the model with what its forward takes: x, edge_index, batch, ..., or the data."""
+        out: Tensor = call_with(model, self.data)
+        return out
+
+
+def call_with(model: nn.Module, data: Any) -> Any:
+    """Call a model with a ``Batch`` as its only argument, or with the parts it has names for."""
+    parameters = inspect.signature(model.forward).parameters
+    required = [
+        p for p in parameters.values() if p.default is p.empty and p.kind < p.VAR_POSITIONAL
+    ]
+    if len(required) == 1:
+        return model(data)
+    names = [name for name in ("edge_weight", "edge_attr", "batch") if name in parameters]
+    given = {name: data[name] for name in names if data.get(name) is not None}
+    return model(data.x, data.edge_index, **given)
+
+
+class GraphSet:
+    """Graphs in a list, or in a loader's batches, one after the other as :class:`GraphBatch`."""
+
+    def __init__(self, graphs: Any, argument: str, batch_size: int, device: torch.device) -> None:
+        self.graphs, self._device, self._batch_size = graphs, device, batch_size
+        self._argument = argument
+        if isinstance(graphs, PyGBatch):
+            self.graphs = graphs.to_data_list()
+        elif not isinstance(graphs, Iterable) or iter(graphs) is graphs:
+            expected = "a list of PyG Data, a Batch, or a loader of Batches"
+            raise input_error(argument, expected, type(graphs).__name__)
+        #: Whether graphs come one by one instead of in a loader's batches.
+        self.is_list = hasattr(self.graphs, "__getitem__") and hasattr(self.graphs, "__len__")
+        if self.is_list and len(self.graphs) == 0:
+            raise input_error(argument, "at least one graph", "none")
+
+    def numbered(self, numbers: Iterable[int]) -> GraphSet:
+        """Return the graphs of a list that have some numbers."""
+        chosen = [self.graphs[number] for number in numbers]
+        return GraphSet(chosen, self._argument, self._batch_size, self._device)
+
+    def sample(self, count: int) -> GraphBatch:
+        """Return up to ``count`` graphs of a list, evenly spaced, or a loader's first batch."""
+        if not self.is_list:
+            return self.as_batch(next(iter(self.graphs)))
+        step = -(-len(self.graphs) // count)
+        return self.as_batch([self.graphs[at] for at in range(0, len(self.graphs), step)])
+
+    def shuffled(self) -> Iterator[Any]:
+        """Yield the batches of an epoch: lists of graphs in a new order, or a loader's."""
+        if not self.is_list:
+            yield from self.graphs
+            return
+        order = torch.randperm(len(self.graphs)).tolist()
+        for at in range(0, len(order), self._batch_size):
+            yield [self.graphs[number] for number in order[at : at + self._batch_size]]
+
+    def __iter__(self) -> Iterator[GraphBatch]:
+        if not self.is_list:
+            yield from map(self.as_batch, self.graphs)
+            return
+        for at in range(0, len(self.graphs), self._batch_size):
+            part = range(at, min(at + self._batch_size, len(self.graphs)))
+            yield self.as_batch([self.graphs[number] for number in part])
+
+    def as_batch(self, data: Any) -> GraphBatch:
+        """Convert a list of graphs, or what a loader yields."""
+        if isinstance(data, list | tuple):
+            for graph in data:
+                self._check(graph)
+            data = PyGBatch.from_data_list(data)
+        self._check(data)
+        data = data.to(self._device)
+        y = data.y
+        if y.ndim == 2 and y.shape[1] == 1 and not y.is_floating_point():
+            y = y[:, 0]
+        if data.get("batch") is None:  # one graph
+            data.batch = torch.zeros(data.num_nodes, dtype=torch.long, device=self._device)
+        rows = {int(data.batch[-1]) + 1: "graph", data.num_nodes: "node"}
+        if y.ndim not in (1, 2) or len(y) not in rows:
+            expected = f"one target per graph ({next(iter(rows))} rows) or per node"
+            fix = "give every Data a 'y' of shape [1] or [1, targets]"
+            raise input_error("y", expected, f"shape {list(y.shape)}", fix)
+        learned = torch.arange(len(y), device=self._device)
+        weight = data.get("edge_weight")
+        return GraphBatch(data.x, data.edge_index, weight, y, learned, data=data)
+
+    def _check(self, data: Any) -> None:
+        if not hasattr(data, "keys") or getattr(data, "edge_index", None) is None:
+            raise input_error(self._argument, "of PyG Data", type(data).__name__)
+        for name in ("x", "y"):
+            if getattr(data, name, None) is None:
+                raise InputError(
+                    f"'{self._argument}' has a Data without {name}; give every one its {name}"
+                )
+
+    def targets(self) -> Tensor:
+        """Return the targets of all graphs, whose type decides the task."""
+        return torch.cat([batch.y for batch in self])
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield all tensors that are read of the graphs, in an order that is always the same."""
+        graphs = self.graphs if self.is_list else getattr(self.graphs, "dataset", ())
+        for data in graphs:
+            for name in ("x", "edge_index", "edge_weight", "edge_attr", "y"):
+                if isinstance(part := data.get(name), Tensor):
+                    yield part
+
+
+class GraphSetProblem:
+    """Many graphs: some to train on, some to validate and to test.
+
+    Args:
+        training: the graphs to train on.
+        validation: graphs to choose the best epoch by.
+        test: graphs to test on, if there are any.
+        loss: the loss, by name or as a function; None for that of the targets' type.
+        device: where to compute.
+
+    """
+
+    name = "graphs"
+
+    def __init__(
+        self,
+        training: GraphSet,
+        validation: GraphSet,
+        test: GraphSet | None,
+        loss: Loss | None,
+        device: torch.device,
+    ) -> None:
+        self._training, self._validation, self._test = training, validation, test
+        self.device = device
+        self._sample = training.sample(_NUM_STATISTICS_GRAPHS)
+        self.num_nodes = len(self._sample.data.batch)
+        self.task = task_of(training.targets(), loss)
+        self._teachers: Sequence[nn.Module] = ()
+        self._temperature = 1.0
+
+    def digest(self) -> str:
+        """Return a fingerprint of all graphs that can be listed."""
+        sets = [self._training, self._validation, *([self._test] if self._test else [])]
+        return digest_of(tensor for graphs in sets for tensor in graphs.tensors())
+
+    def settings(self, model: nn.Module, *, distill: bool) -> Settings:
+        """Return settings for epochs of many steps."""
+        return _SETTINGS
+
+    def prepare(self, model: nn.Module, settings: Settings, world: World) -> None:
+        """Note which share of the graphs is this process's."""
+        self._share = world.share
+        if settings.inductive or settings.sampling is not None:
+            raise input_error(
+                "settings", "without 'inductive' and 'sampling' for many graphs", "one"
+            )
+
+    def training_x(self) -> Tensor:
+        """Return the features of the nodes of some training graphs, evenly spaced."""
+        x: Tensor = self._sample.data.x
+        return x[:: -(-x.numel() // _MAX_STATISTICS_NUMBERS)]
+
+    def trial(self) -> Batch:
+        """Return some training graphs."""
+        return self._sample
+
+    def learn_from(self, teachers: Sequence[nn.Module], temperature: float) -> None:
+        """Compute teachers' targets of every batch, as it comes."""
+        self._teachers, self._temperature = teachers, temperature
+
+    def batches(
+        self, given: Iterable[Any] | None, model: nn.Module, settings: Settings, world: World
+    ) -> tuple[Iterable[Any], bool]:
+        """Return batches of the training graphs, in a new order every epoch."""
+        if given is not None:
+            raise input_error("batches", "left out for many graphs", "some", "pass the loader")
+        return EveryNth(_ShuffledGraphs(self._training), world.share), False
+
+    def as_batch(self, data: Any) -> Batch:
+        """Return graphs as a batch, with the teachers' targets."""
+        batch = self._training.as_batch(data)
+        if not self._teachers:
+            return batch
+        targets = soft_targets(self._teachers, batch, self._temperature, self.task)
+        return replace(batch, targets=targets)
+
+    def statistics(self) -> Batch | None:
+        """Return some training graphs."""
+        return self._sample
+
+    def validation(self) -> Iterable[Batch]:
+        """Return this process's share of the validation graphs."""
+        return EveryNth(self._validation, self._share)
+
+    def test(self, world: World) -> Iterable[Batch] | None:
+        """Return this process's share of the test graphs."""
+        return None if self._test is None else EveryNth(self._test, world.share)
+
+
+class _ShuffledGraphs:
+    """The batches of an epoch; each iteration shuffles anew."""
+
+    def __init__(self, graphs: GraphSet) -> None:
+        self._graphs = graphs
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._graphs.shuffled()
+
+
+def split_off(graphs: GraphSet, share: float, seed: int) -> tuple[GraphSet, GraphSet]:
+    """Split a share of a list of graphs off at random: ``(the rest, the share)``."""
+    if not graphs.is_list:
+        raise input_error("val", "graphs for a loader", share, "split the data set first")
+    count = len(graphs.graphs)
+    size = round(share * count)
+    if not 0 < size < count:
+        raise input_error("val", f"a share that leaves some of {count} graphs on both sides", share)
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed)).tolist()
+    return graphs.numbered(sorted(order[size:])), graphs.numbered(sorted(order[:size]))

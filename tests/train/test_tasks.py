@@ -1,0 +1,295 @@
+"""Graph classification and regression, labels, values and links: trained, scored and packed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+from torch_geometric.loader import DataLoader
+from torch_geometric.transforms import RandomLinkSplit
+
+import bignn
+from bignn.config import Settings
+from bignn.errors import InputError
+from bignn.train.tasks import Task, area_under_curve, task_of
+
+QUICK = Settings(lr=0.01, epochs=15, patience=15)
+
+
+def make_graphs(count: int, targets: Callable[[int, Tensor], Tensor]) -> list[Data]:
+    """Small graphs of two kinds, which differ in their features; some have no edges."""
+    generator = torch.Generator().manual_seed(1)
+    graphs = []
+    for number in range(count):
+        size = int(torch.randint(1, 9, (1,), generator=generator))
+        x = torch.randn(size, 12, generator=generator)
+        x[:, :6] += 1.5 * (number % 2)
+        edges = torch.randint(size, (2, number % 4 * size), generator=generator)
+        graphs.append(Data(x=x, edge_index=edges, y=targets(number, x)))
+    return graphs
+
+
+def classes(number: int, x: Tensor) -> Tensor:
+    return torch.tensor([number % 2])
+
+
+class Pooled(nn.Module):
+    """Two convolutions, a pooling and a linear map."""
+
+    def __init__(self, pool: Any, num_outputs: int = 2) -> None:
+        super().__init__()
+        network = nn.Sequential(nn.Linear(12, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 16))
+        self.first, self.second = pyg.GINConv(network), pyg.GCNConv(16, 16)
+        self.pool, self.lin = pool, nn.Linear(16, num_outputs)
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        """Outputs of graphs."""
+        h = self.second(self.first(x, edge_index).relu(), edge_index)
+        out: Tensor = self.lin(self.pool(h, batch))
+        return out
+
+
+class OfData(nn.Module):
+    """The same, called with a Data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Pooled(pyg.global_mean_pool)
+
+    def forward(self, data: Any) -> Tensor:
+        """Outputs of graphs."""
+        out: Tensor = self.inner(data.x, data.edge_index, data.batch)
+        return out
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        *(pyg.global_mean_pool, pyg.global_add_pool, pyg.global_max_pool),
+        *(pyg.MeanAggregation(), pyg.SumAggregation(), pyg.MaxAggregation()),
+    ],
+)
+def test_graph_classification_trains_packs_and_predicts_as_torch(pool: Any) -> None:
+    graphs = make_graphs(60, classes)
+    torch.manual_seed(0)
+    model = Pooled(pool)
+    assert bignn.binarize_(model).obstacle is None
+    result = bignn.fit(model, graphs[:40], QUICK, val=graphs[40:], test=graphs, progress=False)
+    assert result.metric == "accuracy"
+    assert result.test_acc is not None
+    assert result.test_acc > 80
+    batch = Batch.from_data_list(graphs)
+    with torch.no_grad():
+        expected = model(batch.x, batch.edge_index, batch.batch).numpy()
+    packed = bignn.pack(model)
+    for graph in (graphs, batch, bignn.pack_graph(graphs, like=packed, order="locality")):
+        assert np.array_equal(packed.predict(graph), expected.argmax(axis=1))
+        assert np.allclose(packed.predict(graph, output="values"), expected, atol=1e-5)
+        some = packed.predict(graph, [7, 3, 7], output="values")
+        assert np.allclose(some, expected[[7, 3, 7]], atol=1e-5)
+    assert np.array_equal(packed.predict(graphs[5]), expected[5:6].argmax(axis=1))
+    with pytest.raises(InputError, match=r"'nodes' must be numbers of graphs in 0\.\.59, got 60"):
+        packed.predict(batch, [60])
+
+
+def test_models_called_with_a_data_and_loaders_train() -> None:
+    graphs = make_graphs(48, classes)
+    loaders = [DataLoader(part, batch_size=8, shuffle=True) for part in (graphs[:32], graphs[32:])]
+    torch.manual_seed(0)
+    model = OfData()
+    bignn.binarize_(model)
+    result = bignn.fit(model, loaders[0], QUICK, val=loaders[1], progress=False)
+    assert result.val_acc > 80
+    assert result.test_acc is None
+    packed = bignn.pack(model)
+    with torch.no_grad():
+        expected = model(Batch.from_data_list(graphs)).argmax(dim=1)
+    assert np.array_equal(packed.predict(graphs), expected.numpy())
+
+
+def test_packed_sets_of_graphs_are_saved_and_opened(tmp_path: Any) -> None:
+    graphs = make_graphs(9, classes)
+    model = Pooled(pyg.global_max_pool)
+    bignn.binarize_(model)
+    bignn.fit(model, graphs, Settings(epochs=1), val=0.3, progress=False)
+    packed = bignn.pack(model)
+    made = bignn.pack_graph(graphs, like=packed)
+    assert made.num_graphs == 9
+    made.save(tmp_path / "many.bigraph")
+    packed.save(tmp_path / "pool.bignn")
+    again = bignn.PackedModel.open(tmp_path / "pool.bignn")
+    opened = bignn.PackedGraph.open(tmp_path / "many.bigraph")
+    values = packed.predict(made, output="values")
+    assert np.array_equal(again.predict(opened, output="values"), values)
+    assert [len(part) for _, part in again.stream(opened, block=4)] == [4, 4, 1]
+
+
+def test_graph_regression_learns_values_and_a_teacher_can_help() -> None:
+    graphs = make_graphs(60, lambda number, x: x.mean(dim=0)[:1] * 2)
+    torch.manual_seed(0)
+    teacher = Pooled(pyg.global_mean_pool, 1)
+    taught = bignn.fit(teacher, graphs, QUICK, val=0.3, progress=False)
+    assert taught.metric == "mae"
+    spread = float(torch.cat([graph.y for graph in graphs]).std())
+    model = Pooled(pyg.global_mean_pool, 1)
+    bignn.binarize_(model)
+    result = bignn.fit(model, graphs, QUICK, val=0.3, teacher=teacher, progress=False)
+    assert max(taught.val_score, result.val_score) < spread
+    with pytest.raises(InputError, match="the score of this run is 'mae', not 'accuracy'"):
+        _ = result.val_acc
+
+
+def node_data(y: Tensor) -> Data:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(len(y), 10, generator=generator)
+    x[:, : y.shape[-1] if y.ndim > 1 else 1] += 2 * (y if y.ndim > 1 else y[:, None]).nan_to_num()
+    edges = torch.randint(len(y), (2, 2 * len(y)), generator=generator)
+    data = Data(x=x, edge_index=edges, y=y)
+    order = torch.arange(len(y))
+    data.train_mask, data.val_mask, data.test_mask = (order % 3 == part for part in range(3))
+    return data
+
+
+def test_labels_and_values_of_nodes_train_and_pack() -> None:
+    generator = torch.Generator().manual_seed(3)
+    labels = (torch.rand(90, 3, generator=generator) > 0.5).float()
+    labels[0, 0] = torch.nan  # unknown
+    values = torch.randn(90, generator=generator)
+    for y, metric, least in ((labels, "micro_f1", 60.0), (values, "mae", 0.0)):
+        data = node_data(y)
+        torch.manual_seed(0)
+        model = pyg.GraphSAGE(10, 16, 2, 3 if y.ndim > 1 else 1)
+        bignn.binarize_(model)
+        result = bignn.fit(model, data, QUICK, progress=False)
+        assert result.metric == metric
+        assert result.test_score is not None
+        assert result.test_score > least
+        packed = bignn.pack(model)
+        with torch.no_grad():
+            expected = model(data.x, data.edge_index).numpy()
+        assert np.allclose(packed.predict(data, output="values"), expected, atol=1e-4)
+    assert np.array_equal(packed.predict(data, output="labels"), expected > 0)
+    sigmoid = packed.predict(data, [3, 1], output="label_probabilities")
+    assert np.allclose(sigmoid, 1 / (1 + np.exp(-expected[[3, 1]])), atol=1e-4)
+
+
+def test_links_are_learned_and_scored() -> None:
+    generator = torch.Generator().manual_seed(0)
+    group = torch.arange(60) % 3
+    x = torch.randn(60, 10, generator=generator) + 2 * nn.functional.one_hot(group, 10)
+    pairs = torch.randint(60, (2, 900), generator=generator)
+    edges = pairs[:, (group[pairs[0]] == group[pairs[1]]) & (pairs[0] != pairs[1])]
+    data = Data(x=x, edge_index=torch.cat([edges, edges.flip(0)], dim=1))
+    for negatives in (True, False):
+        torch.manual_seed(0)
+        split = RandomLinkSplit(
+            is_undirected=True, add_negative_train_samples=negatives, num_val=0.2, num_test=0.2
+        )
+        train, val, test = split(data)
+        model = pyg.GCN(10, 16, 2, 8)
+        bignn.binarize_(model)
+        result = bignn.fit(model, train, QUICK, val=val, test=test, progress=False)
+        assert result.metric == "auc"
+        assert result.test_score is not None
+        assert result.test_score > 70
+    packed = bignn.pack(model)
+    with torch.no_grad():
+        z = model(train.x, train.edge_index)
+    source, target = test.edge_label_index
+    expected = (z[source] * z[target]).sum(dim=-1).numpy()
+    scores = packed.score_pairs(train, test.edge_label_index)
+    assert np.allclose(scores, expected, atol=1e-4)
+    with pytest.raises(InputError, match=r"'pairs' must be node ids \[2, n\], got shape \[3\]"):
+        packed.score_pairs(train, [1, 2, 3])
+    with pytest.raises(InputError, match=r"'pairs' must be node ids in 0\.\.59, got 60"):
+        packed.score_pairs(train, [[1], [60]])
+
+
+def test_tasks_follow_the_targets_or_the_loss() -> None:
+    whole, flags = torch.tensor([0, 2, 1]), torch.tensor([[0.0, 1.0], [1.0, torch.nan]])
+    for y, loss, kind, num_outputs in (
+        (whole, None, "classes", 3),
+        (whole, "mse", "values", 1),
+        (flags, None, "labels", 2),
+        (flags, "l1", "values", 2),
+        (flags[:, 0], None, "values", 1),
+        (flags[:, 0], "bce", "labels", 1),
+        (torch.tensor([[1, 0], [0, 0]]), None, "labels", 2),
+        (torch.randn(3, 2), None, "values", 2),
+    ):
+        task = task_of(y, loss)  # type: ignore[arg-type]
+        assert (task.kind, task.num_outputs) == (kind, num_outputs)
+    with pytest.raises(InputError, match=r"'loss' must be a function or one of .*, got 'hinge'"):
+        task_of(whole, "hinge")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="'y' must be a whole number per row for classes"):
+        task_of(flags, "cross_entropy")
+
+
+def test_scores_are_those_of_their_definitions() -> None:
+    scores, y = torch.tensor([0.1, 0.4, 0.4, 0.8]), torch.tensor([0.0, 1.0, 0.0, 1.0])
+    assert area_under_curve(scores, y) == 3.5 / 4
+    assert area_under_curve(scores, torch.ones(4)) == 0.5
+    out = torch.tensor([[1.0, -1.0], [1.0, 1.0]])
+    known = torch.tensor([[1.0, 1.0], [0.0, torch.nan]])
+    part, whole = Task("labels", 2).score_parts(out, known)
+    assert part / whole == 100 * 2 / 4  # one hit, two said, two held
+    loss = Task("values", 2).loss(out, known, None)
+    assert float(loss) == pytest.approx((0 + 4 + 1) / 3)
+    weighed = Task("values", 2).loss(out, known, torch.tensor([1.0, 3.0]))
+    assert float(weighed) == pytest.approx(2 + 3)
+    given = Task("values", 2, lambda out, y: out.sum())
+    assert float(given.loss(out, known, None)) == 2
+
+
+def test_what_many_graphs_lack_is_said_in_one_line() -> None:
+    graphs = make_graphs(8, classes)
+    model = Pooled(pyg.global_mean_pool)
+    bare = [Data(x=graph.x, edge_index=graph.edge_index) for graph in graphs]
+    flat = make_graphs(8, lambda number, x: torch.zeros(3))
+    loader = DataLoader(graphs, batch_size=4)
+    wrong: list[tuple[Any, dict[str, Any], str]] = [
+        (bare, {}, "'graph' has a Data without y"),
+        (flat, {}, r"'y' must be one target per graph .*, got shape \[\d+\]; give every Data"),
+        ([], {}, "'graph' must be at least one graph, got none"),
+        (loader, {}, "'val' must be given for a loader, got None"),
+        (loader, {"val": 0.5}, "'val' must be graphs for a loader, got 0.5"),
+        (graphs, {"val": 0.01}, "'val' must be a share that leaves some of 8 graphs"),
+        (graphs, {"val": [3]}, "'val' must be of PyG Data, got int"),
+        (graphs, {"batches": [graphs]}, "'batches' must be left out for many graphs"),
+        (graphs, {"batch_size": 0}, "'batch_size' must be a number of graphs"),
+        (bignn.load("cora"), {"val": graphs}, "'val' must be left out for the nodes of one graph"),
+    ]
+    for graph, options, message in wrong:
+        with pytest.raises(InputError, match=message) as error:
+            bignn.fit(model, graph, Settings(epochs=1), progress=False, **options)
+        assert "\n" not in str(error.value)
+
+
+def test_a_run_on_many_graphs_is_resumed_exactly(tmp_path: Any) -> None:
+    graphs = make_graphs(24, classes)
+
+    def trained(epochs: int, **options: Any) -> tuple[bignn.FitResult, Tensor]:
+        torch.manual_seed(0)
+        model = Pooled(pyg.global_mean_pool)
+        settings = Settings(lr=0.01, epochs=epochs, patience=9)
+        result = bignn.fit(model, graphs, settings, val=0.25, progress=False, **options)
+        return result, model.lin.weight.detach()
+
+    path = tmp_path / "run.safetensors"
+
+    def stop(epoch: int, *_: Any) -> None:
+        if epoch == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trained(6, checkpoint_path=path, save_every=0, on_epoch=stop)
+    resumed, weights = trained(6, checkpoint_path=path, resume=True)
+    whole, expected = trained(6)
+    assert (resumed.val_loss, resumed.val_acc) == (whole.val_loss, whole.val_acc)
+    assert torch.equal(weights, expected)
