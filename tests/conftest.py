@@ -14,7 +14,7 @@ from bignn import bits, kernels
 from bignn.graph import Graph, from_arrays
 from bignn.kernels import native
 from bignn.kernels.layer import edge_bits_of
-from bignn.runtime import PackedModel
+from bignn.runtime import PackedGraph, PackedModel, pack_graph
 
 # Examples share two busy cores; how long one takes says nothing.
 settings.register_profile("patient", deadline=None)
@@ -126,3 +126,15 @@ def make_graph(
     edges = edges[:, (edges % 11 != 3).all(axis=0)]
     loops = np.array([[0, num_nodes - 1], [0, num_nodes - 1]])
     return Graph(x, np.concatenate([edges, edges[:, :9], loops], axis=1))
+
+
+@pytest.fixture(scope="module")
+def binary() -> PackedModel:
+    """A packed model of two layers."""
+    return make_packed_model([300, 20, 5])
+
+
+@pytest.fixture(scope="module")
+def binary_graph(binary: PackedModel) -> PackedGraph:
+    """A graph of 60 nodes, packed for :func:`binary`."""
+    return pack_graph(make_graph(60, 300, like_words=True), like=binary)

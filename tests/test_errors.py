@@ -137,7 +137,7 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "nothing to binarize": (
         lambda: bignn.binarize_(torch.nn.Sequential(torch.nn.ReLU())),
-        "'model' has nothing to binarize: no PyG convolutions or linear maps",
+        "'model' has nothing to binarize: no PyG convolutions or linear maps of 16 inputs or more",
     ),
     "a name that is taken": (
         lambda: bignn.binarize_(Taken()),

@@ -60,12 +60,18 @@ def make_model(
         for conv in model.layers:
             if conv.bias is not None:
                 conv.bias.normal_(std=0.1)
+    fit_statistics(model, graph)
+    return model
+
+
+def fit_statistics(model: GNN, graph: Graph) -> None:
+    """Fits the input stage and moves the running statistics, as training does."""
     x, edge_index, edge_weight = tensors(graph)
     model.fit_input(x)
     if graph.num_nodes > 1:
         model.train()
         model(x, edge_index, edge_weight)
-    return model.eval()
+    model.eval()
 
 
 def tensors(graph: Graph) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
@@ -236,12 +242,8 @@ def make_member(
         for name, parameter in model.named_parameters():
             if name.endswith("bias"):
                 parameter.normal_(std=bias)
-    x, edge_index, edge_weight = tensors(graph)
-    model.fit_input(x)
-    if graph.num_nodes > 1:
-        model.train()
-        model(x, edge_index, edge_weight)
-    return model.eval()
+    fit_statistics(model, graph)
+    return model
 
 
 @pytest.mark.parametrize("conv", ["gcn", *CONVS])

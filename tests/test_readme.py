@@ -19,7 +19,7 @@ def programs(page: Path) -> list[str]:
 
 
 QUICKSTART, CONVERSION, WIDTH = programs(README)
-SAMPLING, SAMPLED_FIT = programs(GUIDE)
+MANY_GRAPHS, SAMPLING, SAMPLED_FIT = programs(GUIDE)
 
 
 @pytest.fixture
@@ -57,6 +57,13 @@ def test_width_runs(capsys: pytest.CaptureFixture[str]) -> None:
     exec(WIDTH, names)
     width = names["binary"].config["hidden_channels"]
     assert f"width {width} (robust)" in capsys.readouterr().out
+
+
+def test_many_graphs_are_learned_and_packed(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    exec(MANY_GRAPHS.replace("val=0.2", "bignn.Settings(lr=0.01, epochs=20), val=0.2"), names)
+    assert float(capsys.readouterr().out.split()[0]) > 60
+    assert names["many"].num_graphs == 50
 
 
 def test_sampling_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -25,6 +25,9 @@ from bignn.nn import (
     SGConv,
 )
 from bignn.runtime import PackedModel
+
+if TYPE_CHECKING:
+    from bignn.nn.convert.steps import Step
 
 
 def pack(model: torch.nn.Module) -> PackedModel:
@@ -79,20 +82,15 @@ def _input(writer: _Writer, stage: InputStage, value: str) -> str:
 def _converted(writer: _Writer, model: torch.nn.Module) -> PackedModel:
     """Pack a converted model, step by step as its forward goes."""
     from bignn.nn.convert.trace import trace
-    from bignn.nn.convert.wrapped_layer import input_maps, is_wrapped
+    from bignn.nn.convert.wrapped_layer import input_maps
 
     steps = trace(model)
     convolutions = [s for s in steps if s.op == "layer" and not isinstance(s.module, Linear)]
     names = {"x": "x"}
-    num_features: int | None = None
     for number, step in enumerate(steps):
         values = [names[name] for name in step.inputs]
         value, module = values[0], cast(Any, step.module)
-        if step.inputs[0] == "x" and num_features is None:
-            is_stage = isinstance(module, InputStage)
-            reader = input_maps(module)[0] if is_wrapped(module) else module
-            num_features = module.num_features if is_stage else reader.weight.shape[1]
-        match step.op:
+        match "packed" if module is None else step.op:
             case "standardize":
                 out = _input(writer, module, value)
             case "linear":  # one that stayed float
@@ -101,6 +99,10 @@ def _converted(writer: _Writer, model: torch.nn.Module) -> PackedModel:
                     out = writer.add("bias", out, f"{number}", bias=_array(module.bias))
             case "batch_norm":
                 out = _batch_norm(writer, f"{number}", module, value)
+            case "product":
+                if module.binarization.features:
+                    value = writer.binarized(value)
+                out = writer.linear(f"{number}", module, value)
             case "layer":
                 if input_maps(module)[0].binarization.features:
                     value = writer.binarized(value)
@@ -112,10 +114,42 @@ def _converted(writer: _Writer, model: torch.nn.Module) -> PackedModel:
                     edge_bits = edge_bits_of(is_last=step is convolutions[-1])
                     out = _convolution(writer, f"{number}", module, value, edge_bits)
             case _:
-                out = writer.add(step.op, values if len(values) > 1 else value)
+                parameters = {
+                    key: _array(given) if isinstance(given, Tensor) else given
+                    for key, given in step.parameters.items()
+                }
+                out = writer.add(step.op, values, f"{number}", **parameters)
         names[step.out] = out
-    assert num_features is not None
-    return PackedModel(writer.operations, writer.arrays, num_features)
+    return PackedModel(writer.operations, writer.arrays, _width_of_x(steps))
+
+
+def _width_of_x(steps: list[Step]) -> int:
+    """Find the number of features by the first step that tells how many it reads."""
+    as_wide = {"x"}
+    columns = [int(step.parameters["column"]) + 1 for step in steps if step.op == "embedding"]
+    for step in steps:
+        if step.inputs[0] in as_wide and step.op != "embedding":
+            width = _columns_read(step)
+            if width is not None:
+                return width
+            as_wide.add(step.out)
+    if not columns:
+        raise InputError("the model cannot be packed: nothing in it tells how wide its input is")
+    return max(columns)
+
+
+def _columns_read(step: Step) -> int | None:
+    """Find how many columns a step reads, if its parameters tell."""
+    from bignn.nn.convert.wrapped_layer import WrappedLayer, input_maps
+
+    module = getattr(step.module, "module", step.module)  # PyG's BatchNorm holds torch's
+    if isinstance(module, InputStage):
+        return module.num_features
+    if isinstance(module, WrappedLayer):
+        module = input_maps(module)[0]
+    sized = [getattr(module, name, None) for name in ("weight", "running_mean")]
+    sizes = [t.shape[-1] for t in (*sized, *step.parameters.values()) if isinstance(t, Tensor)]
+    return int(sizes[0]) if sizes else None
 
 
 def _batch_norm(writer: _Writer, name: str, norm: Any, value: str) -> str:

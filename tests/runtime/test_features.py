@@ -46,6 +46,16 @@ def test_features_are_the_signs_of_the_normalised_input(model: PackedModel) -> N
         assert features.num_rows == 50
 
 
+def test_rows_whose_sum_is_no_float_are_read_as_0(model: PackedModel) -> None:
+    """A warning would fail this test."""
+    graph = make_graph(9, model.num_features)
+    x = graph.dense_x()
+    x[3] = 1e38
+    huge = model.network.input.normalized(x)
+    x[3] = 0
+    assert np.array_equal(huge, model.network.input.normalized(x))
+
+
 def test_the_smaller_form_is_taken(model: PackedModel) -> None:
     for as_sparse_rows in (False, True):
         seen = []

@@ -83,7 +83,7 @@ def test_a_float_chain_is_understood() -> None:
     assert not network.input.normalize_rows
     assert network.input.mean is None
     assert network.layers == []
-    assert [step.op for step in network.rest] == [step["op"] for step in steps]
+    assert [getattr(step, "op", "layer") for step in network.rest] == [step["op"] for step in steps]
     assert network.num_classes == 2
     assert network.num_hops == 2
 
@@ -151,7 +151,7 @@ def test_every_operation_has_exactly_its_parameters(model: PackedModel) -> None:
 
 def test_unknown_aggregations_and_edge_bits_are_refused(model: PackedModel) -> None:
     wrong: dict[str, tuple[str, list[Any]]] = {
-        "aggr": (r"\['gcn', .*\]", ["max", "", None, 3, ["gcn"], {"gcn": 1}]),
+        "aggr": (r"\['gcn', .*\]", ["median", "", None, 3, ["gcn"], {"gcn": 1}]),
         "edge_bits": (
             r"\[2, .*, 8, 17, 20\]",
             [16, 9, 1, 0, -17, "17", None, True, [17], 17.0, 2**70],
@@ -280,7 +280,8 @@ def test_layers_are_recognised_by_their_shape() -> None:
     assert (attention.num_columns, attention.num_outputs, attention.heads) == (15, 5, 3)
 
 
-def test_what_has_no_known_shape_is_left_to_numpy() -> None:
+def test_layers_stand_anywhere_in_a_model() -> None:
+    # Two side by side.
     writer = Writer()
     value = writer.add("binarize", "x")
     one, two = (
@@ -290,7 +291,16 @@ def test_what_has_no_known_shape_is_left_to_numpy() -> None:
     writer.add("add", one, two)
     network = writer.model().network
     assert network.layers == []
-    assert len(network.rest) == 5
+    assert [getattr(step, "op", "layer") for step in network.rest] == ["layer", "layer", "add"]
+    assert network.num_hops == 1 + 1
+    # GIN's sum with the node itself, and one whose product something else reads.
+    for reader, is_layer in (("add", True), ("concat", False)):
+        writer = Writer()
+        product = writer.binary_linear(writer.add("binarize", "x"), 70, 5)
+        sums = writer.add("aggregate", product, aggr="sum", edge_bits=17)
+        writer.add(reader, sums, writer.add("scale", product, factor=1.5))
+        network = writer.model().network
+        assert (len(network.layers) == 1) == is_layer
     # A layer whose sum something else reads too.
     writer = Writer()
     value = writer.add("binarize", "x")
@@ -298,7 +308,7 @@ def test_what_has_no_known_shape_is_left_to_numpy() -> None:
     writer.add("add", writer.bias(sums, 5), sums)
     network = writer.model().network
     assert len(network.layers) == 1
-    assert [step.op for step in network.rest] == ["bias", "add"]
+    assert [getattr(step, "op", "layer") for step in network.rest] == ["bias", "add"]
 
 
 def test_raw_features_that_are_read_twice_stay_as_they_are() -> None:
@@ -386,7 +396,7 @@ def test_a_relu_after_a_binary_layer_is_not_forgotten(layer: int) -> None:
     at = [number for number, step in enumerate(steps) if step["op"] == "bias"][layer] + 1
     steps.insert(at, {"op": "relu"})
     with_relu = PackedModel(numbered(steps), model.arrays, 100)
-    assert with_relu.network.is_binary == (layer == 1)  # a sum of floats, or none
+    assert with_relu.network.is_binary
     graph = pack_graph(make_graph(40, 100), like=with_relu)
     logits = with_relu.predict(graph, output="logits")
     if layer == 1:
@@ -395,3 +405,19 @@ def test_a_relu_after_a_binary_layer_is_not_forgotten(layer: int) -> None:
         assert (logits == 0).any()
     else:  # behind a ReLU every sign is +1, so that all columns of a row are alike
         assert not np.allclose(logits, model.predict(graph, output="logits"), atol=1e-2)
+
+
+def test_attention_of_pairs_and_of_dots_must_fit_its_columns() -> None:
+    arrays = {"att": np.ones((2, 3), dtype=np.float32)}
+    pairs = {"op": "attention_v2", "att": "att", "concat": True, "self_loops": True}
+    pairs |= {"negative_slope": 0.2}
+    dots = {"op": "attention_dot", "heads": 2, "concat": False}
+    assert understand(numbered([pairs]), arrays, 12).num_classes == 6
+    assert understand(numbered([pairs | {"concat": False}]), arrays, 12).num_classes == 3
+    assert understand(numbered([dots]), {}, 12).num_classes == 2
+    refused(numbered([pairs]), arrays, 13, "twice 2 heads of 3 do not fit 13 columns")
+    refused(numbered([dots]), {}, 14, "thrice 2 heads do not fit 14 columns")
+    refused(numbered([dots | {"heads": 2.0}]), {}, 12, r"thrice 2\.0 heads do not fit")
+    refused(numbered([dots | {"heads": 0}]), {}, 12, "'heads' of 'attention_dot' must be a number")
+    assert understand(numbered([dots]), {}, 12).aggregations == {"sum"}
+    assert understand(numbered([pairs]), arrays, 12).aggregations == {"attention"}

@@ -350,7 +350,8 @@ def test_bad_arguments_name_themselves(model: PackedModel, graph: Graph) -> None
         pack_graph(graph, like=model)
     some: Any = {"x": 1}
     with pytest.raises(
-        InputError, match=r"^'graph' must be a bignn\.Graph or a PyG Data, got dict; see"
+        InputError,
+        match=r"a bignn\.Graph, a PyG Data or Batch, or a list of graphs, got dict; see",
     ):
         pack_graph(some, like=model)
     with pytest.raises(

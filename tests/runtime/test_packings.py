@@ -226,7 +226,7 @@ def test_a_graph_may_be_collected_while_another_is_remembered(
 
 def test_what_is_no_graph_is_refused_in_one_line(model: PackedModel, packed: list[Any]) -> None:
     wrong: list[tuple[Any, str]] = [
-        ({"x": 1}, r"^'graph' must be a bignn\.Graph or a PyG Data, got dict; see bignn\.load"),
+        ({"x": 1}, r"^'graph' must be a bignn\.Graph, .* a list .*, got dict; see bignn\.load"),
         (None, r"^'graph' must be .*, got NoneType"),
         (torch.ones(3, 30), r"^'graph' must be .*, got Tensor"),
         (Data(edge_index=torch.zeros(2, 0, dtype=torch.long)), "'data' has no node features x"),

@@ -12,7 +12,9 @@ from bignn.nn.adjacency import Aggregation, EdgesLike, aggregate
 from bignn.nn.batch_norm import BatchNorm
 from bignn.nn.edge_rounding import edge_bits_in_use, edge_bits_now, rounded_edges
 from bignn.nn.linear import FeaturesLike, Linear
-from bignn.nn.packed_arithmetic import folded
+from bignn.nn.packed_arithmetic import folded, scale_and_shift
+
+_AGGREGATIONS = ("gcn", "mean_self", "gcn_improved", "gcn_plain", "weighted_sum")
 
 
 class GCNConv(nn.Module):
@@ -30,7 +32,9 @@ class GCNConv(nn.Module):
     Args:
         in_channels: d_in.
         out_channels: d_out.
-        aggr: ``"gcn"`` or ``"mean_self"``, see :func:`bignn.nn.adjacency.edge_weights`.
+        aggr: ``"gcn"``, ``"mean_self"``, or PyG's other options: ``"gcn_improved"``,
+            ``"gcn_plain"`` (no self-loops added), ``"weighted_sum"`` (not normalised); see
+            :func:`bignn.nn.adjacency.edge_weights`.
         bias: adds b.
         binarize, ste, dropout, drop, balance, scale_gradient: see :class:`bignn.nn.Linear`.
         edge_bits: bits that neighbours' weights (β included) are rounded to, 2 to 8, as packed
@@ -60,8 +64,8 @@ class GCNConv(nn.Module):
     ) -> None:
         """Build the module; the description of the class lists its arguments."""
         super().__init__()
-        if aggr not in ("gcn", "mean_self"):
-            raise input_error("aggr", "'gcn' or 'mean_self'", repr(aggr))
+        if aggr not in _AGGREGATIONS:
+            raise input_error("aggr", f"one of {list(_AGGREGATIONS)}", repr(aggr))
         self.aggr: Aggregation = aggr
         self.edge_bits = edge_bits_in_use(edge_bits, binarize)
         self.lin = Linear(
@@ -106,7 +110,7 @@ class GCNConv(nn.Module):
             dots, alpha = self.lin.sign_product(rows)
             sums = edges.sums(dots, num_inputs=None if self.training else self.lin.in_channels)
             scale, shift = folded(alpha, self.bias, norm)
-            return (sums * scale + shift).to(self.lin.weight.dtype)
+            return scale_and_shift(sums, scale, shift).to(self.lin.weight.dtype)
         out = aggregate(edge_index, edge_weight, self.lin(x), self.aggr)
         out = out if self.bias is None else out + self.bias
         return out if norm is None else norm(out)

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bignn.binarize import Binarization, binarize_features, binarize_weight, sign
+from bignn.binarize import Binarization, binarize_features, binarize_weight
 from bignn.config import BinarizeMode, DropMode, SteRule
 from bignn.config.options import BELOW_ONE, COUNT, check_choice
 from bignn.errors import input_error
-from bignn.nn.binary_product import binary_product
+from bignn.nn.binary_product import binary_product, product_of_signs
 from bignn.nn.dropout import dropout
 from bignn.nn.features import BinaryRows, SparseFeatures
 from bignn.nn.packed_arithmetic import mean_in_order
@@ -122,7 +122,7 @@ class Linear(nn.Module):
         if not isinstance(x, Tensor):
             raise input_error("x", "a tensor where 'edge_bits' rounds weights", type(x).__name__)
         if not self.training and not torch.is_grad_enabled():
-            return BinaryRows(sign(x), mean_in_order(x))
+            return BinaryRows.of_values(x)
         signs, beta = binarize_features(x, self.binarization.ste)
         return BinaryRows(signs, beta if self.training else mean_in_order(x))
 
@@ -130,8 +130,8 @@ class Linear(nn.Module):
         """Compute ``F Bᵀ`` [N, d_out] and the scales α [1, d_out], with both factors binary."""
         signs, alpha = self.binary_weight()
         p = self.dropout if self.training else 0.0
-        dots = binary_product(x.unscaled, signs, p, drop=self.drop, is_binary=True)
-        return dots, alpha.t()
+        product, factor = product_of_signs(x, signs, p, drop=self.drop, is_binary=True)
+        return product if factor == 1 else product * factor, alpha.t()
 
     def check_input(self, x: FeaturesLike) -> None:
         """Refuse an input that the layer cannot read."""

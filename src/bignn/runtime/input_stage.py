@@ -55,9 +55,11 @@ class InputSpec:
 
 
 def absolute_sums(x: Floats) -> Floats:
-    """Sum the absolute values of each row: [N, d] -> [N, 1]."""
-    sums: Floats = np.abs(x).sum(axis=1, keepdims=True, dtype=np.float64).astype(np.float32)
-    return sums
+    """Sum the absolute values of each row: [N, d] -> [N, 1]; infinite beyond float32."""
+    sums = np.abs(x).sum(axis=1, keepdims=True, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        rounded: Floats = sums.astype(np.float32)
+    return rounded
 
 
 def normalized(

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from bignn.kernels.compressed_rows import entries_of
 from bignn.kernels.layer import Edges
-from bignn.runtime.network import Network, aggregation_of
-from bignn.runtime.operations import NEIGHBOURLY
-from bignn.runtime.packed_graph import PackedGraph
+from bignn.runtime.network import Network, aggregation_of, reads_neighbours
+from bignn.runtime.operations import GRAPHWIDE, Operation
+from bignn.runtime.packed_graph import Members, PackedGraph
 
 Nodes = NDArray[np.int64]
 
@@ -18,7 +18,8 @@ class Surroundings:
     """The nodes and edges that some nodes' predictions depend on.
 
     Attributes:
-        values: the nodes at which each value of the rest is needed, rising.
+        values: the nodes (graphs, of what is pooled) at which each value of the rest is needed,
+            rising.
         layers: the nodes that each packed layer makes.
         first: the nodes whose features are read.
 
@@ -29,8 +30,12 @@ class Surroundings:
         self.values: dict[str, Nodes] = {network.result: nodes}
         for step in reversed(network.rest):
             wanted = self.values[step.out]
-            if step.op in NEIGHBOURLY:
+            if reads_neighbours(step):
                 wanted = self._sources(aggregation_of(step), wanted)
+            elif isinstance(step, Operation) and step.op == "pool":
+                wanted = np.sort(graph.members(wanted).rows)
+            elif isinstance(step, Operation) and step.op in GRAPHWIDE:
+                wanted = np.arange(graph.num_nodes)
             for name in step.inputs:
                 self._want(name, wanted)
         self.layers: list[Nodes] = []
@@ -61,6 +66,11 @@ class Surroundings:
             np.searchsorted(taken, made).astype(np.int32),
             None if whole.source_scale is None else whole.source_scale[taken],
         )
+
+    def members(self, taken: Nodes, graphs: Nodes) -> Members:
+        """Return the nodes of some graphs as places among the nodes ``taken``, rising."""
+        rows, offsets = self._graph.members(graphs)
+        return Members(np.searchsorted(taken, rows), offsets)
 
     def _want(self, name: str, nodes: Nodes) -> None:
         known = self.values.get(name)

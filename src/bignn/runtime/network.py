@@ -1,13 +1,15 @@
 """Recognises a model's parts: its input stage, packed layers, and the rest, which runs in NumPy.
 
-Packed layers are those at the front that work on bits alone, each on the one before it:
+Packed layers work on bits alone:
 
-- ``binary_linear, aggregate`` (GCN and its kin);
-- ``binary_linear, aggregate`` with aggr ``"mean"``, plus a second ``binary_linear`` of the same
-  value (SAGE);
+- ``binary_linear, aggregate`` (GCN and its kin), unless it takes the largest;
+- the same with a sum or mean, plus a second ``binary_linear`` of the same value (SAGE, GraphConv);
+- the same with aggr ``"sum"``, plus a ``scale`` of the product itself (GIN);
 - ``binary_linear, attention`` (GAT);
 
-each followed by ``[bias] [batch_norm]``, then ``binarize`` or whatever else reads its result.
+each followed by ``[bias] [batch_norm]``, then ``binarize`` or whatever else reads its result. Those
+at the front, each on the one before it, run in one native call; others, as after a residual sum,
+run one by one among the rest.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from numpy.typing import NDArray
 from bignn.bits import Words
 from bignn.errors import FileError
 from bignn.kernels.attention import Attention, whole_scores
+from bignn.kernels.edge_kinds import EDGE_KINDS
 from bignn.kernels.layer import BinaryLayer, Keep, OwnPart
 from bignn.runtime.input_stage import InputSpec
 from bignn.runtime.operations import NEIGHBOURLY, Arrays, Operation, checked
@@ -30,7 +33,22 @@ from bignn.runtime.operations import NEIGHBOURLY, Arrays, Operation, checked
 Floats = NDArray[np.float32]
 
 # What keeps numbers exact: products of bits, and operations on each number by itself.
-_EXACT = ("binarize", "binary_linear", "add", "concat", "bias", "batch_norm", "scale", "relu")
+_EXACT = (
+    *("binarize", "binary_linear", "add", "concat", "bias", "batch_norm", "scale", "relu"),
+    *("shift", "multiply", "maximum"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PackedStep:
+    """A packed layer among other operations: it reads bits and makes values."""
+
+    layer: BinaryLayer
+    inputs: tuple[str]
+    out: str
+
+
+RestStep = Operation | PackedStep
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,35 +58,38 @@ class Network:
     Attributes:
         input: the input stage; its result is the value ``source``.
         layers: packed layers from ``source`` on, each reading the one before.
-        rest: the other operations, in order.
+        rest: the other operations, and packed layers among them, in order.
         kept: the values that the rest takes from packed layers, by (layer, form).
         result: the name of the logits; without a rest, the last layer makes them.
         num_classes: width of the logits.
         aggregations: how neighbours are weighed anywhere in the model.
+        is_pooled: whether the logits have a row per graph instead of one per node.
 
     """
 
     input: InputSpec
     source: str
     layers: list[BinaryLayer]
-    rest: list[Operation]
+    rest: list[RestStep]
     kept: dict[str, tuple[int, Keep]]
     result: str
     num_classes: int
     aggregations: frozenset[str] = field(default_factory=frozenset)
+    is_pooled: bool = False
 
     @property
     def is_binary(self) -> bool:
         """Whether every product is one of bits, so that results are the same everywhere."""
         return bool(self.layers) and all(
-            operation.op in _EXACT and (operation.op != "binary_linear" or operation.reads_bits)
-            for operation in self.rest
+            isinstance(step, PackedStep)
+            or (step.op in _EXACT and (step.op != "binary_linear" or step.reads_bits))
+            for step in self.rest
         )
 
     @property
     def num_hops(self) -> int:
         """How many hops away a prediction looks, at most."""
-        return len(self.layers) + sum(operation.op in NEIGHBOURLY for operation in self.rest)
+        return len(self.layers) + sum(reads_neighbours(step) for step in self.rest)
 
 
 def understand(operations: Any, arrays: Arrays, num_features: Any) -> Network:
@@ -80,10 +101,11 @@ def understand(operations: Any, arrays: Arrays, num_features: Any) -> Network:
     kept: dict[str, tuple[int, Keep]] = {}
     value, result = source, steps[-1].out
     while stage.binarize:
-        found = _layer(reader, value)
-        if found is None:
+        candidates = _layers_of(reader, value)
+        if len(candidates) != 1:  # two layers side by side are no chain
             break
-        layer, out = found
+        layer, taken, out = candidates[0]
+        reader.take(*taken)
         layers.append(layer)
         binarized = reader.users(out, "binarize")
         if len(binarized) == 1:
@@ -93,7 +115,7 @@ def understand(operations: Any, arrays: Arrays, num_features: Any) -> Network:
         if len(binarized) != 1:
             break
         value = binarized[0].out
-    rest = [step for step in steps if step not in reader.taken]
+    rest = _rest(reader)
     wanted = {name for step in rest for name in step.inputs}
     kept = {name: where for name, where in kept.items() if name in wanted}
     for number in range(len(layers)):
@@ -101,13 +123,43 @@ def understand(operations: Any, arrays: Arrays, num_features: Any) -> Network:
         layers[number] = replace(layers[number], keep=keep)
     aggregations = frozenset(
         [layer.aggr for layer in layers]
-        + [aggregation_of(step) for step in rest if step.op in NEIGHBOURLY]
+        + [aggregation_of(step) for step in rest if reads_neighbours(step)]
     )
-    return Network(stage, source, layers, rest, kept, result, steps[-1].width, aggregations)
+    return Network(
+        stage, source, layers, rest, kept, result, steps[-1].width, aggregations,
+        steps[-1].is_pooled,
+    )  # fmt: skip
 
 
-def aggregation_of(step: Operation) -> str:
-    """How an operation weighs neighbours: its ``aggr``, or ``"attention"``."""
+def _rest(reader: _Reader) -> list[RestStep]:
+    """List the operations that are not taken, with packed layers in the place of theirs."""
+    packed: dict[Operation, PackedStep] = {}
+    for linear in [step for step in reader.steps if step.op == "binary_linear"]:
+        found = _layer(reader, linear) if linear not in reader.taken else None
+        if found is not None:
+            layer, taken, out = found
+            reader.take(*taken)
+            packed[next(step for step in taken if step.out == out)] = PackedStep(
+                layer, (linear.inputs[0],), out
+            )
+    return [
+        packed.get(step, step)
+        for step in reader.steps
+        if step in packed or step not in reader.taken
+    ]
+
+
+def reads_neighbours(step: RestStep) -> bool:
+    """Whether a step reads other nodes along the edges."""
+    return isinstance(step, PackedStep) or step.op in NEIGHBOURLY
+
+
+def aggregation_of(step: RestStep) -> str:
+    """How a step weighs neighbours: its ``aggr``, or what its attention reads."""
+    if isinstance(step, PackedStep):
+        return step.layer.aggr
+    if step.op == "attention_dot" or step.parameters.get("self_loops") is False:
+        return "sum"
     return str(step.parameters.get("aggr", "attention"))
 
 
@@ -129,6 +181,9 @@ class _Reader:
 
     def users(self, value: str, op: str) -> list[Operation]:
         return [step for step in self._users.get(value, []) if step.op == op]
+
+    def count_uses(self, value: str) -> int:
+        return self._uses[value]
 
     def only_user(self, value: str, *ops: str) -> Operation | None:
         """Find the one operation that uses a value, once, if it is one of ``ops``."""
@@ -159,27 +214,38 @@ def _input(reader: _Reader, num_features: int) -> tuple[InputSpec, str]:
     return stage, source
 
 
-def _layer(reader: _Reader, value: str) -> tuple[BinaryLayer, str] | None:
-    """Recognise the packed layer that reads a value; return it and the name of its result."""
-    found = None
-    for linear in reader.users(value, "binary_linear"):
-        step = reader.only_user(linear.out, "aggregate", "attention")
-        if step is None or step.parameters.get("aggr") == "sum":
-            continue
-        if found is not None:  # two layers side by side are no chain
-            return None
-        found = linear, step
-    if found is None:
+_Found = tuple[BinaryLayer, list[Operation], str]
+
+
+def _layers_of(reader: _Reader, value: str) -> list[_Found]:
+    """Recognise the packed layers that read a value."""
+    found = [_layer(reader, linear) for linear in reader.users(value, "binary_linear")]
+    return [some for some in found if some is not None]
+
+
+def _layer(reader: _Reader, linear: Operation) -> _Found | None:
+    """Recognise the packed layer of a product; return it, its operations and its result's name."""
+    if not linear.reads_bits:
         return None
-    linear, step = found
+    scaled = None
+    step = reader.only_user(linear.out, "aggregate", "attention")
+    if step is None:
+        step, scaled = _sum_and_scaled(reader, linear)
+        if step is None:
+            return None
+    if step.parameters.get("aggr") in ("max", "weighted_max"):
+        return None
     taken, out = [linear, step], step.out
     own: Operation | None = None
     add = reader.only_user(out, "add")
-    if add is not None and step.parameters.get("aggr") == "mean" and len(add.inputs) == 2:
+    # A node's own part is not scaled by its degree.
+    is_plain = EDGE_KINDS[aggregation_of(step)].factor in ("none", "mean")
+    if add is not None and step.op == "aggregate" and is_plain and len(add.inputs) == 2:
+        others = [scaled] if scaled else reader.users(linear.inputs[0], "binary_linear")
         own = next(
             (
                 other
-                for other in reader.users(value, "binary_linear")
+                for other in others
                 if other.out in add.inputs and reader.only_user(other.out, "add") is add
             ),
             None,
@@ -187,16 +253,24 @@ def _layer(reader: _Reader, value: str) -> tuple[BinaryLayer, str] | None:
         if own is not None:
             taken += [own, add]
             out = add.out
-    bias = reader.only_user(out, "bias")
-    if bias is not None:
-        taken.append(bias)
-        out = bias.out
-    norm = reader.only_user(out, "batch_norm")
-    if norm is not None:
-        taken.append(norm)
-        out = norm.out
-    reader.take(*taken)
-    return _folded(linear, step, own, bias, norm), out
+    if scaled is not None and own is None:
+        return None
+    for op in ("bias", "batch_norm"):
+        after = reader.only_user(out, op)
+        if after is not None:
+            taken.append(after)
+            out = after.out
+    ends = {step.op: step for step in taken if step.op in ("bias", "batch_norm")}
+    return _folded(linear, step, own, ends.get("bias"), ends.get("batch_norm")), taken, out
+
+
+def _sum_and_scaled(reader: _Reader, linear: Operation) -> tuple[Operation | None, ...]:
+    """Recognise GIN's two users of a product: its sum over neighbours, and its scaled self."""
+    sums, scaled = reader.users(linear.out, "aggregate"), reader.users(linear.out, "scale")
+    is_pair = len(sums) == len(scaled) == 1 and reader.count_uses(linear.out) == 2
+    if not is_pair or sums[0].parameters["aggr"] != "sum":
+        return None, None
+    return sums[0], scaled[0]
 
 
 def _folded(
@@ -218,7 +292,9 @@ def _folded(
     scale = alpha if averages else alpha * factor
     own_weights = None
     if own is not None:
-        own_weights = OwnPart(_words(own), _rounded(own.arrays["alpha"] * factor))
+        mapped = linear if own.op == "scale" else own
+        own_factor = factor * own.parameters.get("factor", 1.0)
+        own_weights = OwnPart(_words(mapped), _rounded(mapped.arrays["alpha"] * own_factor))
     attention = _attention(linear, step, factor, _rounded(scale), averages=averages)
     return BinaryLayer(
         _words(linear),

@@ -18,12 +18,23 @@ from numpy.typing import NDArray
 from bignn.bits import words_per_row
 from bignn.config.options import TRAINED_EDGE_BITS
 from bignn.errors import FileError
+from bignn.kernels.edge_kinds import EDGE_KINDS
 from bignn.kernels.layer import HIDDEN_EDGE_BITS, LAST_EDGE_BITS
 
 Arrays = Mapping[str, NDArray[Any]]
 
-#: How ``aggregate`` weighs neighbours; the first two count every node as its own neighbour.
-AGGREGATIONS = ("gcn", "mean_self", "mean", "sum")
+#: How ``aggregate`` weighs neighbours.
+AGGREGATIONS = tuple(aggr for aggr in EDGE_KINDS if aggr != "attention")
+#: What ``pool`` makes of the nodes of a graph.
+POOLS = ("mean", "sum", "max")
+#: Functions of ``activation``; those with a ``parameter`` are marked in docs/format.md.
+ACTIVATIONS = (
+    *("leaky_relu", "elu", "celu", "selu", "gelu", "gelu_tanh", "silu", "mish", "tanh", "sigmoid"),
+    *("logsigmoid", "softplus", "softsign", "tanhshrink", "relu6", "hardtanh", "hardsigmoid"),
+    "hardswish",
+)
+#: What ``graph_norm`` divides by.
+SPREADS = ("none", "columns", "entries", "rows", "length", "size")
 
 
 class OperationSpec(NamedTuple):
@@ -49,6 +60,12 @@ class OperationSpec(NamedTuple):
 FIRST_VERSION_EDGE_BITS = (HIDDEN_EDGE_BITS, LAST_EDGE_BITS)
 _EDGE_BITS = {"edge_bits": (*TRAINED_EDGE_BITS, *FIRST_VERSION_EDGE_BITS)}
 _LARGEST = float(np.finfo(np.float32).max)
+# Of values put side by side: a short list could otherwise ask for any amount of memory.
+_MAX_COLUMNS = 1 << 16
+_ANY_NUMBER = (-_LARGEST, _LARGEST)
+_EPS = {"eps": (0, _LARGEST)}
+_CENTER = {"center": (True, False)}
+_LSTM = ("input_weight", "hidden_weight", "bias")
 
 OPERATIONS: dict[str, OperationSpec] = {
     "normalize_rows": OperationSpec(),
@@ -60,21 +77,40 @@ OPERATIONS: dict[str, OperationSpec] = {
     "attention": OperationSpec(
         ("att_src", "att_dst"), {"concat": (True, False)} | _EDGE_BITS, {"negative_slope": (0, 1)}
     ),
+    "attention_v2": OperationSpec(
+        ("att",), {"concat": (True, False), "self_loops": (True, False)}, {"negative_slope": (0, 1)}
+    ),
+    "attention_dot": OperationSpec((), {"concat": (True, False)}, {"heads": (1, 1 << 16)}),
     "add": OperationSpec(several=True),
     "concat": OperationSpec(several=True),
     "bias": OperationSpec(("bias",)),
     "batch_norm": OperationSpec(("mean", "scale")),
-    "scale": OperationSpec((), {}, {"factor": (-_LARGEST, _LARGEST)}),
+    "scale": OperationSpec((), {}, {"factor": _ANY_NUMBER}),
+    "shift": OperationSpec((), {}, {"amount": _ANY_NUMBER}),
+    "multiply": OperationSpec(several=True),
+    "maximum": OperationSpec(several=True),
     "relu": OperationSpec(),
     "elu": OperationSpec(),
+    "pool": OperationSpec((), {"aggr": POOLS}),
+    "activation": OperationSpec((), {"kind": ACTIVATIONS}, {"parameter": _ANY_NUMBER}),
+    "prelu": OperationSpec(("slope",)),
+    "softmax": OperationSpec(),
+    "layer_norm": OperationSpec((), _CENTER, _EPS | {"groups": (1, _MAX_COLUMNS)}),
+    "unit_length": OperationSpec((), {}, _EPS),
+    "length": OperationSpec(),
+    "graph_norm": OperationSpec((), _CENTER | {"spread": SPREADS}, _EPS),
+    "embedding": OperationSpec(("weight",), {}, {"column": (0, 2**31 - 1)}),
+    "lstm_attention": OperationSpec(
+        (*_LSTM, *(f"reverse_{name}" for name in _LSTM), "attention"), several=True
+    ),
 }
 
 #: Operations that read other nodes.
-NEIGHBOURLY = ("aggregate", "attention")
+NEIGHBOURLY = ("aggregate", "attention", "attention_v2", "attention_dot")
+#: Operations that read all nodes.
+GRAPHWIDE = ("graph_norm",)
 
 _MAX_OPERATIONS = 10_000
-# Of values put side by side: a short list could otherwise ask for any amount of memory.
-_MAX_COLUMNS = 1 << 16
 _MAX_INPUTS = 1_000
 
 
@@ -91,6 +127,7 @@ class Operation:
         num_inputs: width of the first value taken.
         width: width of the value made.
         reads_bits, is_bits: whether the first value taken, and the value made, are binary.
+        is_pooled: whether the value made has a row per graph instead of one per node.
 
     """
 
@@ -103,11 +140,13 @@ class Operation:
     width: int
     reads_bits: bool
     is_bits: bool
+    is_pooled: bool
 
 
 class _ValueType(NamedTuple):
     width: int
     is_bits: bool
+    is_pooled: bool = False
 
 
 def checked(operations: Any, arrays: Arrays, num_features: Any) -> list[Operation]:
@@ -124,7 +163,7 @@ def checked(operations: Any, arrays: Arrays, num_features: Any) -> list[Operatio
         names = _checked_names(step, kind, values)
         operation = _operation(step, names, [values[name] for name in names], arrays)
         used.update(names)
-        values[operation.out] = _ValueType(operation.width, operation.is_bits)
+        values[operation.out] = _ValueType(operation.width, operation.is_bits, operation.is_pooled)
         result.append(operation)
     for name in values:
         if name not in used and name != result[-1].out:
@@ -168,6 +207,10 @@ def _checked_names(
             raise FileError(f"'{op}' takes '{name[:40]}', which no operation before it makes")
         if values[name].is_bits and not kind.reads_bits:
             raise FileError(f"'{op}' takes '{name[:40]}', which is binary")
+    if len({values[name].is_pooled for name in names}) > 1:
+        raise FileError(f"'{op}' takes values of nodes and of graphs")
+    if values[names[0]].is_pooled and op in (*NEIGHBOURLY, "pool"):
+        raise FileError(f"'{op}' takes '{names[0][:40]}', which has no nodes any more")
     out = step["out"]
     if not isinstance(out, str) or out in values:
         raise FileError(f"'out' of '{op}' must be a new name, got {str(out)[:40]!r}")
@@ -200,12 +243,40 @@ def _operation(
         if heads * channels != num_inputs:
             raise FileError(f"{heads} heads of {channels} do not fit {num_inputs} columns")
         width = num_inputs if step["concat"] else channels
+    elif op == "attention_v2":
+        heads, channels = array("att", np.float32, None, None).shape
+        if 2 * heads * channels != num_inputs:
+            raise FileError(f"twice {heads} heads of {channels} do not fit {num_inputs} columns")
+        width = heads * channels if step["concat"] else channels
+    elif op == "attention_dot":
+        heads = step["heads"]
+        if type(heads) is not int or num_inputs % (3 * heads):
+            raise FileError(f"thrice {heads} heads do not fit {num_inputs} columns")
+        width = num_inputs // 3 if step["concat"] else num_inputs // (3 * heads)
     elif op == "concat":
         width = sum(value.width for value in taken)
         if width > _MAX_COLUMNS:
             raise FileError(f"'concat' makes {width} columns, over {_MAX_COLUMNS}")
-    elif op == "add" and any(value.width != num_inputs for value in taken):
-        raise FileError("'add' takes values of different widths")
+    elif op == "embedding":
+        width = array("weight", np.float32, None, None).shape[1]
+        if type(step["column"]) is not int or step["column"] >= num_inputs:
+            raise FileError(f"'embedding' reads column {step['column']} of {num_inputs}")
+    elif op == "length":
+        width = 1
+    elif op == "layer_norm":
+        if type(step["groups"]) is not int or num_inputs % step["groups"]:
+            raise FileError(f"{step['groups']} groups do not share {num_inputs} columns evenly")
+    elif OPERATIONS[op].several:
+        width = max(value.width for value in taken)
+        narrow = (1,) if op == "multiply" else ()
+        if any(value.width not in (width, *narrow) for value in taken):
+            raise FileError(f"'{op}' takes values of different widths")
+        if op == "lstm_attention":
+            hidden = len(array("attention", np.float32, None)) // 2
+            for reverse in ("", "reverse_"):
+                array(f"{reverse}input_weight", np.float32, 4 * hidden, width)
+                array(f"{reverse}hidden_weight", np.float32, 4 * hidden, hidden)
+                array(f"{reverse}bias", np.float32, 4 * hidden)
     else:
         for parameter in OPERATIONS[op].arrays:  # one number per column
             array(parameter, np.float32, num_inputs)
@@ -214,7 +285,7 @@ def _operation(
     parameters = {key: step[key] for key in (*OPERATIONS[op].choices, *OPERATIONS[op].numbers)}
     return Operation(
         op, names, step["out"], found, parameters, num_inputs, width, taken[0].is_bits,
-        op == "binarize",
+        op == "binarize", taken[0].is_pooled or op == "pool",
     )  # fmt: skip
 
 

@@ -6,15 +6,16 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bignn.bits import words_per_row
 from bignn.errors import FileError, InputError, input_error
-from bignn.graph import SPLITS, GraphLike, as_graph
-from bignn.kernels.compressed_rows import compress_edges, offsets_fit
+from bignn.graph import SPLITS, Graphs, join
+from bignn.kernels.compressed_rows import compress_edges, entries_of, offsets_fit
+from bignn.kernels.edge_kinds import EDGE_KINDS, WITH_SELF_LOOPS, weigh_edges
 from bignn.kernels.gcn_degrees import gcn_degree_scale, with_self_loops
 from bignn.kernels.layer import DenseBits, Edges, PackedFeatures, SparseBits
 from bignn.runtime import tensors
@@ -30,18 +31,24 @@ VERSION = 2
 
 #: ``"gcn"``: every node once among its neighbours; ``"plain"``: edges as they were given.
 Adjacency = Literal["gcn", "plain"]
-_AS_GIVEN = ("mean", "sum")
 _LABELS = ("y", *SPLITS)
 #: The arrays that a file may hold.
 _ARRAYS = frozenset(
     [
-        *["offsets", "ids", "weights", "degree_scale", "beta", "node_ids"],
+        *["offsets", "ids", "weights", "degree_scale", "beta", "node_ids", "graph_offsets"],
         *["features.words", "features.x"],
         *["features.offsets", "features.inputs", "features.base"],
         *[f"labels.{key}" for key in _LABELS],
     ]
 )
 _HEADER = frozenset(["format", "version", "num_features", "adjacency", "input"])
+
+
+class Members(NamedTuple):
+    """The nodes of some graphs: those of graph g are ``rows[offsets[g]:offsets[g + 1]]``."""
+
+    rows: NDArray[np.int64]
+    offsets: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +73,8 @@ class PackedGraph:
             are as they were given, which layers that tell a node from its neighbours need.
         node_ids: the given number of the node in each row, int32 or int64 [N]; None where row i is
             node i.
+        graph_offsets: of many graphs packed as one, graph g has the nodes (by their given numbers)
+            from ``graph_offsets[g]`` up to ``graph_offsets[g + 1]``; None for one graph.
 
     All arrays are read-only, since native code relies on their having been checked; of arrays that
     could be written to through another name, the graph has copies.
@@ -84,11 +93,13 @@ class PackedGraph:
     name: str = "graph"
     adjacency: Adjacency = "gcn"
     node_ids: NDArray[Any] | None = None
+    graph_offsets: NDArray[np.int64] | None = None
     _edges: dict[str, Edges] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         # Native code relies on the arrays, so they are checked and cannot be written to after.
-        for name in ("beta", "offsets", "ids", "weights", "degree_scale", "node_ids"):
+        arrays = ("beta", "offsets", "ids", "weights", "degree_scale", "node_ids", "graph_offsets")
+        for name in arrays:
             object.__setattr__(self, name, _read_only(getattr(self, name)))
         object.__setattr__(self, "features", _read_only_features(self.features))
         labels = {key: _read_only(values) for key, values in self.labels.items()}
@@ -102,6 +113,22 @@ class PackedGraph:
     def num_nodes(self) -> int:
         """N."""
         return len(self.degree_scale)
+
+    @property
+    def num_graphs(self) -> int:
+        """Number of graphs that were packed as one."""
+        return 1 if self.graph_offsets is None else len(self.graph_offsets) - 1
+
+    def members(self, graphs: NDArray[np.int64] | None = None) -> Members:
+        """Return the rows of the nodes of some graphs, or of all."""
+        offsets = self.graph_offsets
+        if offsets is None:
+            offsets = np.array([0, self.num_nodes])
+        if graphs is None:
+            nodes = np.arange(self.num_nodes)
+        else:
+            offsets, nodes = entries_of(offsets, graphs)
+        return Members(nodes if self.places is None else self.places[nodes], offsets)
 
     @cached_property
     def places(self) -> NDArray[np.int64] | None:
@@ -148,25 +175,31 @@ class PackedGraph:
     def edges(self, aggr: str = "gcn") -> Edges:
         """Return edges of all nodes, weighed as an aggregation (or ``"attention"``) asks for.
 
-        Edge weights count in ``"gcn"`` alone, as in PyG's layers.
+        Edge weights count in ``"gcn"`` and its kin and where the name says so, as in PyG's layers.
         """
         if aggr not in self._edges:
             self._edges[aggr] = self._made_edges(aggr)
         return self._edges[aggr]
 
     def _made_edges(self, aggr: str) -> Edges:
-        offsets, ids, weights = self.offsets, self.ids, self.weights
-        if aggr not in _AS_GIVEN and self.adjacency == "plain":
-            target = np.repeat(np.arange(self.num_nodes), np.diff(offsets))
-            looped = with_self_loops(ids, target, weights, self.num_nodes)
-            offsets, ids, weights = compress_edges(*looped, self.num_nodes)
+        kind = EDGE_KINDS[aggr]
+        has_loops = kind.loops == ("added" if self.adjacency == "gcn" else "given")
+        if has_loops and (aggr == "gcn" or kind.factor in ("none", "mean")):
+            offsets, ids = self.offsets, self.ids
+            weights = self.weights if kind.is_weighted else None
+            scale, factor = None, np.ones(self.num_nodes, dtype=np.float32)
+            if kind.factor == "mean":
+                factor /= np.maximum(np.diff(offsets), 1).astype(np.float32)
+        else:
+            target = np.repeat(np.arange(self.num_nodes), np.diff(self.offsets))
+            weighed = weigh_edges(aggr, self.ids, target, self.weights, self.num_nodes)
+            offsets, ids, weights = compress_edges(*weighed[:3], self.num_nodes)
+            scale, factor = weighed.source_factor, weighed.target_factor
             _freeze(offsets, ids, weights)
         if aggr == "gcn":
-            scale = self.degree_scale
-            return Edges(offsets, ids, weights, scale, self.num_nodes, None, scale)
-        scale = np.float32(1) / np.maximum(np.diff(offsets), 1).astype(np.float32)
-        _freeze(scale)
-        return Edges(offsets, ids, None, scale, self.num_nodes)
+            scale = factor = self.degree_scale
+        _freeze(scale, factor)
+        return Edges(offsets, ids, weights, factor, self.num_nodes, None, scale)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, verify: bool = False) -> PackedGraph:
@@ -194,7 +227,7 @@ class PackedGraph:
             arrays["features.base"] = self.features.base
         else:
             arrays["features.x"] = self.features
-        for key in ("beta", "weights", "node_ids"):
+        for key in ("beta", "weights", "node_ids", "graph_offsets"):
             if (values := getattr(self, key)) is not None:
                 arrays[key] = values
         for key, values in self.labels.items():
@@ -217,11 +250,14 @@ class PackedGraph:
         )
 
 
-def pack_graph(graph: GraphLike, *, like: PackedModel, order: Order | None = None) -> PackedGraph:
-    """Pack a graph for a model, with the model's input statistics.
+def pack_graph(graph: Graphs, *, like: PackedModel, order: Order | None = None) -> PackedGraph:
+    """Pack a graph, or many as one, for a model, with the model's input statistics.
+
+    Labels are not needed; classes of nodes come along, all others are left out.
 
     Args:
-        graph: a :class:`bignn.Graph` or a PyG ``Data`` with as many features as the model reads.
+        graph: a :class:`bignn.Graph` or a PyG ``Data`` with as many features as the model reads; or
+            many graphs: a list of them, or a PyG ``Batch``.
         like: the model that will read it, or any with the same statistics.
         order: ``"locality"`` packs nodes so that neighbours are near each other in memory, which
             makes predictions of large graphs with communities faster (docs/design.md); None packs
@@ -229,7 +265,7 @@ def pack_graph(graph: GraphLike, *, like: PackedModel, order: Order | None = Non
 
     """
     check_order(order)
-    graph = as_graph(graph)
+    graph, graph_offsets = join(graph)
     network = getattr(like, "network", None)
     stage = getattr(network, "input", None)
     if network is None or stage is None:
@@ -241,11 +277,11 @@ def pack_graph(graph: GraphLike, *, like: PackedModel, order: Order | None = Non
     source, target = graph.edge_index
     edges = source, target, graph.edge_weight
     scale = gcn_degree_scale(*edges, graph.num_nodes)
-    adjacency: Adjacency = "gcn" if network.aggregations.isdisjoint(_AS_GIVEN) else "plain"
+    adjacency: Adjacency = "gcn" if network.aggregations <= {*WITH_SELF_LOOPS} else "plain"
     if adjacency == "gcn":
         edges = with_self_loops(*edges, graph.num_nodes)
     offsets, ids, weights = compress_edges(*edges, graph.num_nodes)
-    _freeze(beta, offsets, ids, weights, scale)
+    _freeze(beta, offsets, ids, weights, scale, graph_offsets)
     if isinstance(features, DenseBits):
         _freeze(features.words)
     elif isinstance(features, SparseBits):
@@ -253,7 +289,7 @@ def pack_graph(graph: GraphLike, *, like: PackedModel, order: Order | None = Non
     labels = {key: values for key in _LABELS if (values := getattr(graph, key)) is not None}
     packed = PackedGraph(
         features, graph.num_features, beta, offsets, ids, weights, scale, stage.digest(), labels,
-        graph.name, adjacency,
+        graph.name, adjacency, None, graph_offsets,
     )  # fmt: skip
     return packed if order is None else in_locality_order(packed)
 
@@ -272,7 +308,7 @@ def from_file(
     adjacency: Adjacency = given
     if version == 1 and "norm" in arrays:
         arrays = {("degree_scale" if key == "norm" else key): arrays[key] for key in arrays}
-    arrays_known = _ARRAYS if version > 1 else _ARRAYS - {"node_ids"}
+    arrays_known = _ARRAYS if version > 1 else _ARRAYS - {"node_ids", "graph_offsets"}
     if unknown := sorted({*(set(arrays) - arrays_known), *(set(header) - _HEADER)}):
         raise FileError(f"it has an unknown part '{unknown[0][:40]}'; a newer bignn may read it")
     num_features, fingerprint = header.get("num_features"), header.get("input")
@@ -292,7 +328,7 @@ def from_file(
     return PackedGraph(
         _features(arrays), num_features, arrays.get("beta"), arrays["offsets"], arrays["ids"],
         arrays.get("weights"), arrays["degree_scale"], fingerprint, labels, name, adjacency,
-        arrays.get("node_ids"),
+        arrays.get("node_ids"), arrays.get("graph_offsets"),
     )  # fmt: skip
 
 
@@ -375,6 +411,11 @@ def _check(graph: PackedGraph) -> None:
     if graph.node_ids is not None:
         _check_array("node_ids", graph.node_ids, [np.int32, np.int64], (num_nodes,))
         _check_node_ids(graph.node_ids)
+    if graph.graph_offsets is not None:
+        _check_array("graph_offsets", graph.graph_offsets, [np.int64], (None,))
+        offsets = graph.graph_offsets
+        if not offsets_fit(offsets, num_nodes) or (np.diff(offsets) == 0).any():
+            raise FileError(f"array 'graph_offsets' does not rise from 0 to {num_nodes}")
     for key, values in graph.labels.items():
         _check_array(f"labels.{key}", values, [np.int64], (None,))
         if key == "y":

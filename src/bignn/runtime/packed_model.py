@@ -12,31 +12,33 @@ from numpy.typing import ArrayLike, NDArray
 
 from bignn import kernels
 from bignn.errors import FileError, InputError, input_error
-from bignn.graph import GraphLike
+from bignn.graph import Graphs
+from bignn.kernels.edge_kinds import WITH_SELF_LOOPS
 from bignn.kernels.layer import HIDDEN_EDGE_BITS, Edges, SparseBits
 from bignn.kernels.packed_layers import PackedLayers
 from bignn.kernels.reference import first_largest
 from bignn.runtime import executor, tensors
+from bignn.runtime.backends.bound_layers import BoundLayers, RunLayer, run_once
 from bignn.runtime.backends.cpu import CpuBackend
-from bignn.runtime.executor import Bits, Value
 from bignn.runtime.features import take_features
 from bignn.runtime.neighbourhood import Surroundings
 from bignn.runtime.network import understand
 from bignn.runtime.operations import FIRST_VERSION_EDGE_BITS
-from bignn.runtime.packed_graph import PackedGraph
+from bignn.runtime.packed_graph import Members, PackedGraph
 from bignn.runtime.packings import Packings
 from bignn.runtime.planner import Plan
+from bignn.runtime.values import Bits, Floats, Value
 
 VERSION = 2
 _HEADER = frozenset(["format", "version", "num_features", "operations", "about"])
 
-#: What a prediction gives of each node.
-Output = Literal["classes", "probabilities", "logits"]
+#: What a prediction gives of each node, or of each graph.
+Output = Literal["classes", "probabilities", "labels", "label_probabilities", "logits", "values"]
 #: A packed graph, or one that is packed when it is first predicted.
-AnyGraph = PackedGraph | GraphLike
+AnyGraph = PackedGraph | Graphs
 
 #: How the names of arrays of weights and of their scales end.
-_WEIGHTS = (".weight", ".words", ".alpha", ".att_src", ".att_dst")
+_WEIGHTS = (".weight", "_weight", ".words", ".alpha", ".att_src", ".att_dst")
 
 
 class ModelSizes(NamedTuple):
@@ -85,6 +87,7 @@ class PackedModel:
         self.about = dict(about or {})
         self.input_digest = self.network.input.digest()
         self._cpu = CpuBackend(self.network.layers)
+        self._bound_layers = BoundLayers()
         self._packings = Packings(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -93,7 +96,7 @@ class PackedModel:
 
     @property
     def num_classes(self) -> int:
-        """Number of classes."""
+        """Number of outputs: classes, labels or values."""
         return self.network.num_classes
 
     @property
@@ -128,16 +131,20 @@ class PackedModel:
         plan: str | None = None,
         backend: str | None = None,
     ) -> NDArray[Any]:
-        """Predict every node, or some.
+        """Predict every node, or some; of a model that pools, every graph, or some.
 
         Args:
             graph: a packed graph (:func:`bignn.pack_graph`), or a :class:`bignn.Graph` or a PyG
                 ``Data``, which is packed first; the packing is kept while the graph lives, and made
-                anew if any number in the graph has changed.
+                anew if any number in the graph has changed. Or many graphs, a PyG ``Batch`` or a
+                list, which is packed at every call.
             nodes: ids, in any order, repetitions allowed; only what they depend on is computed.
-                None for all nodes.
-            output: ``"classes"`` int64 [n], ``"probabilities"`` or ``"logits"`` float32
-                [n, num_classes].
+                None for all nodes. Of a model that pools, numbers of graphs.
+            output: ``"classes"`` int64 [n]; ``"probabilities"`` of classes that exclude each other
+                (softmax), float32 [n, num_classes]; ``"labels"`` bool, whether each of several
+                labels that do not exclude each other is there (a logit over 0), and
+                ``"label_probabilities"`` (sigmoid); ``"logits"`` float32, which are the
+                ``"values"`` of a regression or an embedding.
             plan: forces ways, see :meth:`explain`; None lets the planner choose.
             backend: a name from ``bignn.kernels.available_backends()``; None for the fastest.
 
@@ -145,16 +152,53 @@ class PackedModel:
         _check_output(output)
         chosen, packed = kernels.checked_backend(backend), self._packed(graph)
         if nodes is None:
-            values = _in_given_order(self._run(packed, output, plan, chosen), packed.places)
+            values = _in_given_order(self._run(packed, output, plan, chosen), self._places(packed))
             return _finished(values, output)
-        wanted = _node_ids(nodes, packed.num_nodes)
+        places = self._places(packed)
+        if self.network.is_pooled:
+            wanted = _row_ids("nodes", nodes, packed.num_graphs, "numbers of graphs")
+        else:
+            wanted = _row_ids("nodes", nodes, packed.num_nodes, "node ids")
         if wanted.size == 0:
-            shape = (0,) if output == "classes" else (0, self.num_classes)
-            return np.empty(shape, dtype=np.int64 if output == "classes" else np.float32)
-        rows = wanted if packed.places is None else packed.places[wanted]
+            if output == "classes":
+                return np.empty(0, dtype=np.int64)
+            return _finished(np.empty((0, self.num_classes), dtype=np.float32), output)
+        rows = wanted if places is None else places[wanted]
         unique, place = np.unique(rows, return_inverse=True)
         values = _finished(self._run_some(packed, unique, output, plan, chosen), output)
         return values[place]
+
+    def score_pairs(
+        self, graph: AnyGraph, pairs: ArrayLike, *, backend: str | None = None
+    ) -> NDArray[np.float32]:
+        """Score pairs of nodes by the dot products of their values: how likely a link is.
+
+        Args:
+            graph: as in :meth:`predict`.
+            pairs: node ids [2, n], as PyG's ``edge_label_index``; only what these nodes depend on
+                is computed.
+            backend: as in :meth:`predict`.
+
+        Returns:
+            float32 [n]; a sigmoid makes probabilities of them.
+
+        """
+        if self.network.is_pooled:
+            raise InputError("a model that pools makes values of graphs, which have no links")
+        ids = np.asarray(pairs)
+        if ids.ndim != 2 or len(ids) != 2:
+            raise input_error("pairs", "node ids [2, n]", f"shape {list(ids.shape)}")
+        packed = self._packed(graph)
+        ids = _row_ids("pairs", ids.reshape(-1), packed.num_nodes, "node ids")
+        nodes, place = np.unique(ids, return_inverse=True)
+        values = self.predict(packed, nodes, output="values", backend=backend)
+        source, target = place.reshape(2, -1)
+        scores: NDArray[np.float32] = np.einsum("nd,nd->n", values[source], values[target])
+        return scores
+
+    def _places(self, graph: PackedGraph) -> NDArray[np.int64] | None:
+        """Return the row of each node; None where rows are in the given order, as of graphs."""
+        return None if self.network.is_pooled else graph.places
 
     def stream(
         self,
@@ -180,7 +224,7 @@ class PackedModel:
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
         blocks: Iterator[tuple[int, NDArray[Any]]]
         if self.network.rest:
-            values = _in_given_order(self._run(graph, "logits", plan, backend), graph.places)
+            values = _in_given_order(self._run(graph, "logits", plan, backend), self._places(graph))
             blocks = ((at, values[at : at + block]) for at in range(0, len(values), block))
         else:
             planned = self._cpu.plan(graph, plan, backend)
@@ -260,7 +304,7 @@ class PackedModel:
             kind = "bits" if self.network.input.binarize else "floats"
             got = f"{packed.num_features} as {'bits' if is_bits else 'floats'}"
             raise input_error("graph", f"one with {self.num_features} features as {kind}", got)
-        if packed.adjacency == "gcn" and not self.network.aggregations.isdisjoint(("mean", "sum")):
+        if packed.adjacency == "gcn" and not self.network.aggregations <= {*WITH_SELF_LOOPS}:
             expected, got = "one whose edges are as they were given", "one with self-loops added"
             raise input_error("graph", expected, got, fix)
         return packed
@@ -328,9 +372,21 @@ class PackedModel:
                 return graph.edges(aggr)
             return around.edges(aggr, around.values[taken], around.values[made])
 
-        rows = None if around is None else around.values
-        logits = executor.run(network.rest, values, rows, edges, backend)
-        return first_largest(logits) if output == "classes" else logits
+        def members(taken: str, made: str) -> Members:
+            if around is None:
+                return graph.members()
+            return around.members(around.values[taken], around.values[made])
+
+        def run(rows: Mapping[str, NDArray[np.int64]] | None, run_layer: RunLayer) -> Floats:
+            return executor.run(network.rest, values, rows, edges, run_layer, backend, members)
+
+        if around is not None:
+            logits = run(around.values, run_once(backend))
+            return first_largest(logits) if output == "classes" else logits
+        with self._bound_layers.lent(graph, backend) as run_layer:
+            logits = run(None, run_layer)
+            # The next prediction overwrites a layer's values.
+            return first_largest(logits) if output == "classes" else np.array(logits)
 
 
 def _check_output(output: str) -> None:
@@ -349,6 +405,11 @@ def _in_given_order(values: NDArray[Any], places: NDArray[np.int64] | None) -> N
 
 
 def _finished(values: NDArray[Any], output: Output) -> NDArray[Any]:
+    if output == "labels":
+        return values > 0
+    if output == "label_probabilities":
+        with np.errstate(over="ignore"):
+            values = np.float32(1) / (np.float32(1) + np.exp(-values))
     if output == "probabilities":
         values = np.exp(values - values.max(axis=1, keepdims=True))
         values /= values.sum(axis=1, keepdims=True)
@@ -366,21 +427,21 @@ def _input_value(graph: PackedGraph, nodes: NDArray[np.int64] | None) -> Value:
     return Bits(words, graph.beta if nodes is None else graph.beta[nodes], graph.num_features)
 
 
-def _node_ids(nodes: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
+def _row_ids(argument: str, nodes: ArrayLike, num_rows: int, what: str) -> NDArray[np.int64]:
     try:
         ids = np.atleast_1d(np.asarray(nodes))
     except ValueError:  # lists of unequal lengths
-        raise input_error("nodes", "a list of node ids", "lists of several lengths") from None
+        raise input_error(argument, f"a list of {what}", "lists of several lengths") from None
     if ids.size == 0:
         return ids.astype(np.int64)
     if ids.dtype.kind not in "iu" or ids.ndim != 1:
         got = f"{ids.dtype} of shape {list(ids.shape)}"
         raise input_error(
-            "nodes", "a list of node ids", got, "for a mask, pass np.flatnonzero(mask)"
+            argument, f"a list of {what}", got, "for a mask, pass np.flatnonzero(mask)"
         )
-    if int(ids.min()) < 0 or int(ids.max()) >= num_nodes:
+    if int(ids.min()) < 0 or int(ids.max()) >= num_rows:
         bad = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
-        raise input_error("nodes", f"node ids in 0..{num_nodes - 1}", bad)
+        raise input_error(argument, f"{what} in 0..{num_rows - 1}", bad)
     return ids.astype(np.int64)
 
 

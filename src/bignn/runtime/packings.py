@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bignn.graph import SPLITS, Graph, GraphLike, SparseRows
+from bignn.errors import InputError
+from bignn.graph import SPLITS, Graph, GraphLike, Graphs, SparseRows
 from bignn.graph.pyg import array_of
 from bignn.kernels.native import checksum
 from bignn.runtime.packed_graph import PackedGraph, pack_graph
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
     from bignn.runtime.packed_model import PackedModel
 
 # What of a graph a packing depends on; labels travel with it too.
-_READ = ("x", "edge_index", "edge_weight", "y", *SPLITS)
+_LABELS = ("y", *SPLITS)
+_READ = ("x", "edge_index", "edge_weight", "batch")
 
 
 class Packings:
@@ -35,16 +38,18 @@ class Packings:
         # A graph may be collected, and forgotten, while this thread holds the lock.
         self._lock = threading.RLock()
 
-    def of(self, graph: GraphLike) -> PackedGraph:
+    def of(self, graph: Graphs) -> PackedGraph:
         """Return the packing of a graph, made if there is none or the graph has changed."""
+        model = self._model()
+        assert model is not None
+        if isinstance(graph, Sequence):  # has no weak references
+            return pack_graph(graph, like=model)
         # Taken before packing: what another thread changes meanwhile is then noticed next time.
         checksums = _checksums(graph)
         with self._lock:
             known = self._known.get(id(graph))
         if known is not None and known[0]() is graph and known[1] == checksums:
             return known[2]
-        model = self._model()
-        assert model is not None
         packed = pack_graph(graph, like=model)
         key = id(graph)
 
@@ -59,10 +64,20 @@ class Packings:
 
 def _checksums(graph: GraphLike) -> tuple[object, ...]:
     """Return types, shapes and checksums of all that a packing depends on."""
-    names: tuple[str, ...] = _READ
+    labels: tuple[str, ...] = _LABELS
     if not isinstance(graph, Graph):
-        names = tuple(name.replace("_idx", "_mask") for name in _READ)
-    return tuple(_checksum(name, getattr(graph, name, None)) for name in names)
+        labels = tuple(name.replace("_idx", "_mask") for name in labels)
+    return (
+        *(_checksum(name, getattr(graph, name, None)) for name in _READ),
+        *(_label_checksum(name, getattr(graph, name, None)) for name in labels),
+    )
+
+
+def _label_checksum(name: str, part: Any) -> object:
+    """Return the checksum of labels; None for those that packing leaves out as no array."""
+    with suppress(InputError, TypeError):
+        return _checksum(name, part)
+    return None
 
 
 def _checksum(name: str, part: Any) -> object:

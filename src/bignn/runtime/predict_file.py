@@ -66,7 +66,7 @@ def predict_file(
     with _as_arguments(model_path, dataset):
         values = model.predict(graph, nodes, output=output, plan=plan)
     seconds = time.perf_counter() - start
-    ids = np.arange(graph.num_nodes) if nodes is None else np.asarray(nodes, dtype=np.int64)
+    ids = np.arange(len(values)) if nodes is None else np.asarray(nodes, dtype=np.int64)
     if out is not None:
         write(out, ids, values)
     if save_graph is not None:
@@ -82,7 +82,7 @@ def predict_file(
         "seconds": seconds,
         "packing_seconds": packing,
         "plan": None if chosen is None else chosen.ways,
-        "test_acc": _test_accuracy(graph, ids, classes),
+        "test_acc": None if model.network.is_pooled else _test_accuracy(graph, ids, classes),
         "out": out,
         "saved_graph": save_graph,
     }

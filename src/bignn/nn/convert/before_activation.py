@@ -35,7 +35,7 @@ ACTIVATION_MODULES = (
 )
 
 
-def _functions(names: list[str]) -> set[Callable[..., Any]]:
+def functions_named(names: list[str]) -> set[Callable[..., Any]]:
     """Collect functions by name wherever torch has them, with their in-place forms."""
     homes: tuple[Any, ...] = (torch, functional, Tensor)
     found = {
@@ -47,10 +47,10 @@ def _functions(names: list[str]) -> set[Callable[..., Any]]:
     return {function for function in found if function is not None}
 
 
-ACTIVATIONS = _functions(_ACTIVATION_NAMES)
-DROPOUTS = _functions(["dropout"])
-# Functions that move entries without changing them.
-_MOVES = _functions(["cat", "concat", "contiguous", "clone", "view", "reshape", "flatten"]) | {
+ACTIVATIONS = functions_named(_ACTIVATION_NAMES)
+DROPOUTS = functions_named(["dropout"])
+#: Functions that move entries without changing them.
+MOVES = functions_named(["cat", "concat", "contiguous", "clone", "view", "reshape", "flatten"]) | {
     Tensor.__getitem__,
     Tensor.index_select,
     torch.index_select,
@@ -132,7 +132,7 @@ class RecordOrigins(TorchFunctionMode):
         if func in DROPOUTS:
             return _after_dropout(func, args, kwargs)
         out = func(*args, **kwargs)
-        if func in _MOVES and isinstance(out, Tensor):
+        if func in MOVES and isinstance(out, Tensor):
             _record_move(func, args, kwargs, out)
         return out
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from torch import nn
 from torch_geometric.nn.models.basic_gnn import BasicGNN
@@ -11,13 +12,16 @@ from bignn.binarize import Binarization
 from bignn.bits import words_per_row
 from bignn.config import BinarizeMode, SteRule
 from bignn.config.options import BELOW_ONE
-from bignn.errors import input_error
+from bignn.errors import InputError, input_error
 from bignn.nn.batch_norm import BatchNorm
 from bignn.nn.convert.before_activation import record_origins_in
+from bignn.nn.convert.inner_linear import InnerLinear
 from bignn.nn.convert.remove_activations import remove_in_basic_gnn, remove_in_sequential
 from bignn.nn.convert.replace_layers import LayerReplacement
 from bignn.nn.convert.report import Report
-from bignn.nn.convert.trace import packing_obstacle
+from bignn.nn.convert.sign_watch import watch_outputs
+from bignn.nn.convert.trace import packing_obstacle, traced_graph
+from bignn.nn.convert.uncentred_inputs import uncentred_layers
 from bignn.nn.convert.wrapped_layer import (
     Wrapping,
     input_maps,
@@ -42,24 +46,31 @@ def binarize_(
     skip: Sequence[str] = (),
     first: str | None = None,
     balance: bool = True,
-    center: bool = False,
+    center: bool | Literal["auto"] = "auto",
+    narrow: int = 16,
     edge_bits: int | None = None,
 ) -> Report:
     r"""Make a model of PyG layers binary, in place, by the paper's general recipe (Sec. 4.4).
 
     1. The columns of the input are standardised (:class:`bignn.nn.InputStage`). The statistics are
        those of the first training batch, or of ``model.fit_input(x)``, and are part of the state.
-    2. GCNConv, SAGEConv (mean), GATConv, GINConv, SGConv and Linear layers become bignn's, called
-       as before and with the very same parameters: an optimiser of them goes on working, and
+    2. PyG's convolutions and Linear layers become bignn's, called as before and with the very same
+       parameters (but GCN2Conv's, which are transposed): an optimiser of them goes on working, and
        trained weights are a starting point. Normalisation layers, biases and attention vectors
-       stay float.
+       stay float. In a convolution that bignn has no layer for (docs/convolutions.md) every linear
+       map of node values becomes binary, with batch normalisation of its input; the message passing
+       stays as it is. Such a model trains, and does not pack.
     3. Activations before a binary layer are dropped, since the sign is one (and after a ReLU all
-       signs would be +1), and dropout before it acts after the sign.
+       signs would be +1), and dropout before it acts after the sign. The first layer of PyG's
+       models drops as their hidden layers do: a weight's sign does not decay.
 
     In ``torch_geometric.nn.GCN``, ``GraphSAGE``, ``GAT`` and ``GIN``, and within an
     ``nn.Sequential``, step 3 changes the modules. What a model's own ``forward`` calls cannot be
     taken out, whether ``F.relu`` or a module; while it runs, binary layers read the values before
     it (:mod:`bignn.nn.convert.before_activation`), and all other modules the values after it.
+
+    In training, now and then, a binary layer looks whether most columns of its input have one sign
+    at all nodes, and warns once if so; likewise a model whose outputs are equal at all nodes.
 
     With ``binarize="none"`` or ``"weights"`` steps 1 and 3 are left out. With ``"none"`` the model
     computes what it did before.
@@ -77,9 +88,14 @@ def binarize_(
             (:class:`bignn.nn.Linear`). Otherwise the many bag-of-words features that a node lacks
             add up to the same large number at every node, and weights drawn by PyG learn nothing
             on Cora (32 % of validation nodes are right instead of 78 %, docs/design.md).
-        center: batch normalisation (no affine part) before the sign of every layer but the first:
-            step 1 of the paper for all layers. Binary layers then read the values after activations
-            and dropout.
+        center: batch normalisation (no affine part) before the sign, step 1 of the paper for hidden
+            layers. ``"auto"`` puts it before layers whose input may be of one sign: after a sum of
+            activated values, an activation that cannot be looked past, an embedding, a pooling; in
+            a model whose forward cannot be traced, before every layer but the first. The report
+            names them. True puts it before every layer but the first, and binary layers read the
+            values after activations and dropout. False puts it nowhere.
+        narrow: linear maps of fewer inputs stay float (the networks of PyG's GIN end in one from
+            classes to classes): a few signs tell too little, and bits of them save nothing.
         edge_bits: bits that neighbours' weights are rounded to in GCNConv, SAGEConv and GATConv, 2
             to 8 (7 is fast on every CPU), as packed models round them; None for float weights.
             Ignored unless ``binarize`` is ``"both"``. Packed models sum the same whole numbers, but
@@ -93,16 +109,21 @@ def binarize_(
         raise input_error("model", "a torch.nn.Module", type(model).__name__)
     if dropout is not None:
         BELOW_ONE.check("dropout", dropout)
+    if center not in (True, False, "auto"):
+        raise input_error("center", "True, False or 'auto'", repr(center))
+    if not isinstance(narrow, int) or narrow < 0:
+        raise input_error("narrow", "a whole number, 0 or more", repr(narrow))
     edge_bits = edge_bits_in_use(edge_bits, binarize)
     options = {"binarize": binarize, "ste": ste, "balance": balance and binarization.weights}
-    replacement = LayerReplacement(model, binarization, options, tuple(skip))
+    narrow = narrow if binarization.features else 0
+    replacement = LayerReplacement(model, binarization, options, tuple(skip), narrow)
     replacement.check(first)
     report = Report(bytes_before=sum(4 * p.numel() for p in model.parameters()))
     replacement.replace()
     reads_before = False
     if binarization.features:
         is_whole = _remove_activations(model, replacement)
-        reads_before = not center and not is_whole
+        reads_before = center is not True and not is_whole
         _standardize(replacement, first, report)
         if reads_before:
             record_origins_in(model)
@@ -113,12 +134,17 @@ def binarize_(
     for name, layer in replacement.layers.items():
         if isinstance(layer, GCNConv | SAGEConv | GATConv):
             layer.edge_bits = edge_bits
-        wrap_layer(layer, Wrapping(name, reads_before, dropout is not None))
+        dropped = input_maps(layer)[0].dropout
+        wrapping = Wrapping(name, reads_before, dropout is not None, dropped)
+        if isinstance(layer, InnerLinear):
+            layer.wrapping = wrapping  # type: ignore[assignment]
+        else:
+            wrap_layer(layer, wrapping)
         if dropout is not None:
             set_dropout(layer, dropout)
-        if center and binarization.features and not hasattr(layer, "input_stage"):
-            weight = input_maps(layer)[0].weight
-            layer.center = BatchNorm(weight.shape[1]).to(weight.device)
+    if binarization.features:
+        _center(replacement, center, report)
+        watch_outputs(model)
     report.entries = list(replacement.entries())
     report.bytes_after = _bytes_after(model)
     report.obstacle = packing_obstacle(model)
@@ -142,10 +168,19 @@ def _standardize(replacement: LayerReplacement, first: str | None, report: Repor
     if first is None and isinstance(model, BasicGNN):
         # At the layer, not at the model: PyG's layer-wise ``inference`` calls layers.
         first = "convs.0"
-    if (first not in layers) if first is not None else not replacement.first_is_binary:
+    if first is None:
+        found = list(layers) if replacement.first_is_binary else []
+    else:
+        found = [name for name in layers if name == first or name.startswith(f"{first}.")]
+    if not found:
         report.notes.append("The first layer stays float, so the input is not standardised.")
         return
-    layer = layers[first] if first is not None else next(iter(layers.values()))
+    layer = layers[found[0]]
+    if isinstance(layer, InnerLinear):
+        report.notes.append(
+            "The input is not standardised: the linear maps of the first convolution centre theirs."
+        )
+        return
     weight = input_maps(layer)[0].weight
     stage = InputStage(
         weight.shape[1],
@@ -167,6 +202,40 @@ def _standardize(replacement: LayerReplacement, first: str | None, report: Repor
         f"The input of {where} is standardised, with the statistics of the first training batch "
         "unless model.fit_input(x) is called before."
     )
+
+
+def _center(replacement: LayerReplacement, center: bool | Literal["auto"], report: Report) -> None:
+    """Put batch normalisation before the sign of layers, but for those that an input stage feeds.
+
+    With ``"auto"``, where the model's forward does not show that their input is centred.
+    """
+    model, layers = replacement.model, replacement.layers
+    chosen: Iterable[nn.Module] = []
+    why = ""
+    if center == "auto":
+        try:
+            chosen = uncentred_layers(model, traced_graph(model))
+            why = ": without it all signs of a column could be equal"
+        except InputError:
+            chosen = list(layers.values())[int(hasattr(model, "input_stage")) :]
+            why = ": the model's forward cannot be followed to see where it is needed"
+    elif center:
+        chosen = layers.values()
+    named = [
+        name
+        for name, layer in layers.items()
+        if layer in chosen
+        and not isinstance(layer, InnerLinear)  # it has its own
+        and not hasattr(layer, "input_stage")
+    ]
+    for name in named:
+        layer = layers[name]
+        weight = input_maps(layer)[0].weight
+        layer.center = BatchNorm(weight.shape[1]).to(weight.device)
+        layer.center.train(layer.training)
+    if named:
+        listed = ", ".join(f"'{name}'" for name in named)
+        report.notes.append(f"The input of {listed} is centred by batch normalisation{why}.")
 
 
 def _bytes_after(model: nn.Module) -> int:

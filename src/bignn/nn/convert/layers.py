@@ -1,4 +1,4 @@
-"""Conversion of single PyG layers: which can be converted, and the layer that replaces each."""
+"""Linear maps and PyG's GCN, GAT, GIN and SGC convolutions: the layer that replaces each."""
 
 from __future__ import annotations
 
@@ -9,29 +9,15 @@ from typing import Any
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
 
-from bignn.errors import InputError
-from bignn.nn.convert.wrapped_layer import WrappedLayer
+from bignn.nn.adjacency import Aggregation
 from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
 from bignn.nn.gin_conv import GINConv
 from bignn.nn.linear import Linear
-from bignn.nn.sage_conv import SAGEConv
+from bignn.nn.power_conv import PowerConv
 from bignn.nn.sg_conv import SGConv
 
 LINEARS = (nn.Linear, pyg.Linear)
-
-
-def cannot_binarize(
-    name: str,
-    module: nn.Module,
-    why: str,
-    instead: str = "use GCNConv, SAGEConv, GATConv, GINConv or SGConv",
-) -> InputError:
-    """Build the error for a layer that cannot be converted; ``instead`` is what to do."""
-    return InputError(
-        f"'{name}' is a {type(module).__name__}{why}, which bignn cannot binarize; pass "
-        f"skip=['{name}'] to keep it float, or {instead}"
-    )
 
 
 def _share_parameters(mine: Linear, theirs: nn.Module) -> Linear:
@@ -41,38 +27,57 @@ def _share_parameters(mine: Linear, theirs: nn.Module) -> Linear:
     return mine
 
 
-def convert_linear(module: Any, options: dict[str, Any]) -> Linear:
-    """Convert a linear map of torch or PyG, keeping its parameters."""
+def convert_linear(
+    module: Any, options: dict[str, Any], kind: type[Linear] = Linear, *, bias: bool = True
+) -> Linear:
+    """Convert a linear map of torch or PyG, keeping its parameters (the bias if asked to)."""
     outputs, inputs = module.weight.shape
-    return _share_parameters(
-        Linear(inputs, outputs, bias=module.bias is not None, **options), module
-    )
+    has_bias = bias and module.bias is not None
+    return _share_parameters(kind(inputs, outputs, bias=has_bias, **options), module)
 
 
-def _gcn(conv: Any, options: dict[str, Any]) -> GCNConv:
+def convert_gcn(conv: Any, options: dict[str, Any]) -> GCNConv | str:
+    """Convert a GCNConv, with or without self-loops and normalisation."""
+    if why := unlike(conv, aggr="add"):
+        return why
     has_bias = conv.bias is not None
-    layer = GCNConv(conv.in_channels, conv.out_channels, bias=has_bias, **options)
+    layer = GCNConv(
+        conv.in_channels, conv.out_channels, aggr=gcn_aggr(conv), bias=has_bias, **options
+    )
     _share_parameters(layer.lin, conv.lin)
     layer.bias = conv.bias
     return layer
 
 
-def _sgc(conv: Any, options: dict[str, Any]) -> SGConv:
+def gcn_aggr(conv: Any) -> Aggregation:
+    """Name the neighbourhood sum of a convolution with GCN's options."""
+    if not getattr(conv, "normalize", True):
+        return "weighted_sum"
+    if not conv.add_self_loops:
+        return "gcn_plain"
+    return "gcn_improved" if getattr(conv, "improved", False) else "gcn"
+
+
+def convert_sgc(conv: Any, options: dict[str, Any]) -> SGConv | PowerConv | str:
+    """Convert an SGConv."""
+    if why := unlike(conv, aggr="add"):
+        return why
     has_bias = conv.lin.bias is not None
+    if not conv.add_self_loops:
+        return PowerConv(
+            [*[None] * conv.K, convert_linear(conv.lin, options, bias=False)],
+            "gcn_plain",
+            conv.lin.bias,
+        )
     layer = SGConv(conv.in_channels, conv.out_channels, K=conv.K, bias=has_bias, **options)
     _share_parameters(layer.lin, conv.lin)
     return layer
 
 
-def _sage(conv: Any, options: dict[str, Any]) -> SAGEConv:
-    has_bias = conv.lin_l.bias is not None
-    layer = SAGEConv(conv.lin_l.in_channels, conv.out_channels, bias=has_bias, **options)
-    _share_parameters(layer.lin_l, conv.lin_l)
-    _share_parameters(layer.lin_r, conv.lin_r)
-    return layer
-
-
-def _gat(conv: Any, options: dict[str, Any]) -> GATConv:
+def convert_gat(conv: Any, options: dict[str, Any]) -> GATConv | str:
+    """Convert a GATConv without edge features."""
+    if why := unlike(conv, aggr="add", edge_dim=None, add_self_loops=True, residual=False):
+        return why
     layer = GATConv(
         conv.in_channels,
         conv.out_channels,
@@ -88,8 +93,17 @@ def _gat(conv: Any, options: dict[str, Any]) -> GATConv:
     return layer
 
 
-def _gin(conv: Any, options: dict[str, Any]) -> GINConv:
-    first, rest = _first_and_rest(conv.nn)
+def convert_gin(conv: Any, options: dict[str, Any]) -> GINConv | str:
+    """Convert a GINConv whose network begins with a linear map."""
+    if why := unlike(conv, aggr="add"):
+        return why
+    network = conv.nn
+    begins = type(network) in (*LINEARS, pyg.MLP) or (
+        type(network) is nn.Sequential and len(network) and type(network[0]) in LINEARS
+    )
+    if not begins:
+        return f" whose network ({type(network).__name__}) begins with no Linear"
+    first, rest = _first_and_rest(network)
     return GINConv(convert_linear(first, options), rest, conv.eps)
 
 
@@ -130,47 +144,13 @@ class FunctionModule(nn.Module):
         return x if self.function is None else self.function(x)
 
 
-def _only(**options: Any) -> Callable[[str, Any], None]:
-    def check(name: str, conv: Any) -> None:
-        options_of_all = {**options, "flow": "source_to_target"}
-        for option, expected in options_of_all.items():
-            given = getattr(conv, option)
-            if given is not expected and given != expected:
-                plain = expected is None or expected is False
-                instead = f"without {option}" if plain else f"with {option}={expected!r}"
-                why = f" with {option}={given!r}"
-                raise cannot_binarize(name, conv, why, f"make it {instead}")
-        if not isinstance(getattr(conv, "in_channels", 1), int):
-            raise cannot_binarize(name, conv, f" with in_channels={conv.in_channels!r}")
-
-    return check
-
-
-def _check_gin(name: str, conv: Any) -> None:
-    _only(aggr="add")(name, conv)
-    network = conv.nn
-    begins = type(network) in (*LINEARS, pyg.MLP) or (
-        type(network) is nn.Sequential and len(network) and type(network[0]) in LINEARS
-    )
-    if not begins:
-        raise cannot_binarize(
-            name, conv, f" whose network ({type(network).__name__}) begins with no Linear"
-        )
-
-
-#: The function that converts each kind of layer, given the layer and options of ours.
-CONVERSIONS: dict[type[nn.Module], Callable[[Any, dict[str, Any]], WrappedLayer]] = {
-    pyg.GCNConv: _gcn,
-    pyg.SAGEConv: _sage,
-    pyg.GATConv: _gat,
-    pyg.GINConv: _gin,
-    pyg.SGConv: _sgc,
-}
-#: The check that refuses a layer, by its name, whose options ours does not have.
-CHECKS: dict[type[nn.Module], Callable[[str, Any], None]] = {
-    pyg.GCNConv: _only(improved=False, add_self_loops=True, normalize=True, aggr="add"),
-    pyg.SAGEConv: _only(aggr="mean", normalize=False, project=False, root_weight=True),
-    pyg.GATConv: _only(edge_dim=None, residual=False, add_self_loops=True, aggr="add"),
-    pyg.GINConv: _check_gin,
-    pyg.SGConv: _only(add_self_loops=True, aggr="add"),
-}
+def unlike(conv: Any, **expected: Any) -> str:
+    """Describe the first option of a convolution that is not as expected; empty for none."""
+    for option, usual in {**expected, "flow": "source_to_target"}.items():
+        given = getattr(conv, option)
+        given = "add" if option == "aggr" and given == "sum" else given
+        if given is not usual and given != usual:
+            return f" with {option}={given!r}"
+    if not isinstance(channels := getattr(conv, "in_channels", 1), int):
+        return f" with in_channels={channels!r}"
+    return ""

@@ -17,12 +17,16 @@ _NORMS = (nn.BatchNorm1d, nn.LayerNorm, nn.Identity, pyg.BatchNorm, pyg.LayerNor
 
 
 def remove_in_basic_gnn(model: BasicGNN) -> None:
-    """Take activations and dropout out of one of PyG's own models; its layers drop instead."""
+    """Take activations and dropout out of one of PyG's own models; its layers drop instead.
+
+    So does the first layer. In floats weight decay takes its part: weights of features that mislead
+    grow small. Binary weights of one column all count alike.
+    """
     gnn: Any = model
     gnn.act = nn.Identity()
     p = gnn.dropout.p
     gnn.dropout.p = 0.0
-    for conv in list(gnn.convs)[1:]:
+    for conv in gnn.convs:
         set_dropout(conv, p)
     if hasattr(gnn, "lin"):
         set_dropout(gnn.lin, p)

@@ -11,24 +11,31 @@ from torch.nn.parameter import UninitializedParameter
 
 from bignn.binarize import Binarization
 from bignn.errors import InputError, input_error
-from bignn.nn.convert.layers import (
-    CHECKS,
-    CONVERSIONS,
-    LINEARS,
-    cannot_binarize,
-    convert_linear,
-)
+from bignn.nn.cheb_conv import ChebConv
+from bignn.nn.convert.convolution_steps import WITHOUT_WEIGHTS
+from bignn.nn.convert.convolutions import converted, reads_edges
+from bignn.nn.convert.inner_linear import InnerLinear
+from bignn.nn.convert.layers import LINEARS, convert_linear
+from bignn.nn.convert.norms import NORMS_WITH_LAYERS
 from bignn.nn.convert.report import ReportEntry
 from bignn.nn.convert.wrapped_layer import WrappedLayer, input_maps
+from bignn.nn.convolution import TransformLater
 from bignn.nn.gat_conv import GATConv
+from bignn.nn.gatv2_conv import GATv2Conv
 from bignn.nn.gcn_conv import GCNConv
 from bignn.nn.gin_conv import GINConv
 from bignn.nn.gnn import GNN
 from bignn.nn.input_stage import InputStage
 from bignn.nn.linear import Linear
+from bignn.nn.power_conv import PowerConv
+from bignn.nn.residual_gat_conv import ResidualGATConv
 from bignn.nn.sage_conv import SAGEConv
 from bignn.nn.sg_conv import SGConv
+from bignn.nn.ssg_conv import SSGConv
+from bignn.nn.transformer_conv import TransformerConv
 
+# Modules whose own linear maps stay float.
+_WITH_FLOAT_LAYERS = (pyg.JumpingKnowledge, *NORMS_WITH_LAYERS)
 _FLOAT_PARTS: dict[type[nn.Module], str] = {
     GCNConv: "float: bias, sums over neighbours",
     SGConv: "float: bias, sums over neighbours",
@@ -36,12 +43,24 @@ _FLOAT_PARTS: dict[type[nn.Module], str] = {
     GATConv: "float: bias, attention, sums over neighbours",
     GINConv: "float: bias, eps, sums over neighbours (after the first linear map)",
     Linear: "float: bias",
+    InnerLinear: "float: bias; its input is centred",
+    PowerConv: "float: bias, sums over neighbours",
+    ChebConv: "float: bias, sums over neighbours",
+    SSGConv: "float: bias, sums over neighbours",
+    ResidualGATConv: "float: bias, attention, sums over neighbours",
+    GATv2Conv: "float: biases, attention, sums over neighbours",
+    TransformerConv: "float: biases, attention, sums over neighbours",
 }
 
 
 def is_replaceable(module: nn.Module) -> bool:
     """Whether a module is a convolution of PyG or a linear map."""
     return type(module) in LINEARS or isinstance(module, pyg.MessagePassing)
+
+
+def _num_inputs(linear: nn.Module) -> int:
+    """Count the inputs of a linear map; -1 where they are not known yet."""
+    return int(getattr(linear, "in_features", getattr(linear, "in_channels", -1)))
 
 
 class LayerReplacement:
@@ -51,6 +70,8 @@ class LayerReplacement:
         model: the model that is converted.
         layers: the new layers, by their names in the model.
         first_is_binary: whether the layer that reads the features was replaced.
+        unknown: convolutions that bignn has no layer for, by name, with the option that is why;
+            their linear maps were replaced.
 
     """
 
@@ -60,6 +81,7 @@ class LayerReplacement:
         binarization: Binarization,
         options: dict[str, Any],
         skip: tuple[str, ...],
+        narrow: int,
     ) -> None:
         self.model = model
         self.layers: dict[str, WrappedLayer] = {}
@@ -67,10 +89,19 @@ class LayerReplacement:
         self._binarization = binarization
         self._options = options
         self._skip = skip
+        self._narrow = narrow
+        self.unknown: dict[str, str] = {}
         self._kinds: dict[str, str] = {}
 
     def _is_skipped(self, name: str) -> bool:
         return any(name == some or name.startswith(some + ".") for some in self._skip)
+
+    def _is_narrow(self, module: nn.Module) -> bool:
+        """Whether a module is a linear map of so few inputs that it stays float."""
+        return type(module) in LINEARS and 0 <= _num_inputs(module) < self._narrow
+
+    def _stays_float(self, name: str, module: nn.Module) -> bool:
+        return self._is_skipped(name) or self._is_narrow(module)
 
     def check(self, first: str | None) -> None:
         """Refuse a model that cannot be converted, before anything is changed."""
@@ -78,7 +109,7 @@ class LayerReplacement:
         names = dict(model.named_modules(remove_duplicate=False))
         if isinstance(model, GNN) or any(isinstance(m, WrappedLayer) for m in names.values()):
             raise InputError("the model has bignn's layers already; binarize_ is for PyG's")
-        if type(model) in (*CONVERSIONS, *LINEARS) or isinstance(model, pyg.MessagePassing):
+        if is_replaceable(model):
             raise input_error(
                 "model", "a module that contains layers", f"a {type(model).__name__} itself"
             )
@@ -97,20 +128,18 @@ class LayerReplacement:
                 )
         found = []
         for name, module in names.items():
-            if self._is_skipped(name) or not is_replaceable(module):
+            if self._stays_float(name, module) or not is_replaceable(module):
                 continue
             found.append(name)
-            if type(module) in CONVERSIONS:
-                CHECKS[type(module)](name, module)
-            elif isinstance(module, pyg.MessagePassing):
-                raise cannot_binarize(name, module, "")
             if any(isinstance(p, UninitializedParameter) for p in module.parameters()):
                 got = f"'{name}' with in_channels=-1"
-                raise input_error("model", "one whose sizes are set", got, "call it once before")
+                fix = "call it once before, as in model(data.x, data.edge_index)"
+                raise input_error("model", "one whose sizes are set", got, fix)
         if not found:
             raise InputError(
                 "'model' has nothing to binarize: no PyG convolutions or linear maps"
                 + (" but those in 'skip'" if self._skip else "")
+                + (f" of {self._narrow} inputs or more" if self._narrow else "")
             )
         if first is not None and not is_replaceable(names[first]):
             raise input_error("first", "a convolution or a linear map", type(names[first]).__name__)
@@ -126,16 +155,24 @@ class LayerReplacement:
             for child_name, child in list(parent.named_children()):
                 name = f"{prefix}{child_name}"
                 if is_replaceable(child) and not seen_any:
-                    seen_any, self.first_is_binary = True, not self._is_skipped(name)
-                if self._is_skipped(name) or isinstance(child, pyg.JumpingKnowledge):
+                    seen_any, self.first_is_binary = True, not self._stays_float(name, child)
+                if self._stays_float(name, child) or isinstance(child, _WITH_FLOAT_LAYERS):
                     continue
                 if not is_replaceable(child):
                     walk(child, f"{name}.")
                     continue
                 if id(child) not in done:
+                    new = self._converted(name, child)
+                    if isinstance(new, str):
+                        self.unknown[name] = new
+                        child.not_packed = new  # type: ignore[assignment]
+                        for linear, inner in self._inner_maps(name, child):
+                            kept_alive.append(linear)
+                            done[id(linear)] = inner
+                        new = child
                     kept_alive.append(child)
-                    done[id(child)] = self._converted(name, child)
-                    if isinstance(new := done[id(child)], GINConv):
+                    done[id(child)] = new
+                    if isinstance(new, GINConv):
                         walk(new.rest, f"{name}.rest.")
                 setattr(parent, child_name, done[id(child)])
 
@@ -146,22 +183,47 @@ class LayerReplacement:
                 if child is not None and id(child) in done:
                     module._modules[child_name] = done[id(child)]
 
-    def _converted(self, name: str, module: nn.Module) -> WrappedLayer:
-        convert = convert_linear if type(module) in LINEARS else CONVERSIONS[type(module)]
-        layer = convert(module, self._options)
-        layer.train(module.training)
-        layer.to(next(module.parameters()).device)
-        self.layers[name] = layer
-        self._kinds[name] = type(module).__name__
+    def _converted(self, name: str, module: nn.Module) -> nn.Module | str:
+        if type(module) in LINEARS:
+            layer: nn.Module | str = convert_linear(module, self._options)
+        else:
+            layer = converted(module, self._options)
+        if isinstance(layer, str):
+            return layer
+        self._register(name, module, layer)
         return layer
 
+    def _register(self, name: str, module: nn.Module, layer: nn.Module) -> None:
+        """Note a new layer, or the linear maps in it that prepare their own input."""
+        layer.train(module.training)
+        layer.to(next(module.parameters()).device)
+        self._kinds[name] = type(module).__name__
+        if isinstance(layer, WrappedLayer):
+            self.layers[name] = layer
+        for inner_name, inner in layer.named_children():
+            if isinstance(inner, InnerLinear):
+                self.layers[f"{name}.{inner_name}"] = inner
+                self._kinds[f"{name}.{inner_name}"] = "Linear"
+
+    def _inner_maps(self, name: str, conv: nn.Module) -> Iterator[tuple[nn.Module, Linear]]:
+        """Convert the linear maps of nodes in a convolution that bignn has no layer for."""
+        for part_name, part in conv.named_modules():
+            full_name = f"{name}.{part_name}"
+            is_map = type(part) in LINEARS and not self._stays_float(full_name, part)
+            if not is_map or reads_edges(conv, part_name):
+                continue
+            inner = convert_linear(part, self._options, InnerLinear)
+            self._register(full_name, part, inner)
+            yield part, inner
+
     def is_complete_in(self, part: nn.Module) -> bool:
-        """Whether every layer in a part of the model was replaced."""
+        """Whether every layer in a part of the model was replaced by one that reads signs alone."""
         return not any(
-            is_replaceable(module)
-            for child_name, child in part.named_children()
-            if child_name != "jk"
-            for module in child.modules()
+            is_replaceable(child)
+            or isinstance(child, TransformLater)
+            or not self.is_complete_in(child)
+            for child in part.children()
+            if not isinstance(child, (WrappedLayer, *_WITH_FLOAT_LAYERS))
         )
 
     def entries(self) -> Iterator[ReportEntry]:
@@ -181,12 +243,23 @@ class LayerReplacement:
                 note = _FLOAT_PARTS[type(layer)] if binary else "as it was"
                 p = input_maps(layer)[0].dropout
                 note += f"; drops {p:g} after the sign" if p and binary else ""
+                if (edge_bits := getattr(layer, "edge_bits", None)) is not None:
+                    note += f"; neighbours' weights of {edge_bits} bits"
                 yield ReportEntry(name, self._kinds[names[id(module)]], binary, note)
             elif id(module) in inside or isinstance(module, InputStage):
                 continue
             elif self._is_skipped(name):
                 if name in self._skip:
                     yield ReportEntry(name, type(module).__name__, "", "float: in 'skip'")
+            elif name in self.unknown:
+                note = "message passing as it is, in torch; it does not pack"
+                if type(module) in WITHOUT_WEIGHTS and not self.unknown[name]:
+                    note = "float: has no weights"
+                yield ReportEntry(name, type(module).__name__, "", note)
             elif list(module.parameters(recurse=False)):
                 note = "float: not a layer bignn binarizes"
+                if self._is_narrow(module):
+                    note = (
+                        f"float: reads {_num_inputs(module)} numbers, whose signs tell too little"
+                    )
                 yield ReportEntry(name, type(module).__name__, "", note)

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import torch_geometric.nn as pyg
 from torch import fx, nn
 
 from bignn.errors import InputError
-from bignn.nn.convert.steps import (
-    BATCH_NORMS,
-    IN_PLACE_OPERATORS,
-    OTHER_NORMS,
-    Step,
-    StepReader,
-    cannot_pack,
-    title_of,
-)
+from bignn.nn.convert.arithmetic import IN_PLACE_OPERATORS
+from bignn.nn.convert.norms import NORMS
+from bignn.nn.convert.pooling import POOLING_MODULES, recorded_pools
+from bignn.nn.convert.read_steps import StepReader
+from bignn.nn.convert.steps import Step, cannot_pack, line_of, title_of
 from bignn.nn.convert.wrapped_layer import WrappedLayer, is_wrapped
+from bignn.nn.convolution import Convolution
 from bignn.nn.evaluation import evaluating
 
 
@@ -33,26 +32,60 @@ def trace(model: nn.Module) -> list[Step]:
             f"'model' must be a bignn.nn.GNN or one that bignn.binarize_ has converted, got "
             f"{type(model).__name__}"
         )
-    optional = {
-        name: None
+    with evaluating(model):
+        return StepReader(model, traced_graph(model)).steps
+
+
+def traced_graph(model: nn.Module) -> fx.Graph:
+    """Trace a model's forward, in evaluation, into torch's graph of calls."""
+    defaults = {
+        name: parameter.default
         for name, parameter in inspect.signature(model.forward).parameters.items()
-        if parameter.default is None and name != "edge_weight"
+        if parameter.default is not parameter.empty and name not in ("edge_weight", "batch")
     }
-    tracer = _Tracer()
     # Attributes that a forward sets would stay proxies.
     kept = [(module, dict(vars(module))) for module in model.modules()]
     try:
-        with evaluating(model):
-            graph = tracer.trace(model, optional)
-    except Exception as error:
-        line = (str(error).splitlines() or [type(error).__name__])[0]
-        whose = f"that of {tracer.failed_in}" if tracer.failed_in else "its forward"
-        raise cannot_pack(f"{whose} cannot be followed ({line})") from error
+        with evaluating(model), recorded_pools():
+            return _traced(model, defaults)
     finally:
         for module, attributes in kept:
             vars(module).clear()
             vars(module).update(attributes)
-    return StepReader(model, graph).steps
+
+
+def _traced(model: nn.Module, defaults: dict[str, Any]) -> fx.Graph:
+    tracer = _Tracer()
+    try:
+        graph = tracer.trace(model, defaults)
+    except Exception as error:
+        whose = f"that of {tracer.failed_in}" if tracer.failed_in else "its forward"
+        raise cannot_pack(f"{whose} {_why_not_followed(error)}") from error
+    for node in graph.nodes:  # constants that tracing has made attributes do not stay there
+        if node.op == "get_attr":
+            node.meta["tensor"] = attrgetter(str(node.target))(model)
+    return graph
+
+
+# What fx says, and what the model's forward did.
+_REASONS = {
+    "cannot be iterated": "goes through the entries of a tensor ('for', unpacking); move that out",
+    "control flow": "decides by the numbers of a tensor ('if', 'while', 'assert'); move that out",
+    "'len' is not supported": "takes the length of a tensor; move that out of it",
+    "interpreted as an integer": "makes a Python number of a tensor; move that out of it",
+    "real number, not": "makes a Python number of a tensor; move that out of it",
+}
+
+
+def _why_not_followed(error: Exception) -> str:
+    """Say in the user's words why a forward could not be traced, and where."""
+    text = str(error)
+    reason = next((why for known, why in _REASONS.items() if known in text), None)
+    if reason is None:
+        line = (text.splitlines() or [type(error).__name__])[0]
+        reason = f"cannot be followed without a graph ({line.replace('Proxy', 'Tensor')})"
+    frames = traceback.extract_tb(error.__traceback__)
+    return reason + line_of([(frame.filename, frame.lineno or 0) for frame in frames])
 
 
 def packing_obstacle(model: nn.Module) -> str | None:
@@ -65,7 +98,13 @@ def packing_obstacle(model: nn.Module) -> str | None:
 
 
 class _Proxy(fx.Proxy):
-    """A proxy that records ``h += y`` as a change of h."""
+    """A proxy that records ``h += y`` as a change of h; every value is a matrix."""
+
+    ndim = 2
+
+    def dim(self) -> int:
+        """Return the number of dimensions."""
+        return 2
 
 
 def _changing(function: Callable[..., Any]) -> Callable[[_Proxy, Any], fx.Proxy]:
@@ -80,15 +119,20 @@ for _name, _function in IN_PLACE_OPERATORS.items():
 
 
 class _Tracer(fx.Tracer):
+    failed_in: str | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.record_stack_traces = True
+
     def proxy(self, node: fx.Node) -> fx.Proxy:
         """Make a proxy that records changes in place."""
         return _Proxy(node, self)
 
-    failed_in: str | None = None
-
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Whether a module is one step: layers, norms, torch's own, and what cannot be packed."""
-        leaves = (WrappedLayer, *BATCH_NORMS, *OTHER_NORMS, pyg.Linear, pyg.MessagePassing)
+        layers = (WrappedLayer, Convolution, pyg.Linear, pyg.MessagePassing)
+        leaves = (*layers, *NORMS, *POOLING_MODULES)
         if isinstance(m, leaves) or (isinstance(m, pyg.JumpingKnowledge) and m.mode != "cat"):
             return True
         return super().is_leaf_module(m, module_qualified_name)

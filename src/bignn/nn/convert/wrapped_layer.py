@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,6 +12,8 @@ from torch import Tensor, nn
 
 from bignn.errors import InputError, input_error
 from bignn.nn.convert.before_activation import is_recording_origins, origin_of
+from bignn.nn.convert.sign_watch import SignWatch
+from bignn.nn.convolution import TransformFirst
 from bignn.nn.features import BinaryRows, SparseFeatures
 from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
@@ -23,7 +24,7 @@ from bignn.nn.sg_conv import SGConv
 from bignn.nn.sparse import SparseMatrix
 
 #: Layers of bignn that replace layers of PyG.
-WrappedLayer = GCNConv | SAGEConv | GATConv | GINConv | SGConv | Linear
+WrappedLayer = GCNConv | SAGEConv | GATConv | GINConv | SGConv | TransformFirst | Linear
 
 #: Arguments of PyG's layers, in order.
 _ARGUMENTS: dict[type[nn.Module], tuple[str, ...]] = {
@@ -45,14 +46,16 @@ class Wrapping:
         reads_before_activation: whether the layer reads the value before activation and dropout,
             and drops by itself.
         own_dropout: whether the layer's dropout is its own, whatever the model's dropout is.
-        checked_signs: whether an input was checked for signs that are all +1.
+        dropout: the share that the layer drops besides what the model's forward drops.
+        signs: the watch over its input's signs in training.
 
     """
 
     name: str
     reads_before_activation: bool
     own_dropout: bool
-    checked_signs: bool = False
+    dropout: float = 0.0
+    signs: SignWatch = field(default_factory=SignWatch)
 
 
 def wrap_layer(layer: WrappedLayer, wrapping: Wrapping) -> None:
@@ -70,6 +73,8 @@ def input_maps(layer: WrappedLayer) -> list[Linear]:
     """List the linear maps that read a layer's input."""
     if isinstance(layer, Linear):
         return [layer]
+    if isinstance(layer, TransformFirst):
+        return layer.input_maps()
     return [layer.lin_l, layer.lin_r] if isinstance(layer, SAGEConv) else [layer.lin]
 
 
@@ -100,7 +105,7 @@ def _prepare_arguments(
 def _by_name(
     layer: WrappedLayer, layer_name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    names = _ARGUMENTS[type(layer)]
+    names = layer.arguments if isinstance(layer, TransformFirst) else _ARGUMENTS[type(layer)]
     given = dict(zip(names, args, strict=False)) | dict(kwargs)
     if isinstance(layer, Linear) and "input" in given:  # as torch calls it
         given["x"] = given.pop("input")
@@ -119,35 +124,41 @@ def _by_name(
     return given
 
 
+def value_before(layer: WrappedLayer, wrapping: Wrapping, x: Tensor) -> Tensor:
+    """Look up the value before activation and dropout, if the layer reads that; it then drops."""
+    if not wrapping.reads_before_activation:
+        return x
+    if not is_recording_origins():
+        raise InputError(
+            f"'{wrapping.name}' was called from outside the model's forward, where activations "
+            "are not recorded; call the model itself, or convert with center=True"
+        )
+    before = origin_of(x)
+    if not before.is_intact:
+        raise InputError(
+            f"the value before the activation that '{wrapping.name}' reads has been changed in "
+            "place since; write 'h = h + y' instead of 'h += y', or convert with center=True"
+        )
+    if layer.training and not wrapping.own_dropout:
+        set_dropout(layer, 1 - (1 - wrapping.dropout) * (1 - before.dropped))
+    return before.value
+
+
 def _prepare_input(layer: WrappedLayer, wrapping: Wrapping, x: Tensor) -> Any:
-    if wrapping.reads_before_activation:
-        if not is_recording_origins():
-            raise InputError(
-                f"'{wrapping.name}' was called from outside the model's forward, where activations "
-                "are not recorded; call the model itself, or convert with center=True"
-            )
-        before = origin_of(x)
-        if not before.is_intact:
-            raise InputError(
-                f"the value before the activation that '{wrapping.name}' reads has been changed in "
-                "place since; write 'h = h + y' instead of 'h += y', or convert with center=True"
-            )
-        if layer.training and not wrapping.own_dropout:
-            set_dropout(layer, before.dropped)
-        x = before.value
+    read: Any = value_before(layer, wrapping, x)
+    is_input = False
     if isinstance(stage := getattr(layer, "input_stage", None), nn.Module):
-        return stage(x)
-    if isinstance(center := getattr(layer, "center", None), nn.Module):
-        return center(x)
-    if layer.training and not wrapping.checked_signs and not torch.compiler.is_compiling():
-        wrapping.checked_signs = True
-        if x.numel() > 1 and float(x.detach().min()) >= 0:
-            warnings.warn(
-                f"the first input of '{wrapping.name}' has no number below 0, so its signs are all "
-                "+1; take an activation away before it, or convert with center=True",
-                stacklevel=2,
-            )
-    return x
+        read, is_input = stage(read), True
+    elif isinstance(center := getattr(layer, "center", None), nn.Module):
+        read = center(read)
+    watch_signs(layer, wrapping, read, is_input=is_input)
+    return read
+
+
+def watch_signs(layer: nn.Module, wrapping: Wrapping, x: Any, *, is_input: bool = False) -> None:
+    """Look at what a layer takes the signs of, while it trains."""
+    if layer.training and not torch.compiler.is_compiling():
+        wrapping.signs.see(x, wrapping.name, is_input=is_input)
 
 
 def standardize_input(

@@ -1,0 +1,162 @@
+"""Normalisation layers of torch and PyG in evaluation, as steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor, nn
+
+from bignn.nn.batch_norm import BatchNorm
+from bignn.nn.convert.steps import LazyValue, Steps, failing, title_of
+
+#: Every normalisation layer of torch and PyG that a model may call.
+NORMS = (
+    *(getattr(pyg.norm, name) for name in pyg.norm.__all__),
+    *(nn.BatchNorm1d, nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.InstanceNorm1d, BatchNorm),
+)
+#: Those with layers inside that stay float.
+NORMS_WITH_LAYERS = (pyg.DiffGroupNorm,)
+
+
+def after_norm(steps: Steps, norm: Any, name: str, values: list[LazyValue]) -> LazyValue:
+    """Build the value after a normalisation layer, given the values it is called with."""
+    kind = type(norm)
+    needs = 2 if kind is pyg.MessageNorm else 1
+    if kind not in _WRITERS or len(values) < needs:
+        instead = "BatchNorm, LayerNorm, GraphNorm, InstanceNorm or PairNorm"
+        return failing(f"{title_of(norm, name)} has no packed form; take {instead}")
+    if len(values) > needs and not is_per_row(norm):
+        return failing(
+            f"{title_of(norm, name)} is given 'batch': it would need the statistics of every graph "
+            "of a batch; call it without, or take a BatchNorm"
+        )
+    return _WRITERS[kind](steps, norm, *values[:needs])
+
+
+def is_per_row(norm: nn.Module) -> bool:
+    """Whether a norm in evaluation computes each node from its own numbers alone."""
+    if isinstance(norm, pyg.LayerNorm):
+        return bool(norm.mode == "node")
+    if isinstance(norm, pyg.InstanceNorm):
+        return bool(norm.track_running_stats)
+    if isinstance(norm, nn.BatchNorm1d | pyg.BatchNorm):
+        return getattr(norm, "module", norm).running_mean is not None  # PyG's holds torch's
+    over_all = (pyg.GraphNorm, pyg.PairNorm, pyg.MeanSubtractionNorm, pyg.GraphSizeNorm)
+    return not isinstance(norm, over_all)
+
+
+def _affine(
+    steps: Steps, x: LazyValue, weight: Tensor | None, bias: Tensor | None = None
+) -> LazyValue:
+    if weight is not None:
+        x = times_columns(steps, x, weight)
+    return x if bias is None else steps.value("bias", [x], bias=bias)
+
+
+def times_columns(steps: Steps, x: LazyValue, factors: Tensor) -> LazyValue:
+    """Multiply every column by a factor of its own."""
+    return steps.value("batch_norm", [x], mean=torch.zeros_like(factors), scale=factors)
+
+
+def _over_all(
+    steps: Steps, x: LazyValue, spread: str, eps: float = 0.0, *, center: bool = True
+) -> LazyValue:
+    return steps.value("graph_norm", [x], spread=spread, eps=float(eps), center=center)
+
+
+def _batch(steps: Steps, norm: Any, x: LazyValue) -> LazyValue:
+    if is_per_row(norm):
+        return steps.value("batch_norm", [x], norm)
+    norm = getattr(norm, "module", norm)
+    return _affine(steps, _over_all(steps, x, "columns", norm.eps), norm.weight, norm.bias)
+
+
+def _per_row(
+    steps: Steps, norm: Any, x: LazyValue, groups: int = 1, *, center: bool = True
+) -> LazyValue:
+    eps = torch.finfo(torch.float32).eps if norm.eps is None else norm.eps
+    out = steps.value("layer_norm", [x], eps=float(eps), groups=groups, center=center)
+    return _affine(steps, out, norm.weight, getattr(norm, "bias", None))
+
+
+def _layer(steps: Steps, norm: Any, x: LazyValue) -> LazyValue:
+    if len(norm.normalized_shape) != 1:
+        return failing(f"LayerNorm over {list(norm.normalized_shape)} is not over a node's columns")
+    return _per_row(steps, norm, x)
+
+
+def _rms(steps: Steps, norm: Any, x: LazyValue) -> LazyValue:
+    if len(norm.normalized_shape) != 1:
+        return failing(f"RMSNorm over {list(norm.normalized_shape)} is not over a node's columns")
+    return _per_row(steps, norm, x, center=False)
+
+
+def _pyg_layer(steps: Steps, norm: Any, x: LazyValue) -> LazyValue:
+    if norm.mode == "node":
+        return _per_row(steps, norm, x)
+    return _affine(steps, _over_all(steps, x, "entries", norm.eps), norm.weight, norm.bias)
+
+
+def _graph(steps: Steps, norm: Any, x: LazyValue) -> LazyValue:
+    """Write ``x - s ⊙ mean`` as ``s ⊙ (x - mean) + (1 - s) ⊙ x``."""
+    share = norm.mean_scale
+    parts = [
+        times_columns(steps, _over_all(steps, x, "none"), share),
+        times_columns(steps, x, 1 - share),
+    ]
+    out = _over_all(steps, steps.value("add", parts), "columns", norm.eps, center=False)
+    return _affine(steps, out, norm.weight, norm.bias)
+
+
+def _instance(steps: Steps, norm: Any, x: LazyValue) -> LazyValue:
+    if norm.track_running_stats:
+        return steps.value("batch_norm", [x], norm)
+    return _affine(steps, _over_all(steps, x, "columns", norm.eps), norm.weight, norm.bias)
+
+
+def _pair(steps: Steps, norm: Any, x: LazyValue) -> LazyValue:
+    spread = "length" if norm.scale_individually else "rows"
+    return steps.value("scale", [_over_all(steps, x, spread, norm.eps)], factor=float(norm.scale))
+
+
+def _message(steps: Steps, norm: Any, x: LazyValue, message: LazyValue) -> LazyValue:
+    directions = steps.value("unit_length", [message], eps=1e-12)
+    out = steps.value("multiply", [directions, steps.value("length", [x])])
+    return steps.value("scale", [out], factor=float(norm.scale.detach()))
+
+
+def _groups(steps: Steps, norm: Any, x: LazyValue) -> LazyValue:
+    """Write ``x + λ Σ_g ((s_g x - mean_g) scale_g + b_g)`` with one factor of x per column."""
+    inner = norm.norm
+    if inner.running_mean is None:
+        return failing("DiffGroupNorm with track_running_stats=False has no packed form")
+    shape = norm.groups, norm.in_channels
+    scale = (inner.running_var + inner.eps).rsqrt()
+    shift = -inner.running_mean * scale
+    if inner.weight is not None:
+        scale, shift = scale * inner.weight, shift * inner.weight + inner.bias
+    shares = steps.value("softmax", [steps.value("linear", [x], weight=norm.lin.weight)])
+    factors = steps.value("linear", [shares], weight=norm.lamda * scale.view(shape).t())
+    out = steps.value("add", [x, steps.value("multiply", [x, factors])])
+    return steps.value("bias", [out], bias=norm.lamda * shift.view(shape).sum(dim=0))
+
+
+_WRITERS: dict[type[nn.Module], Callable[..., LazyValue]] = {
+    BatchNorm: _batch,
+    nn.BatchNorm1d: _batch,
+    pyg.BatchNorm: _batch,
+    nn.LayerNorm: _layer,
+    nn.RMSNorm: _rms,
+    nn.GroupNorm: lambda steps, norm, x: _per_row(steps, norm, x, norm.num_groups),
+    pyg.LayerNorm: _pyg_layer,
+    pyg.GraphNorm: _graph,
+    pyg.InstanceNorm: _instance,
+    pyg.PairNorm: _pair,
+    pyg.MeanSubtractionNorm: lambda steps, norm, x: _over_all(steps, x, "none"),
+    pyg.GraphSizeNorm: lambda steps, norm, x: _over_all(steps, x, "size", center=False),
+    pyg.MessageNorm: _message,
+    pyg.DiffGroupNorm: _groups,
+}

@@ -1,0 +1,102 @@
+"""Watching a converted model while it trains: inputs whose signs, or outputs that, tell nothing."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bignn.nn.features import BinaryRows
+
+# Batches of fewer rows have columns of one sign by chance.
+_MIN_ROWS = 32
+# The largest share of dead columns that a hidden layer's input may have. Trained models have up to
+# a quarter of them (docs/design.md).
+_MAX_DEAD = 0.5
+# The first batches are watched at 1, 2, 4, ..., later ones at multiples of this.
+_EVERY = 32
+
+
+class _Schedule:
+    """A count of batches, of which few are watched; and whether a warning was given."""
+
+    def __init__(self) -> None:
+        self.num_batches = 0
+        self.has_warned = False
+
+    def is_due(self, num_rows: int) -> bool:
+        """Count a batch; return whether to watch it."""
+        self.num_batches += 1
+        count = self.num_batches
+        is_listed = count % _EVERY == 0 or (count < _EVERY and count & (count - 1) == 0)
+        return is_listed and not self.has_warned and num_rows >= _MIN_ROWS
+
+
+class SignWatch(_Schedule):
+    """A watch over the input of a binary layer for dead columns: of one sign at all rows."""
+
+    @torch.no_grad()
+    def see(self, x: Any, name: str, *, is_input: bool) -> None:
+        """Look at a training batch, if it is due, and warn once if most columns are dead.
+
+        Of the model's own features many may be, as words that occur in no row of a batch: there
+        all columns must be dead.
+        """
+        if not isinstance(x, Tensor | BinaryRows) or not self.is_due(x.shape[0]):
+            return
+        is_plus = (x.signs if isinstance(x, BinaryRows) else x) >= 0
+        dead = float((is_plus == is_plus[0]).all(dim=0).float().mean())
+        if dead < 1 and (is_input or dead <= _MAX_DEAD):
+            return
+        self.has_warned = True
+        fix = (
+            "check that the features differ between nodes"
+            if is_input
+            else f"convert with center=True, or keep it float with skip=['{name}']"
+        )
+        warnings.warn(
+            f"{dead:.0%} of the columns that '{name}' reads have one sign at all {x.shape[0]} rows "
+            f"of a batch, so they tell it nothing; {fix}",
+            stacklevel=2,
+        )
+
+
+def watch_outputs(model: nn.Module) -> None:
+    """Warn once if the model's output is the same at every row of a training batch."""
+    model.register_forward_hook(_OutputWatch())
+
+
+class _OutputWatch(_Schedule):
+    @torch.no_grad()
+    def __call__(self, model: nn.Module, args: Any, out: Any) -> None:
+        if torch.compiler.is_compiling() or not model.training:
+            return
+        if not isinstance(out, Tensor) or out.ndim != 2 or not self.is_due(len(out)):
+            return
+        if any(watch.has_warned for watch in _sign_watches(model)):
+            return
+        self.has_warned = warn_of_equal_rows(out)
+
+
+def warn_of_equal_rows(out: Tensor) -> bool:
+    """Warn if a model's outputs are equal at every row; return whether they are."""
+    if len(out) < 2:
+        return False
+    spread = (out.amax(dim=0) - out.amin(dim=0)).amax()
+    are_equal = bool(spread <= 1e-6 * out.abs().amax())
+    if are_equal:
+        warnings.warn(
+            f"the model's outputs are equal at all {len(out)} rows; convert with center=True, "
+            "train at a lower rate, or keep layers float with skip=[...]",
+            stacklevel=3,
+        )
+    return are_equal
+
+
+def _sign_watches(model: nn.Module) -> Iterator[SignWatch]:
+    for module in model.modules():
+        if (wrapping := getattr(module, "wrapping", None)) is not None:
+            yield wrapping.signs

@@ -1,0 +1,142 @@
+"""Finding binary layers whose input is not centred, from a model's traced forward.
+
+The sign of a number tells something where both signs occur. Layers and norms make such numbers; a
+ReLU, a sum of activated values, an embedding or a pooling need not.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NamedTuple
+
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor, fx, nn
+from torch.nn import functional
+
+from bignn.nn.convert.before_activation import (
+    ACTIVATION_MODULES,
+    ACTIVATIONS,
+    DROPOUTS,
+    MOVES,
+    functions_named,
+)
+from bignn.nn.convert.convolution_steps import WITHOUT_WEIGHTS
+from bignn.nn.convert.layers import FunctionModule
+from bignn.nn.convert.wrapped_layer import WrappedLayer
+from bignn.nn.convolution import Convolution
+from bignn.nn.gin_conv import GINConv
+from bignn.nn.input_stage import InputStage
+
+_CENTRED_MODULES = (
+    *(WrappedLayer, Convolution, pyg.MessagePassing, nn.Linear, pyg.Linear),
+    *(nn.BatchNorm1d, nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm1d),
+    *(getattr(pyg.norm, name) for name in pyg.norm.__all__),
+)
+_CENTRED_FUNCTIONS = {
+    *(functional.linear, functional.batch_norm, functional.layer_norm, functional.group_norm),
+    *(torch.matmul, torch.mm, Tensor.matmul, Tensor.mm, operator.matmul),
+}
+# Activations without numbers of both signs; others have the sign of their input.
+_ONE_SIGN = functions_named(["relu", "relu6", "sigmoid", "hardsigmoid", "softplus", "logsigmoid"])
+_ONE_SIGN_MODULES = (nn.ReLU, nn.ReLU6, nn.Sigmoid, nn.Softplus)
+_SUMS = {
+    *(operator.add, operator.iadd, operator.sub, operator.isub),
+    *(torch.add, torch.sub, Tensor.add, Tensor.add_, Tensor.sub, Tensor.sub_),
+}
+# Functions whose result has the signs of their first argument.
+_SAME_SIGNS = functions_named(["normalize", "squeeze", "unsqueeze", "detach", "chunk", "split"])
+_SCALINGS = {
+    *(operator.mul, operator.truediv, torch.mul, torch.div, Tensor.mul, Tensor.div),
+    *(operator.imul, operator.itruediv),
+}
+
+
+class _Centred(NamedTuple):
+    """Whether a value has numbers of both signs, and whether the value before activation has."""
+
+    value: bool
+    before: bool
+
+
+_YES, _NO = _Centred(True, True), _Centred(False, False)
+
+
+def uncentred_layers(model: nn.Module, graph: fx.Graph) -> set[nn.Module]:
+    """Find the converted layers that read a value which may be of one sign."""
+    found: set[nn.Module] = set()
+    known: dict[fx.Node, _Centred] = {}
+    is_standardized = isinstance(getattr(model, "input_stage", None), InputStage)
+    for place, node in enumerate(graph.nodes):
+        if node.op == "placeholder":
+            known[node] = _YES if is_standardized and place == 0 else _NO
+        elif node.op == "get_attr":
+            known[node] = _YES
+        elif node.op == "call_module":
+            module = model.get_submodule(str(node.target))
+            known[node] = _after_module(module, _of(_first(node), known), found)
+        elif node.op in ("call_function", "call_method"):
+            known[node] = _after_function(node, known)
+    return found
+
+
+def _first(node: fx.Node) -> Any:
+    if node.args:
+        return node.args[0]
+    return next((node.kwargs[name] for name in ("x", "input", "tensors") if name in node.kwargs), 0)
+
+
+def _of(given: Any, known: dict[fx.Node, _Centred]) -> _Centred:
+    """Look up a value; a list is centred where all its parts are, a number is not."""
+    if isinstance(given, list | tuple):
+        parts = [_of(part, known) for part in given]
+        return _Centred(all(part.value for part in parts), all(part.before for part in parts))
+    return known.get(given, _NO) if isinstance(given, fx.Node) else _NO
+
+
+def _after_module(module: nn.Module, x: _Centred, found: set[nn.Module]) -> _Centred:
+    if isinstance(module, WrappedLayer):
+        reads_before = module.wrapping.reads_before_activation  # type: ignore[union-attr]
+        has_stage = isinstance(getattr(module, "input_stage", None), InputStage)
+        if not has_stage and not (x.before if reads_before else x.value):
+            found.add(module)
+        out = _YES
+        if isinstance(module, GINConv):
+            rest = module.rest
+            for part in rest if isinstance(rest, nn.Sequential) else [rest]:
+                out = _after_module(part, out, found)
+        return out
+    if type(module) in WITHOUT_WEIGHTS:  # not looked past
+        return _Centred(x.value, x.value)
+    if isinstance(module, _CENTRED_MODULES):
+        return _YES
+    if isinstance(module, nn.Identity | nn.Dropout):
+        return x
+    if isinstance(module, (*ACTIVATION_MODULES, FunctionModule)):
+        has_one_sign = isinstance(module, (*_ONE_SIGN_MODULES, FunctionModule))
+        return _Centred(x.value and not has_one_sign, x.before)
+    return _NO
+
+
+def _after_function(node: fx.Node, known: dict[fx.Node, _Centred]) -> _Centred:
+    target: Any = node.target
+    if node.op == "call_method":
+        target = getattr(Tensor, str(target), None)
+    if target is getattr:  # of a Data
+        return known.get(node.args[0], _NO) if node.args[1] == "x" else _NO  # type: ignore[arg-type]
+    x = _of(_first(node), known)
+    if target in _CENTRED_FUNCTIONS:
+        return _YES
+    if target in ACTIVATIONS:
+        return _Centred(x.value and target not in _ONE_SIGN, x.before)
+    if target in DROPOUTS or target in MOVES or target is operator.getitem:
+        return x
+    if target in _SAME_SIGNS:  # not looked past
+        return _Centred(x.value, x.value)
+    if target in _SUMS:
+        is_centred = len(node.args) == 2 and all(_of(part, known).value for part in node.args)
+        return _Centred(is_centred, is_centred)
+    if target in _SCALINGS and any(isinstance(part, int | float) for part in node.args):
+        is_centred = any(_of(part, known).value for part in node.args)
+        return _Centred(is_centred, is_centred)
+    return _NO

@@ -1,0 +1,266 @@
+"""Binary layers read signs that carry information: centring by itself, and warnings."""
+
+import copy
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from pyg_models import CLASSES, NAMES, Between, D, Modules, Own, family, make_data, train
+from torch import Tensor, nn
+from torch.nn import functional
+from torch_geometric.data import Data
+
+import bignn
+from bignn import InputError
+from bignn.nn import BatchNorm
+
+
+@pytest.fixture
+def data() -> Data:
+    return make_data()
+
+
+def centred(model: nn.Module) -> set[str]:
+    return {
+        name.removesuffix(".center")
+        for name, module in model.named_modules()
+        if isinstance(module, BatchNorm)
+    }
+
+
+def between(function: Callable[..., Tensor]) -> nn.Module:
+    torch.manual_seed(0)
+    model = Between(function)
+    bignn.binarize_(model)
+    return model
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda h, y: h,
+        lambda h, y: h.relu(),
+        lambda h, y: h + y,
+        lambda h, y: (0.5 * h + y).relu(),
+        lambda h, y: torch.cat([h, y.relu()], dim=1)[:, :16],
+        lambda h, y: functional.dropout(h.relu(), 0.5, False),
+        lambda h, y: h + functional.elu(y),
+        lambda h, y: functional.layer_norm(h.relu(), [16]),
+    ],
+)
+def test_centred_inputs_stay_as_they_are(function: Callable[..., Tensor]) -> None:
+    assert centred(between(function)) == set()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda h, y: h.relu() + y.relu(),
+        lambda h, y: h + y.relu(),
+        lambda h, y: (h.relu() + y).relu(),
+        lambda h, y: h.clamp(min=0),
+        lambda h, y: functional.normalize(h.relu(), dim=1),
+        lambda h, y: 0.5 * h.relu(),
+        lambda h, y: h * y,
+        lambda h, y: torch.maximum(h, y),
+        lambda h, y: torch.cat([h, y.square()], dim=1)[:, :16],
+        lambda h, y: h + 1.0,
+        lambda h, y: h if h.sum() > 0 else y,  # cannot be traced
+    ],
+)
+def test_uncentred_inputs_are_centred(function: Callable[..., Tensor], data: Data) -> None:
+    model = between(function)
+    assert "head" in centred(model)
+    seen: list[Tensor] = []
+    model.head.register_forward_pre_hook(lambda _, args: seen.append(args[0]))  # type: ignore
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model(data.x, data.edge_index)
+    assert torch.allclose(seen[0].mean(dim=0), torch.zeros(16), atol=1e-5)
+
+
+def test_the_report_names_what_is_centred() -> None:
+    model = Between(lambda h, y: h.relu() + y.relu())
+    assert "The input of 'head' is centred by batch normalisation" in str(bignn.binarize_(model))
+    model = Between(lambda h, y: h if h.sum() > 0 else y)
+    assert "'side', 'head' is centred" in str(bignn.binarize_(model))
+    report = bignn.binarize_(Between(lambda h, y: h.relu()))
+    assert "centred" not in str(report)
+
+
+def test_an_embedding_and_a_pooling_are_centred(data: Data) -> None:
+    class Graphs(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = pyg.GCNConv(D, 16)
+            self.embed = nn.Embedding(3, 16)
+            self.lin, self.lin2 = nn.Linear(16, 16), nn.Linear(16, CLASSES)
+
+        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+            x = self.conv(x, edge_index).relu()
+            pooled = pyg.global_add_pool(x, batch, 3)
+            out: Tensor = self.lin2(self.lin(self.embed(batch)) + pooled[batch])
+            return out
+
+    model = Graphs()
+    bignn.binarize_(model)
+    assert centred(model) == {"lin", "lin2"}
+
+
+def test_pygs_models_need_none_but_jk_max() -> None:
+    for model in (*family().values(), *family(norm="batch", jk="cat").values(), Modules(), Own()):
+        bignn.binarize_(model)
+        assert centred(model) == set()
+    model = pyg.GCN(D, 16, 2, CLASSES, jk="max")
+    bignn.binarize_(model)
+    assert centred(model) == {"lin"}
+
+
+class Residual(nn.Module):
+    def __init__(self, *, sum_last: bool) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = pyg.GCNConv(D, 32), pyg.GCNConv(32, 32)
+        self.conv3 = pyg.GCNConv(32, CLASSES)
+        self.sum_last = sum_last
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        x = self.conv1(x, edge_index).relu()
+        h = self.conv2(x, edge_index)
+        x = x + h.relu() if self.sum_last else (x + h).relu()
+        out: Tensor = self.conv3(x, edge_index)
+        return out
+
+
+@pytest.mark.parametrize("sum_last", [True, False])
+def test_residual_models_train_pack_and_keep_their_state(sum_last: bool, data: Data) -> None:
+    torch.manual_seed(0)
+    model = Residual(sum_last=sum_last)
+    before = copy.deepcopy(model)
+    bignn.binarize_(model)
+    assert centred(model) == {"conv3"}
+    assert train(model, data, lambda: model(data.x, data.edge_index), 30) > 0.8
+    expected = model(data.x, data.edge_index)
+    assert torch.equal(torch.from_numpy(bignn.pack(model).predict(data)), expected.argmax(dim=-1))
+    other = Residual(sum_last=sum_last)
+    bignn.binarize_(other)
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other.eval()(data.x, data.edge_index), expected)
+    plain = before(data.x, data.edge_index)
+    bignn.binarize_(before, binarize="none")
+    assert torch.allclose(before(data.x, data.edge_index), plain, atol=1e-5)
+
+
+def test_dead_columns_are_told_once_and_in_training_only(data: Data) -> None:
+    torch.manual_seed(0)
+    model = Residual(sum_last=True)
+    bignn.binarize_(model, center=False)
+    model.fit_input(data.x)  # type: ignore[operator]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.eval()(data.x, data.edge_index)
+        model.train()(data.x[:20], data.edge_index[:, :0])  # too few rows to tell
+    told = r"'conv3' reads have one sign at all 120 rows.*center=True"
+    with pytest.warns(UserWarning, match=told) as caught:
+        for _ in range(40):
+            model(data.x, data.edge_index)
+    assert len(caught) == 1
+
+
+def test_columns_that_die_later_are_told(data: Data) -> None:
+    model = Own()
+    bignn.binarize_(model)
+    for _ in range(20):
+        model(data.x, data.edge_index)
+    with torch.no_grad():
+        model.conv1.bias.fill_(100.0)
+    with pytest.warns(UserWarning, match=r"100% of the columns that 'conv2' reads"):
+        for _ in range(20):
+            model(data.x, data.edge_index)
+
+
+def test_equal_outputs_are_told(data: Data) -> None:
+    model = Own()
+    bignn.binarize_(model, skip=["conv2"])
+    with torch.no_grad():
+        model.conv2.lin.weight.zero_()
+    with pytest.warns(UserWarning, match="outputs are equal at all 120 rows"):
+        model(data.x, data.edge_index)
+
+
+def test_fit_tells_of_equal_outputs(data: Data) -> None:
+    class Equal(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.logits = nn.Parameter(torch.zeros(1, CLASSES))
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.logits.expand(len(x), -1)
+
+    with pytest.warns(UserWarning, match="outputs are equal at all 120 rows"):
+        bignn.fit(Equal(), data, bignn.Settings(epochs=1), progress=False)
+
+
+def test_equal_features_are_told(data: Data) -> None:
+    model = Own()
+    bignn.binarize_(model, first="conv1")
+    with (
+        pytest.warns(UserWarning, match=r"'conv1' reads.*check that the features differ"),
+        pytest.warns(UserWarning, match="'conv2' reads"),
+    ):
+        model(torch.ones_like(data.x), data.edge_index)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_healthy_models_train_in_silence(name: str, data: Data) -> None:
+    model = family(dropout=0.5)[name]
+    bignn.binarize_(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        train(model, data, lambda: model(data.x, data.edge_index), epochs=40)
+
+
+def test_narrow_linear_maps_stay_float(data: Data) -> None:
+    """GIN's last network maps classes to classes: a handful of signs."""
+    torch.manual_seed(0)
+    model = pyg.GIN(D, 16, 2, CLASSES)
+    report = bignn.binarize_(model)
+    last = model.convs[1].rest
+    assert type(last.lin1) is pyg.Linear
+    assert isinstance(last.act0, nn.ReLU)  # a float map reads activated values
+    assert isinstance(model.act, nn.Identity)
+    assert f"float: reads {CLASSES} numbers" in str(report)
+    train(model, data, lambda: model(data.x, data.edge_index), epochs=5)
+    expected = model(data.x, data.edge_index).argmax(dim=-1)
+    assert torch.equal(torch.from_numpy(bignn.pack(model).predict(data)), expected)
+    model = pyg.GIN(D, 16, 2, CLASSES)
+    bignn.binarize_(model, narrow=0)
+    assert isinstance(model.convs[1].rest.lin1, bignn.nn.Linear)
+    with pytest.raises(InputError, match=r"nothing to binarize.*16 inputs or more"):
+        bignn.binarize_(nn.Sequential(nn.Linear(4, 4)))
+
+
+def test_dropout_within_a_part_is_kept(data: Data) -> None:
+    class Whole(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gnn = pyg.GCN(D, 16, 2, 16, dropout=0.5)
+            self.lin = nn.Linear(16, CLASSES)
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            out: Tensor = self.lin(functional.dropout(self.gnn(x, edge_index), 0.2, self.training))
+            return out
+
+    model = Whole()
+    bignn.binarize_(model)
+    model(data.x, data.edge_index)
+    assert model.gnn.convs[1].lin.dropout == 0.5
+    assert model.lin.dropout == pytest.approx(0.2)
+
+
+def test_bad_options_say_so() -> None:
+    with pytest.raises(InputError, match="'center' must be True, False or 'auto', got 'yes'"):
+        bignn.binarize_(Own(), center="yes")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="'narrow' must be a whole number, 0 or more, got -1"):
+        bignn.binarize_(Own(), narrow=-1)
