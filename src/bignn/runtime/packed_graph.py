@@ -3,45 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.bits import words_per_row
-from bignn.errors import FileError, InputError, input_error
-from bignn.graph import SPLITS, Graphs, join
-from bignn.kernels.compressed_rows import compress_edges, entries_of, offsets_fit
+from bignn.errors import InputError, input_error
+from bignn.graph import Graphs, join
+from bignn.kernels.compressed_rows import compress_edges, entries_of
 from bignn.kernels.edge_kinds import EDGE_KINDS, WITH_SELF_LOOPS, weigh_edges
 from bignn.kernels.gcn_degrees import gcn_degree_scale, with_self_loops
 from bignn.kernels.layer import DenseBits, Edges, PackedFeatures, SparseBits
 from bignn.runtime import tensors
 from bignn.runtime.features import read_features
+from bignn.runtime.graph_checks import check_graph
+from bignn.runtime.graph_file import LABELS, Adjacency, graph_attributes, write_graph
 from bignn.runtime.node_order import Order, check_order, in_locality_order
+from bignn.runtime.read_only import freeze, read_only, read_only_features
 
 if TYPE_CHECKING:
     from bignn.runtime.packed_model import PackedModel
 
 Floats = NDArray[np.float32]
-
-VERSION = 2
-
-#: ``"gcn"``: every node once among its neighbours; ``"plain"``: edges as they were given.
-Adjacency = Literal["gcn", "plain"]
-_LABELS = ("y", *SPLITS)
-#: The arrays that a file may hold.
-_ARRAYS = frozenset(
-    [
-        *["offsets", "ids", "weights", "degree_scale", "beta", "node_ids", "graph_offsets"],
-        *["features.words", "features.x"],
-        *["features.offsets", "features.inputs", "features.base"],
-        *[f"labels.{key}" for key in _LABELS],
-    ]
-)
-_HEADER = frozenset(["format", "version", "num_features", "adjacency", "input"])
 
 
 class Members(NamedTuple):
@@ -100,11 +86,11 @@ class PackedGraph:
         # Native code relies on the arrays, so they are checked and cannot be written to after.
         arrays = ("beta", "offsets", "ids", "weights", "degree_scale", "node_ids", "graph_offsets")
         for name in arrays:
-            object.__setattr__(self, name, _read_only(getattr(self, name)))
-        object.__setattr__(self, "features", _read_only_features(self.features))
-        labels = {key: _read_only(values) for key, values in self.labels.items()}
+            object.__setattr__(self, name, read_only(getattr(self, name)))
+        object.__setattr__(self, "features", read_only_features(self.features))
+        labels = {key: read_only(values) for key, values in self.labels.items()}
         object.__setattr__(self, "labels", labels)
-        _check(self)
+        check_graph(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PackedGraph, tuple(getattr(self, field.name) for field in fields(self) if field.init)
@@ -137,7 +123,7 @@ class PackedGraph:
             return None
         places = np.empty(self.num_nodes, dtype=np.int64)
         places[self.node_ids] = np.arange(self.num_nodes)
-        _freeze(places)
+        freeze(places)
         return places
 
     @property
@@ -195,10 +181,10 @@ class PackedGraph:
             weighed = weigh_edges(aggr, self.ids, target, self.weights, self.num_nodes)
             offsets, ids, weights = compress_edges(*weighed[:3], self.num_nodes)
             scale, factor = weighed.source_factor, weighed.target_factor
-            _freeze(offsets, ids, weights)
+            freeze(offsets, ids, weights)
         if aggr == "gcn":
             scale = factor = self.degree_scale
-        _freeze(scale, factor)
+        freeze(scale, factor)
         return Edges(offsets, ids, weights, factor, self.num_nodes, None, scale)
 
     @classmethod
@@ -213,33 +199,7 @@ class PackedGraph:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph to a ``.bigraph`` file; :meth:`open` reads it."""
-        tensors.check_suffix(path, tensors.GRAPH_SUFFIX)
-        arrays: dict[str, NDArray[Any]] = {
-            "offsets": self.offsets,
-            "ids": self.ids,
-            "degree_scale": self.degree_scale,
-        }
-        if isinstance(self.features, DenseBits):
-            arrays["features.words"] = self.features.words
-        elif isinstance(self.features, SparseBits):
-            arrays["features.offsets"] = self.features.offsets
-            arrays["features.inputs"] = self.features.inputs
-            arrays["features.base"] = self.features.base
-        else:
-            arrays["features.x"] = self.features
-        for key in ("beta", "weights", "node_ids", "graph_offsets"):
-            if (values := getattr(self, key)) is not None:
-                arrays[key] = values
-        for key, values in self.labels.items():
-            arrays[f"labels.{key}"] = values
-        header = {
-            "format": tensors.GRAPH_FORMAT,
-            "version": VERSION,
-            "num_features": self.num_features,
-            "adjacency": self.adjacency,
-            "input": self.input_digest,
-        }
-        tensors.write(path, arrays, header)
+        write_graph(path, self)
 
     def __repr__(self) -> str:
         form = type(self.features).__name__ if not isinstance(self.features, np.ndarray) else "x"
@@ -281,12 +241,12 @@ def pack_graph(graph: Graphs, *, like: PackedModel, order: Order | None = None) 
     if adjacency == "gcn":
         edges = with_self_loops(*edges, graph.num_nodes)
     offsets, ids, weights = compress_edges(*edges, graph.num_nodes)
-    _freeze(beta, offsets, ids, weights, scale, graph_offsets)
+    freeze(beta, offsets, ids, weights, scale, graph_offsets)
     if isinstance(features, DenseBits):
-        _freeze(features.words)
+        freeze(features.words)
     elif isinstance(features, SparseBits):
-        _freeze(features.offsets, features.inputs, features.base)
-    labels = {key: values for key in _LABELS if (values := getattr(graph, key)) is not None}
+        freeze(features.offsets, features.inputs, features.base)
+    labels = {key: values for key in LABELS if (values := getattr(graph, key)) is not None}
     packed = PackedGraph(
         features, graph.num_features, beta, offsets, ids, weights, scale, stage.digest(), labels,
         graph.name, adjacency, None, graph_offsets,
@@ -294,196 +254,9 @@ def pack_graph(graph: Graphs, *, like: PackedModel, order: Order | None = None) 
     return packed if order is None else in_locality_order(packed)
 
 
-def from_file(
-    arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any], name: str
-) -> PackedGraph:
-    """Make a graph from the arrays of a file, every one of them checked."""
-    version, known = header.get("version"), get_args(Adjacency)
-    given: Any = header.get("adjacency")
-    if type(version) is not int or version not in (1, VERSION) or given not in known:
-        raise FileError(
-            f"version {version!r} with adjacency {given!r} is not known, expected version "
-            f"{VERSION} with one of {list(known)}"
-        )
-    adjacency: Adjacency = given
-    if version == 1 and "norm" in arrays:
-        arrays = {("degree_scale" if key == "norm" else key): arrays[key] for key in arrays}
-    arrays_known = _ARRAYS if version > 1 else _ARRAYS - {"node_ids", "graph_offsets"}
-    if unknown := sorted({*(set(arrays) - arrays_known), *(set(header) - _HEADER)}):
-        raise FileError(f"it has an unknown part '{unknown[0][:40]}'; a newer bignn may read it")
-    num_features, fingerprint = header.get("num_features"), header.get("input")
-    if type(num_features) is not int or not 0 < num_features < 2**31:
-        raise FileError("the number of features is missing or out of range")
-    if not isinstance(fingerprint, str):
-        raise FileError("the fingerprint of the input statistics is missing")
-    for key in (
-        "degree_scale",
-        "offsets",
-        "ids",
-        *(["beta"] if "features.x" not in arrays else []),
-    ):
-        if key not in arrays:
-            raise FileError(f"array '{key}' is missing")
-    labels = {key: arrays[f"labels.{key}"] for key in _LABELS if f"labels.{key}" in arrays}
-    return PackedGraph(
-        _features(arrays), num_features, arrays.get("beta"), arrays["offsets"], arrays["ids"],
-        arrays.get("weights"), arrays["degree_scale"], fingerprint, labels, name, adjacency,
-        arrays.get("node_ids"), arrays.get("graph_offsets"),
-    )  # fmt: skip
-
-
 def graph_reader(
     path: str | os.PathLike[str],
 ) -> Callable[[Mapping[str, NDArray[Any]], Mapping[str, Any]], PackedGraph]:
-    """Make a reader of arrays and headers (:func:`from_file`) that names the graph by its path."""
-    return lambda arrays, header: from_file(arrays, header, os.fspath(path))
-
-
-def _features(arrays: Mapping[str, NDArray[Any]]) -> PackedFeatures | Floats:
-    if "features.x" in arrays:
-        return arrays["features.x"]
-    if "features.words" in arrays:
-        return DenseBits(arrays["features.words"])
-    parts = [f"features.{part}" for part in ("offsets", "inputs", "base")]
-    for key in parts:
-        if key not in arrays:
-            raise FileError(f"array '{key}' is missing")
-    return SparseBits(*(arrays[key] for key in parts))
-
-
-def _read_only(array: Any) -> Any:
-    """View a contiguous array that nobody can write to: itself if it is one, else a copy."""
-    if array is None:
-        return None
-    array = np.asarray(array, order="C")
-    if any(part.flags.writeable for part in _owners(array)):
-        array = array.copy()
-        array.flags.writeable = False
-    return array.view()
-
-
-def _freeze(*arrays: NDArray[Any] | None) -> None:
-    """Make arrays of our own read-only, so that they need no copy to be."""
-    for array in arrays:
-        for part in _owners(array):
-            part.flags.writeable = False
-
-
-def _owners(array: Any) -> Iterator[NDArray[Any]]:
-    """Go through an array and those that it is a view of."""
-    while isinstance(array, np.ndarray):
-        yield array
-        array = array.base
-
-
-def _read_only_features(features: PackedFeatures | Floats) -> PackedFeatures | Floats:
-    if isinstance(features, DenseBits):
-        return DenseBits(_read_only(features.words))
-    if isinstance(features, SparseBits):
-        parts = (features.offsets, features.inputs, features.base)
-        return SparseBits(*map(_read_only, parts))
-    view: Floats = _read_only(features)
-    return view
-
-
-def _check(graph: PackedGraph) -> None:
-    """Refuse arrays that do not fit each other."""
-    if not 0 < graph.num_features < 2**31:
-        raise FileError("the number of features is out of range")
-    _check_array("degree_scale", graph.degree_scale, [np.float32], (None,))
-    num_nodes = graph.num_nodes
-    _check_compressed("offsets", graph.offsets, "ids", graph.ids, num_nodes, num_nodes)
-    _check_array("ids", graph.ids, [np.int32, np.int64], (None,))
-    if graph.weights is not None:
-        _check_array("weights", graph.weights, [np.float32], graph.ids.shape)
-    if isinstance(graph.features, np.ndarray):
-        shape = (num_nodes, graph.num_features)
-        _check_array("features.x", graph.features, [np.float32], shape)
-    else:
-        if graph.beta is None:
-            raise FileError("array 'beta' is missing")
-        _check_array("beta", graph.beta, [np.float32], (num_nodes,))
-        _check_bits(graph.features, num_nodes, graph.num_features)
-    for key in ("beta", "weights", "degree_scale"):
-        values = getattr(graph, key)
-        if values is not None and (values < 0).any():
-            raise FileError(f"array '{key}' has negative values")
-    if graph.node_ids is not None:
-        _check_array("node_ids", graph.node_ids, [np.int32, np.int64], (num_nodes,))
-        _check_node_ids(graph.node_ids)
-    if graph.graph_offsets is not None:
-        _check_array("graph_offsets", graph.graph_offsets, [np.int64], (None,))
-        offsets = graph.graph_offsets
-        if not offsets_fit(offsets, num_nodes) or (np.diff(offsets) == 0).any():
-            raise FileError(f"array 'graph_offsets' does not rise from 0 to {num_nodes}")
-    for key, values in graph.labels.items():
-        _check_array(f"labels.{key}", values, [np.int64], (None,))
-        if key == "y":
-            if len(values) != num_nodes:
-                raise FileError(f"array 'labels.y' has {len(values)} values for {num_nodes} nodes")
-        elif values.size and not 0 <= int(values.min()) <= int(values.max()) < num_nodes:
-            raise FileError(f"array 'labels.{key}' has numbers that are not nodes")
-
-
-def _check_node_ids(node_ids: NDArray[Any]) -> None:
-    num_nodes = len(node_ids)
-    if num_nodes and not 0 <= int(node_ids.min()) <= int(node_ids.max()) < num_nodes:
-        raise FileError("array 'node_ids' has numbers that are not nodes")
-    is_there = np.zeros(num_nodes, dtype=np.bool_)
-    is_there[node_ids] = True
-    if not is_there.all():
-        raise FileError("array 'node_ids' does not have every node once")
-
-
-def _check_bits(features: PackedFeatures, num_nodes: int, num_features: int) -> None:
-    width = words_per_row(num_features)
-    if isinstance(features, DenseBits):
-        _check_array("features.words", features.words, [np.uint64], (num_nodes, width))
-        words = features.words
-    else:
-        offsets, inputs = features.offsets, features.inputs
-        _check_compressed(
-            "features.offsets", offsets, "features.inputs", inputs, num_nodes, num_features
-        )
-        _check_array("features.inputs", inputs, [np.int32], (None,))
-        _check_array("features.base", features.base, [np.uint64], (width,))
-        # A bit flipped twice would count twice in one way and not at all in another.
-        starts = np.zeros(len(inputs) + 1, dtype=np.bool_)
-        starts[offsets] = True
-        if (~starts[1:-1] & (inputs[1:] <= inputs[:-1])).any():
-            raise FileError("array 'features.inputs' does not rise within each row")
-        words = features.base
-    spare = np.uint64(-num_features % 64)
-    if spare and words.size and (words[..., -1] >> (np.uint64(64) - spare)).any():
-        raise FileError("padding bits of the features are not 0")
-
-
-def _check_compressed(
-    offsets_name: str,
-    offsets: NDArray[Any],
-    ids_name: str,
-    ids: NDArray[Any],
-    num_rows: int,
-    limit: int,
-) -> None:
-    """Refuse offsets that do not rise from 0 to the number of ids, and ids from ``limit`` on."""
-    _check_array(offsets_name, offsets, [np.int64], (num_rows + 1,))
-    if not offsets_fit(offsets, len(ids)):
-        raise FileError(f"array '{offsets_name}' does not rise from 0 to {len(ids)}")
-    if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= limit):
-        raise FileError(f"array '{ids_name}' has numbers that are not in 0..{limit - 1}")
-
-
-def _check_array(
-    name: str, array: NDArray[Any], dtypes: list[Any], shape: tuple[int | None, ...]
-) -> None:
-    fits = array.ndim == len(shape) and all(
-        wanted in (None, size) for size, wanted in zip(array.shape, shape, strict=True)
-    )
-    if array.dtype not in dtypes or not fits:
-        raise FileError(
-            f"array '{name}' must be {np.dtype(dtypes[0])} {list(shape)}, "
-            f"got {array.dtype} {list(array.shape)}"
-        )
-    if array.dtype == np.float32 and not np.isfinite(array).all():
-        raise FileError(f"array '{name}' has values that are not finite")
+    """Make a function that reads a graph from arrays and a header, and names it by its path."""
+    name = os.fspath(path)
+    return lambda arrays, header: PackedGraph(**graph_attributes(arrays, header), name=name)
