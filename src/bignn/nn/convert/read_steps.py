@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -12,30 +11,34 @@ import torch_geometric.nn as pyg
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
-from bignn.nn.convert.activations import activation_name, packed_activation
+from bignn.nn.convert.activations import packed_activation
 from bignn.nn.convert.arithmetic import (
     ARITHMETIC,
-    IN_PLACE_OPERATORS,
     NEGATIONS,
     combined,
     reduced,
     times,
 )
 from bignn.nn.convert.before_activation import (
-    ACTIVATION_MODULES,
     ACTIVATIONS,
     DROPOUTS,
-    works_in_place,
 )
-from bignn.nn.convert.convolution_steps import WITHOUT_WEIGHTS, StepOperations
+from bignn.nn.convert.convolution_steps import WITHOUT_WEIGHTS
 from bignn.nn.convert.convolutions import converted
-from bignn.nn.convert.layers import FunctionModule
+from bignn.nn.convert.module_steps import ModuleSteps
 from bignn.nn.convert.norms import NORMS, after_norm
 from bignn.nn.convert.pooling import pooling_of
-from bignn.nn.convert.steps import LazyValue, Step, Steps, cannot_pack, failing, line_of, title_of
+from bignn.nn.convert.steps import LazyValue, Step, Steps, cannot_pack, failing, title_of
+from bignn.nn.convert.traced_calls import (
+    argument_of,
+    called_function,
+    called_in,
+    called_name,
+    changes_its_input,
+    line_of_call,
+)
 from bignn.nn.convert.wrapped_layer import WrappedLayer
-from bignn.nn.convolution import TransformFirst, TransformLater
-from bignn.nn.gin_conv import GINConv
+from bignn.nn.convolution import TransformLater
 from bignn.nn.input_stage import InputStage
 
 # Names of inputs that are edges and their weights.
@@ -68,6 +71,7 @@ class StepReader:
     def __init__(self, model: nn.Module, graph: fx.Graph) -> None:
         self.model = model
         self._steps = Steps()
+        self._modules = ModuleSteps(self._steps)
         self._edges: set[fx.Node] = set()
         self._values: dict[fx.Node, LazyValue] = {}
         self._constants: dict[fx.Node, Any] = {}
@@ -110,13 +114,13 @@ class StepReader:
             module = self._module(node)
             if isinstance(module, _LAST_MODULES):
                 dim: Any = module.dim
-            elif _target(node) in _LAST:
-                dim = _argument_of(node, 1, "dim")
+            elif called_function(node) in _LAST:
+                dim = argument_of(node, 1, "dim")
             else:
                 break
             if dim not in (1, -1, None):  # None is 1, of two dimensions
                 raise cannot_pack(f"{self._title(node)} at its end is over dimension {dim}, not 1")
-            node = _argument_of(node, 0, "input")
+            node = argument_of(node, 0, "input")
         if isinstance(node, tuple | list | dict):
             raise cannot_pack(
                 f"its forward returns a {type(node).__name__}, more than one tensor; "
@@ -141,13 +145,13 @@ class StepReader:
         if node.op == "call_module":
             self._read_module(node)
             return
-        called = _name_of(node)
+        called = called_name(node)
         if called == "" or self._fold_constant(node):
             return  # a check of arguments, or a constant
         self._values[node] = self._of_function(node, called)
-        target = _target(node)
+        target = called_function(node)
         same = target in DROPOUTS or (target in _SAME and target is not Tensor.clone)
-        self._note_same_tensor(node, same, changes=_changes_its_input(node))
+        self._note_same_tensor(node, same, changes=changes_its_input(node))
 
     def _read_attribute(self, node: fx.Node) -> bool:
         """Read ``data.x`` and the like."""
@@ -179,7 +183,7 @@ class StepReader:
         elif isinstance(module, TransformLater | pyg.MessagePassing):
             self._values[node] = self._after_convolution(node, module, name)
         else:
-            self._values[node] = self._after(module, self._argument(node, 0), name)
+            self._values[node] = self._modules.after(module, self._argument(node, 0), name)
             if isinstance(module, WrappedLayer):
                 self._check_edges(node, module)
         same = isinstance(module, nn.Identity | nn.Dropout)
@@ -197,12 +201,12 @@ class StepReader:
             return False
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda some: self._constants[some])
         with torch.no_grad():
-            self._constants[node] = _target(node)(*args, **kwargs)
+            self._constants[node] = called_function(node)(*args, **kwargs)
         return True
 
     def _note_same_tensor(self, node: fx.Node, same: bool, *, changes: bool) -> None:
         """Give all names of a tensor that was changed in place its new value."""
-        given = _argument_of(node, 0, "input", "x")
+        given = argument_of(node, 0, "input", "x")
         if not isinstance(given, fx.Node) or not (same or changes):
             return
         first = self._same_tensor.setdefault(given, given)
@@ -221,12 +225,12 @@ class StepReader:
         return given if is_number or isinstance(given, Tensor) else None
 
     def _argument(self, node: fx.Node, place: int, *names: str) -> LazyValue:
-        given = self._operand(_argument_of(node, place, *(names or ("input", "x"))))
+        given = self._operand(argument_of(node, place, *(names or ("input", "x"))))
         return given if isinstance(given, LazyValue) else _unknown(self._title(node))
 
     def _listed(self, node: fx.Node, *names: str) -> list[LazyValue] | None:
         """Find the values in the list that a function takes first; None if some are none."""
-        listed = _argument_of(node, 0, *names)
+        listed = argument_of(node, 0, *names)
         if not isinstance(listed, list | tuple) or not listed:
             return None
         found = [self._operand(some) for some in listed]
@@ -236,7 +240,7 @@ class StepReader:
         """Describe a call for messages: what is called, by which module, in which line."""
         if (module := self._module(node)) is not None:
             return title_of(module, str(node.target))
-        return f"'{_name_of(node).removesuffix('_')}'{_called_in(node)}{_line_of(node)}"
+        return f"'{called_name(node).removesuffix('_')}'{called_in(node)}{line_of_call(node)}"
 
     def _check_edges(
         self, node: fx.Node, module: nn.Module, node_arguments: Sequence[str] = ("x",)
@@ -253,7 +257,7 @@ class StepReader:
     def _of_function(self, node: fx.Node, called: str) -> LazyValue:
         if (pooling := pooling_of(node, None)) is not None:
             return self._pooled(node, *pooling)
-        target = _target(node)
+        target = called_function(node)
         if target in ACTIVATIONS:
             return self._activated_by_function(node, called)
         if target in DROPOUTS:
@@ -268,18 +272,18 @@ class StepReader:
             made = times(self._steps, self._argument(node, 0), -1.0)
         elif target in (torch.cat, torch.concat):
             values = self._listed(node, "tensors")
-            if _argument_of(node, 1, "dim") in (1, -1) and values and "out" not in node.kwargs:
+            if argument_of(node, 1, "dim") in (1, -1) and values and "out" not in node.kwargs:
                 made = self._side_by_side(values)
         elif target is torch.stack:
             made = self._stacked(node)
         elif target is operator.getitem or target in _RESHAPES:
             made = self._taken_out(node)
-        elif target in _LAST and "log" not in called and _argument_of(node, 1, "dim") in (1, -1):
+        elif target in _LAST and "log" not in called and argument_of(node, 1, "dim") in (1, -1):
             made = self._steps.value("softmax", [self._argument(node, 0)])
         if made is None and target in _REDUCTIONS:
             made = self._reduced(node, _REDUCTIONS[target])
         if made is None and target in _MAXIMA:
-            pair = [self._operand(_argument_of(node, 0, "input")), self._second(node)]
+            pair = [self._operand(argument_of(node, 0, "input")), self._second(node)]
             if all(isinstance(some, LazyValue) for some in pair):
                 made = self._steps.value("maximum", pair)
         if made is not None:
@@ -291,32 +295,32 @@ class StepReader:
 
     def _pooled(self, node: fx.Node, aggr: str, graph_ids: Any) -> LazyValue:
         if graph_ids not in self._graph_ids:
-            return failing(f"a pooling{_called_in(node)} is not given the model's own 'batch'")
+            return failing(f"a pooling{called_in(node)} is not given the model's own 'batch'")
         return self._steps.value("pool", [self._argument(node, 0)], aggr=aggr)
 
     def _second(self, node: fx.Node) -> Any:
-        return self._operand(_argument_of(node, 1, "other"))
+        return self._operand(argument_of(node, 1, "other"))
 
     def _arithmetic(self, node: fx.Node) -> LazyValue | None:
-        a, b = self._operand(_argument_of(node, 0, "input")), self._second(node)
+        a, b = self._operand(argument_of(node, 0, "input")), self._second(node)
         known = {"input", "other", "alpha"}
         if a is None or b is None or len(node.args) > 2 or set(node.kwargs) - known:
             return None
         alpha: Any = node.kwargs.get("alpha", 1)
         if alpha != 1:
             b = times(self._steps, b, alpha) if isinstance(b, LazyValue) else b * alpha
-        return combined(self._steps, _target(node), a, b)
+        return combined(self._steps, called_function(node), a, b)
 
     def _stacked(self, node: fx.Node) -> LazyValue:
         values = self._listed(node, "tensors")
         if values is not None:
             self._stacks[node] = values
-            self._stacked_at[node] = (_argument_of(node, 1, "dim") or 0) % 3
+            self._stacked_at[node] = (argument_of(node, 1, "dim") or 0) % 3
         return failing(f"{self._title(node)} is read by something other than sum, mean or max")
 
     def _reduced(self, node: fx.Node, name: str) -> LazyValue | None:
         """Read ``torch.stack(...).sum(dim)`` and the like."""
-        stack, dim = _argument_of(node, 0, "input"), _argument_of(node, 1, "dim")
+        stack, dim = argument_of(node, 0, "input"), argument_of(node, 1, "dim")
         if not isinstance(stack, fx.Node) or stack not in self._stacks or not isinstance(dim, int):
             return None
         if dim % 3 != self._stacked_at[stack] or "keepdim" in node.kwargs or len(node.args) > 2:
@@ -329,15 +333,15 @@ class StepReader:
 
     def _taken_out(self, node: fx.Node) -> LazyValue | None:
         """Read ``stack.max(dim)[0]``, ids ``x[:, k]`` or ``x.squeeze(-1)``, and embedded rows."""
-        given: Any = _argument_of(node, 0, "input")
-        place = _argument_of(node, 1)
+        given: Any = argument_of(node, 0, "input")
+        place = argument_of(node, 1)
         if given in self._maxima:
             return self._maxima[given] if place == 0 else None
         if not isinstance(given, fx.Node) or given not in self._values:
             return None
         if given in self._embeddings:
             return self._values[given]
-        if _target(node) is operator.getitem:
+        if called_function(node) is operator.getitem:
             is_column = isinstance(place, tuple) and place[:1] == (slice(None),) and len(place) == 2
             column = place[1] if is_column else None
             if not isinstance(column, int) or column < 0:
@@ -350,7 +354,7 @@ class StepReader:
         return failing(f"{self._title(node)} is read by something other than an Embedding")
 
     def _embedded(self, node: fx.Node, module: nn.Module, name: str) -> LazyValue:
-        ids: Any = _argument_of(node, 0, "input")
+        ids: Any = argument_of(node, 0, "input")
         if ids not in self._ids and self._values.get(ids) is not self._x:
             why = f"{title_of(module, name)} reads something other than a column of x"
             return failing(f"{why}; call it as in emb(x[:, 0])")
@@ -360,11 +364,11 @@ class StepReader:
 
     def _dropped(self, node: fx.Node) -> LazyValue:
         x = self._argument(node, 0)
-        p, training = _argument_of(node, 1, "p"), _argument_of(node, 2, "training", "train")
+        p, training = argument_of(node, 1, "p"), argument_of(node, 2, "training", "train")
         if p == 0 or training is False:
             return LazyValue(lambda: x.name, x.before if x.has_before else None)
         why = "a dropout acts in evaluation too, where 'training=self.training' is not given"
-        return failing(f"{why}{_line_of(node)}", x.before)
+        return failing(f"{why}{line_of_call(node)}", x.before)
 
     def _side_by_side(self, values: list[LazyValue]) -> LazyValue:
         if len(values) == 1:
@@ -376,22 +380,13 @@ class StepReader:
 
     def _activated_by_function(self, node: fx.Node, called: str) -> LazyValue:
         def argument(key: str) -> Any:
-            given = _argument_of(node, 2 if key in ("upper", "max_val") else 1, key)
+            given = argument_of(node, 2 if key in ("upper", "max_val") else 1, key)
             return self._operand(given) if isinstance(given, fx.Node) else given
 
         # torch's own ``elu_`` has two scales more.
         scaled = called == "elu_" and (len(node.args) > 2 or "scale" in str(node.kwargs))
         found = None if scaled else packed_activation(called.removesuffix("_"), argument)
-        return self._activated(self._argument(node, 0), found, self._title(node))
-
-    def _activated(
-        self, x: LazyValue, found: tuple[str, dict[str, Any]] | None, title: str
-    ) -> LazyValue:
-        if found is None:
-            why = f"no packed operation does what {title} does; take ReLU, ELU, GELU or SiLU"
-            return failing(why, x.before)
-        op, parameters = found
-        return self._steps.value(op, [x], before=x.before, **parameters)
+        return self._modules.activated(self._argument(node, 0), found, self._title(node))
 
     def _jumping(self, node: fx.Node, module: Any) -> LazyValue:
         """Build the value of a JumpingKnowledge with mode "max" or "lstm"."""
@@ -402,50 +397,7 @@ class StepReader:
             return reduced(self._steps, "max", values)
         if len(values) == 1:
             return values[0]
-        lstm, parameters = module.lstm, {"attention": module.att.weight[0]}
-        for reverse in ("", "_reverse"):
-            prefix = "reverse_" if reverse else ""
-            biases = (getattr(lstm, f"bias_{of}_l0{reverse}") for of in ("ih", "hh"))
-            parameters[f"{prefix}input_weight"] = getattr(lstm, f"weight_ih_l0{reverse}")
-            parameters[f"{prefix}hidden_weight"] = getattr(lstm, f"weight_hh_l0{reverse}")
-            parameters[f"{prefix}bias"] = sum(biases)
-        return self._steps.value("lstm_attention", values, **parameters)
-
-    def _after(self, module: nn.Module, x: LazyValue, name: str) -> LazyValue:
-        """Build the value of the output of a module that reads one value."""
-        if isinstance(module, WrappedLayer):
-            return self._after_layer(module, x, name)
-        if isinstance(module, NORMS):
-            return after_norm(self._steps, module, name, [x])
-        if isinstance(module, nn.Identity):
-            return x
-        if isinstance(module, nn.Dropout):
-            return LazyValue(lambda: x.name, x.before)
-        if isinstance(module, nn.Linear | pyg.Linear):
-            return self._steps.value("linear", [x], module)
-        if isinstance(module, nn.Softmax) and module.dim in (1, -1):
-            return self._steps.value("softmax", [x])
-        if type(module) is nn.Sequential:
-            for number, part in enumerate(module):
-                x = self._after(part, x, f"{name}.{number}")
-            return x
-        if isinstance(module, FunctionModule):
-            return self._after_function(module, x, name)
-        titled = title_of(module, name)
-        if isinstance(module, ACTIVATION_MODULES):
-            found = packed_activation(
-                activation_name(module), lambda key: getattr(module, key, None)
-            )
-            return self._activated(x, found, titled)
-        return failing(f"no packed operation does what {titled} does")
-
-    def _after_function(self, module: FunctionModule, x: LazyValue, name: str) -> LazyValue:
-        function: Any = module.function
-        if function is None:
-            return x
-        called = getattr(function, "__name__", type(function).__name__)
-        found = packed_activation(called, lambda _: None) if function in ACTIVATIONS else None
-        return self._activated(x, found, f"'{called}' in '{name}'")
+        return self._modules.attended_by_lstm(values, module)
 
     def _after_convolution(self, node: fx.Node, module: Any, name: str) -> LazyValue:
         """Build the value after a convolution of PyG's, or one that reads floats."""
@@ -460,73 +412,12 @@ class StepReader:
         values = [self._argument(node, order.index(some), some) for some in names]
         self._check_edges(node, module, names)
         if type(module) in WITHOUT_WEIGHTS:
-            after = WITHOUT_WEIGHTS[type(module)](module, self._operations(name), *values)
+            after = WITHOUT_WEIGHTS[type(module)](module, self._modules.operations(name), *values)
             return cast(LazyValue, after)
         if isinstance(module, TransformLater):
-            return cast(LazyValue, module.compute(self._operations(name), *values))
-        return self._after(module, values[0], name)
-
-    def _operations(self, name: str) -> StepOperations:
-        return StepOperations(self._steps, lambda linear, x: self._after(linear, x, name))
-
-    def _after_layer(self, layer: Any, x: LazyValue, name: str) -> LazyValue:
-        if getattr(layer, "wrapping", None) is not None and layer.wrapping.reads_before_activation:
-            x = x.before
-        stage, center = getattr(layer, "input_stage", None), getattr(layer, "center", None)
-        if isinstance(stage, InputStage):
-            x = self._steps.value("standardize", [x], stage)
-        elif isinstance(center, nn.Module):
-            x = self._steps.value("batch_norm", [x], center)
-        if isinstance(layer, TransformFirst):
-            return cast(LazyValue, layer.compute(self._operations(name), x))
-        out = self._steps.value("layer", [x], layer)
-        return self._after(layer.rest, out, f"{name}.rest") if isinstance(layer, GINConv) else out
+            return cast(LazyValue, module.compute(self._modules.operations(name), *values))
+        return self._modules.after(module, values[0], name)
 
 
 def _unknown(title: str) -> LazyValue:
     return failing(f"{title} reads something other than values of the nodes")
-
-
-def _called_in(node: fx.Node) -> str:
-    """Describe the innermost module that calls a function; empty for the model itself."""
-    within = [(name, kind) for name, kind in node.meta.get("nn_module_stack", {}).values() if name]
-    if not within:
-        return ""
-    name, kind = within[-1]
-    return f" in {kind.__name__} '{name}'"
-
-
-def _line_of(node: fx.Node) -> str:
-    """Name the line of code that a call is in, where it is known."""
-    found = re.findall(r'File "(.+)", line (\d+)', node.stack_trace or "")
-    return line_of([(file, int(line)) for file, line in found])
-
-
-def _argument_of(node: fx.Node, place: int, *names: str) -> Any:
-    """Find an argument by place or by name; None if it is not given."""
-    if len(node.args) > place:
-        return node.args[place]
-    return next((node.kwargs[name] for name in names if name in node.kwargs), None)
-
-
-def _target(node: fx.Node) -> Any:
-    """Find the function that is called."""
-    if node.op == "call_method":
-        return getattr(Tensor, str(node.target), None)
-    return node.target
-
-
-def _changes_its_input(node: fx.Node) -> bool:
-    """Whether a call works in place: ``relu_``, ``+=``, ``inplace=True``."""
-    if node.op == "call_function" and node.target in IN_PLACE_OPERATORS.values():
-        return True
-    return works_in_place(_target(node), node.kwargs)
-
-
-def _name_of(node: fx.Node) -> str:
-    if node.op == "call_method":
-        return str(node.target)
-    if node.op != "call_function":
-        return ""
-    name = getattr(node.target, "__name__", str(node.target))
-    return "" if name.startswith("_assert") else name
