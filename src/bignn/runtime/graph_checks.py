@@ -26,6 +26,8 @@ def check_graph(graph: PackedGraph) -> None:
     _check_array("ids", graph.ids, [np.int32, np.int64], (None,))
     if graph.weights is not None:
         _check_array("weights", graph.weights, [np.float32], graph.ids.shape)
+    if graph.edge_types is not None:
+        _check_edge_types(graph)
     if isinstance(graph.features, np.ndarray):
         shape = (num_nodes, graph.num_features)
         _check_array("features.x", graph.features, [np.float32], shape)
@@ -53,6 +55,16 @@ def check_graph(graph: PackedGraph) -> None:
                 raise FileError(f"array 'labels.y' has {len(values)} values for {num_nodes} nodes")
         elif values.size and not 0 <= int(values.min()) <= int(values.max()) < num_nodes:
             raise FileError(f"array 'labels.{key}' has numbers that are not nodes")
+
+
+def _check_edge_types(graph: PackedGraph) -> None:
+    types = graph.edge_types
+    assert types is not None
+    _check_array("edge_types", types, [np.int32], graph.ids.shape)
+    if graph.adjacency != "plain":
+        raise FileError("array 'edge_types' needs edges as they were given")
+    if types.size and int(types.min()) < 0:
+        raise FileError("array 'edge_types' has negative values")
 
 
 def _check_node_ids(node_ids: NDArray[Any]) -> None:

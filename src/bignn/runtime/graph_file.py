@@ -24,9 +24,9 @@ Adjacency = Literal["gcn", "plain"]
 #: What of a graph's labels travels with it.
 LABELS = ("y", *SPLITS)
 #: Arrays that a graph need not have, by the name of its attribute too.
-OPTIONAL_ARRAYS = ("beta", "weights", "node_ids", "graph_offsets")
+OPTIONAL_ARRAYS = ("beta", "weights", "node_ids", "graph_offsets", "edge_types")
 #: Those of them that files of version 1 do not know.
-_NEW_ARRAYS = frozenset(["node_ids", "graph_offsets"])
+_NEW_ARRAYS = frozenset(["node_ids", "graph_offsets", "edge_types"])
 #: The arrays that a file may hold.
 _ARRAYS = frozenset(
     [

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from bignn.bits import Words
 from bignn.errors import FileError
 from bignn.kernels.attention import Attention, whole_scores
-from bignn.kernels.edge_kinds import EDGE_KINDS
+from bignn.kernels.edge_kinds import EDGE_KINDS, of_relation, split_relation
 from bignn.kernels.layer import BinaryLayer, Keep, OwnPart
 from bignn.runtime.input_stage import InputSpec
 from bignn.runtime.operations import NEIGHBOURLY, Arrays, Operation, checked
@@ -87,9 +87,19 @@ class Network:
         )
 
     @property
+    def num_relations(self) -> int:
+        """Number of relations that the model tells apart; 0 where it reads no edge types."""
+        relations = [split_relation(name)[1] for name in self.aggregations]
+        return max((1 + some for some in relations if some is not None), default=0)
+
+    @property
     def num_hops(self) -> int:
         """How many hops away a prediction looks, at most."""
-        return len(self.layers) + sum(reads_neighbours(step) for step in self.rest)
+        hops = {name: number + 1 for name, (number, _) in self.kept.items()}
+        for step in self.rest:
+            before = max(hops.get(name, 0) for name in step.inputs)
+            hops[step.out] = before + reads_neighbours(step)
+        return hops[self.result] if self.rest else len(self.layers)
 
 
 def understand(operations: Any, arrays: Arrays, num_features: Any) -> Network:
@@ -155,12 +165,13 @@ def reads_neighbours(step: RestStep) -> bool:
 
 
 def aggregation_of(step: RestStep) -> str:
-    """How a step weighs neighbours: its ``aggr``, or what its attention reads."""
+    """How a step weighs neighbours, and of which relation: ``aggr``, or what attention reads."""
     if isinstance(step, PackedStep):
         return step.layer.aggr
     if step.op == "attention_dot" or step.parameters.get("self_loops") is False:
         return "sum"
-    return str(step.parameters.get("aggr", "attention"))
+    aggr = str(step.parameters.get("aggr", "attention"))
+    return of_relation(aggr, step.parameters.get("relation"))
 
 
 class _Reader:
@@ -239,7 +250,8 @@ def _layer(reader: _Reader, linear: Operation) -> _Found | None:
     own: Operation | None = None
     add = reader.only_user(out, "add")
     # A node's own part is not scaled by its degree.
-    is_plain = EDGE_KINDS[aggregation_of(step)].factor in ("none", "mean")
+    aggr, _ = split_relation(aggregation_of(step))
+    is_plain = EDGE_KINDS[aggr].factor in ("none", "mean")
     if add is not None and step.op == "aggregate" and is_plain and len(add.inputs) == 2:
         others = [scaled] if scaled else reader.users(linear.inputs[0], "binary_linear")
         own = next(

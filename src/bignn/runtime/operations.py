@@ -46,6 +46,7 @@ class OperationSpec(NamedTuple):
         numbers: parameters with the range they may be in.
         several: whether the operation takes two or more values instead of one.
         reads_bits: whether it takes bits as well as floats; bits stand for ``β · (±1)``.
+        optional: parameters that it may have, whole numbers below a limit.
 
     """
 
@@ -54,6 +55,7 @@ class OperationSpec(NamedTuple):
     numbers: Mapping[str, tuple[float, float]] = {}
     several: bool = False
     reads_bits: bool = False
+    optional: Mapping[str, int] = {}
 
 
 #: Bits of rounded weights: those that a layer was trained with, or by its place in the model.
@@ -65,6 +67,8 @@ _MAX_COLUMNS = 1 << 16
 _ANY_NUMBER = (-_LARGEST, _LARGEST)
 _EPS = {"eps": (0, _LARGEST)}
 _CENTER = {"center": (True, False)}
+# The edges of one relation instead of all.
+_RELATION = {"relation": 1 << 16}
 _LSTM = ("input_weight", "hidden_weight", "bias")
 
 OPERATIONS: dict[str, OperationSpec] = {
@@ -73,7 +77,9 @@ OPERATIONS: dict[str, OperationSpec] = {
     "binarize": OperationSpec(),
     "linear": OperationSpec(("weight",), reads_bits=True),
     "binary_linear": OperationSpec(("words", "alpha"), reads_bits=True),
-    "aggregate": OperationSpec((), {"aggr": AGGREGATIONS} | _EDGE_BITS, reads_bits=True),
+    "aggregate": OperationSpec(
+        (), {"aggr": AGGREGATIONS} | _EDGE_BITS, reads_bits=True, optional=_RELATION
+    ),
     "attention": OperationSpec(
         ("att_src", "att_dst"), {"concat": (True, False)} | _EDGE_BITS, {"negative_slope": (0, 1)}
     ),
@@ -179,11 +185,16 @@ def _checked_kind(step: Any) -> OperationSpec:
         raise FileError(f"operation {str(name)[:40]!r} is unknown; a newer bignn may know it")
     kind = OPERATIONS[name]
     expected = {"op", "in", "out", *kind.arrays, *kind.choices, *kind.numbers}
-    if set(step) != expected or not all(isinstance(step[key], str) for key in kind.arrays):
+    given = set(step) - set(kind.optional)
+    if given != expected or not all(isinstance(step[key], str) for key in kind.arrays):
         raise FileError(f"operation '{name}' must have exactly {sorted(expected)}")
     for key, choices in kind.choices.items():
         if type(step[key]) is not type(choices[0]) or step[key] not in choices:
             raise FileError(f"'{key}' of '{name}' must be one of {list(choices)}")
+    for key, limit in kind.optional.items():
+        number = step.get(key, 0)
+        if type(number) is not int or not 0 <= number < limit:
+            raise FileError(f"'{key}' of '{name}' must be a whole number below {limit}")
     for key, (low, high) in kind.numbers.items():
         number = step[key]
         # Integers of any size are JSON too; comparing them is exact.
@@ -282,7 +293,9 @@ def _operation(
             array(parameter, np.float32, num_inputs)
     if width == 0:
         raise FileError("a layer has no outputs")
-    parameters = {key: step[key] for key in (*OPERATIONS[op].choices, *OPERATIONS[op].numbers)}
+    kind = OPERATIONS[op]
+    parameters = {key: step[key] for key in (*kind.choices, *kind.numbers)}
+    parameters |= {key: step[key] for key in kind.optional if key in step}
     return Operation(
         op, names, step["out"], found, parameters, num_inputs, width, taken[0].is_bits,
         op == "binarize", taken[0].is_pooled or op == "pool",

@@ -12,15 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn.errors import InputError, input_error
-from bignn.graph import Graphs, join
-from bignn.kernels.compressed_rows import compress_edges, entries_of
-from bignn.kernels.edge_kinds import EDGE_KINDS, WITH_SELF_LOOPS, weigh_edges
+from bignn.graph import Graph, Graphs, join
+from bignn.kernels.compressed_rows import compress_edges, entries_of, in_order_of_rows
+from bignn.kernels.edge_kinds import EDGE_KINDS, WITH_SELF_LOOPS, split_relation, weigh_edges
 from bignn.kernels.gcn_degrees import gcn_degree_scale, with_self_loops
 from bignn.kernels.layer import DenseBits, Edges, PackedFeatures, SparseBits
 from bignn.runtime import tensors
 from bignn.runtime.features import read_features
 from bignn.runtime.graph_checks import check_graph
-from bignn.runtime.graph_file import LABELS, Adjacency, graph_attributes, write_graph
+from bignn.runtime.graph_file import (
+    LABELS,
+    OPTIONAL_ARRAYS,
+    Adjacency,
+    graph_attributes,
+    write_graph,
+)
 from bignn.runtime.node_order import Order, check_order, in_locality_order
 from bignn.runtime.read_only import freeze, read_only, read_only_features
 
@@ -61,6 +67,7 @@ class PackedGraph:
             node i.
         graph_offsets: of many graphs packed as one, graph g has the nodes (by their given numbers)
             from ``graph_offsets[g]`` up to ``graph_offsets[g + 1]``; None for one graph.
+        edge_types: the relation of each entry of ``ids``, int32; None where models read none.
 
     All arrays are read-only, since native code relies on their having been checked; of arrays that
     could be written to through another name, the graph has copies.
@@ -80,12 +87,12 @@ class PackedGraph:
     adjacency: Adjacency = "gcn"
     node_ids: NDArray[Any] | None = None
     graph_offsets: NDArray[np.int64] | None = None
+    edge_types: NDArray[np.int32] | None = None
     _edges: dict[str, Edges] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         # Native code relies on the arrays, so they are checked and cannot be written to after.
-        arrays = ("beta", "offsets", "ids", "weights", "degree_scale", "node_ids", "graph_offsets")
-        for name in arrays:
+        for name in ("offsets", "ids", "degree_scale", *OPTIONAL_ARRAYS):
             object.__setattr__(self, name, read_only(getattr(self, name)))
         object.__setattr__(self, "features", read_only_features(self.features))
         labels = {key: read_only(values) for key, values in self.labels.items()}
@@ -141,7 +148,7 @@ class PackedGraph:
     @property
     def edge_bytes(self) -> int:
         """Bytes of the neighbour lists and edge weights."""
-        arrays = (self.offsets, self.ids, self.weights, self.degree_scale)
+        arrays = (self.offsets, self.ids, self.weights, self.degree_scale, self.edge_types)
         return sum(array.nbytes for array in arrays if array is not None)
 
     @property
@@ -158,19 +165,27 @@ class PackedGraph:
             size = self.features.nbytes
         return size + (0 if self.beta is None else self.beta.nbytes)
 
+    @cached_property
+    def num_relations(self) -> int:
+        """Number of relations that edges are of; 0 without edge types."""
+        types = self.edge_types
+        return 0 if types is None or not types.size else int(types.max()) + 1
+
     def edges(self, aggr: str = "gcn") -> Edges:
         """Return edges of all nodes, weighed as an aggregation (or ``"attention"``) asks for.
 
         Edge weights count in ``"gcn"`` and its kin and where the name says so, as in PyG's layers.
+        A name that ends in ``/r`` is of the edges of relation r alone.
         """
         if aggr not in self._edges:
             self._edges[aggr] = self._made_edges(aggr)
         return self._edges[aggr]
 
-    def _made_edges(self, aggr: str) -> Edges:
+    def _made_edges(self, name: str) -> Edges:
+        aggr, relation = split_relation(name)
         kind = EDGE_KINDS[aggr]
         has_loops = kind.loops == ("added" if self.adjacency == "gcn" else "given")
-        if has_loops and (aggr == "gcn" or kind.factor in ("none", "mean")):
+        if relation is None and has_loops and (aggr == "gcn" or kind.factor in ("none", "mean")):
             offsets, ids = self.offsets, self.ids
             weights = self.weights if kind.is_weighted else None
             scale, factor = None, np.ones(self.num_nodes, dtype=np.float32)
@@ -178,11 +193,16 @@ class PackedGraph:
                 factor /= np.maximum(np.diff(offsets), 1).astype(np.float32)
         else:
             target = np.repeat(np.arange(self.num_nodes), np.diff(self.offsets))
-            weighed = weigh_edges(aggr, self.ids, target, self.weights, self.num_nodes)
+            ids, weights = self.ids, self.weights
+            if relation is not None:
+                kept = np.flatnonzero(self.edge_types == relation)
+                ids, target = ids[kept], target[kept]
+                weights = None if weights is None else weights[kept]
+            weighed = weigh_edges(aggr, ids, target, weights, self.num_nodes)
             offsets, ids, weights = compress_edges(*weighed[:3], self.num_nodes)
             scale, factor = weighed.source_factor, weighed.target_factor
             freeze(offsets, ids, weights)
-        if aggr == "gcn":
+        if name == "gcn":
             scale = factor = self.degree_scale
         freeze(scale, factor)
         return Edges(offsets, ids, weights, factor, self.num_nodes, None, scale)
@@ -241,7 +261,8 @@ def pack_graph(graph: Graphs, *, like: PackedModel, order: Order | None = None) 
     if adjacency == "gcn":
         edges = with_self_loops(*edges, graph.num_nodes)
     offsets, ids, weights = compress_edges(*edges, graph.num_nodes)
-    freeze(beta, offsets, ids, weights, scale, graph_offsets)
+    types = _edge_types(graph, network.num_relations)
+    freeze(types, beta, offsets, ids, weights, scale, graph_offsets)
     if isinstance(features, DenseBits):
         freeze(features.words)
     elif isinstance(features, SparseBits):
@@ -249,9 +270,20 @@ def pack_graph(graph: Graphs, *, like: PackedModel, order: Order | None = None) 
     labels = {key: values for key in LABELS if (values := getattr(graph, key)) is not None}
     packed = PackedGraph(
         features, graph.num_features, beta, offsets, ids, weights, scale, stage.digest(), labels,
-        graph.name, adjacency, None, graph_offsets,
+        graph.name, adjacency, None, graph_offsets, types,
     )  # fmt: skip
     return packed if order is None else in_locality_order(packed)
+
+
+def _edge_types(graph: Graph, num_relations: int) -> NDArray[np.int32] | None:
+    """Return the relation of each packed edge, for a model of so many; None for a model of 0."""
+    if not num_relations:
+        return None
+    if graph.edge_type is None:
+        expected = "one with 'edge_type', the relation of each edge"
+        raise input_error("graph", expected, "none", "a PyG Data has it as data.edge_type [E]")
+    types = graph.edge_type.astype(np.int32)
+    return in_order_of_rows(types, *graph.edge_index, graph.num_nodes)
 
 
 def graph_reader(

@@ -307,6 +307,12 @@ class PackedModel:
         if packed.adjacency == "gcn" and not self.network.aggregations <= {*WITH_SELF_LOOPS}:
             expected, got = "one whose edges are as they were given", "one with self-loops added"
             raise input_error("graph", expected, got, fix)
+        relations = self.network.num_relations
+        if relations and packed.edge_types is None:
+            raise input_error("graph", "one with edge types", "one packed without", fix)
+        if relations and packed.num_relations > relations:
+            expected = f"one with edge types below {relations}, the model's relations"
+            raise input_error("graph", expected, packed.num_relations - 1)
         return packed
 
     def _run(

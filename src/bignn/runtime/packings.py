@@ -69,12 +69,12 @@ def _checksums(graph: GraphLike) -> tuple[object, ...]:
         labels = tuple(name.replace("_idx", "_mask") for name in labels)
     return (
         *(_checksum(name, getattr(graph, name, None)) for name in _READ),
-        *(_label_checksum(name, getattr(graph, name, None)) for name in labels),
+        *(_optional_checksum(name, getattr(graph, name, None)) for name in ("edge_type", *labels)),
     )
 
 
-def _label_checksum(name: str, part: Any) -> object:
-    """Return the checksum of labels; None for those that packing leaves out as no array."""
+def _optional_checksum(name: str, part: Any) -> object:
+    """Return the checksum of labels or edge types; None where packing leaves them out."""
     with suppress(InputError, TypeError):
         return _checksum(name, part)
     return None

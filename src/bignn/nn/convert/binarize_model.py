@@ -239,9 +239,10 @@ def _center(replacement: LayerReplacement, center: bool | Literal["auto"], repor
 
 
 def _bytes_after(model: nn.Module) -> int:
-    total = sum(4 * p.numel() for p in model.parameters())
+    total, as_bits = 0, set()
     for module in model.modules():
         if isinstance(module, Linear) and module.binarization.weights:
             rows, columns = module.weight.shape
-            total += rows * (8 * words_per_row(columns) + 4 - 4 * columns)
-    return total
+            total += rows * (8 * words_per_row(columns) + 4)
+            as_bits |= {id(parameter) for parameter in module.stored_parameters()}
+    return total + sum(4 * p.numel() for p in model.parameters() if id(p) not in as_bits)

@@ -36,9 +36,10 @@ class StepOperations:
         """Write a linear map and what prepares its input."""
         return self._after(linear, x)
 
-    def aggregate(self, x: LazyValue, aggr: str) -> LazyValue:
-        """Write a sum over neighbours."""
-        return self._steps.value("aggregate", [x], aggr=aggr, edge_bits=LAST_EDGE_BITS)
+    def aggregate(self, x: LazyValue, aggr: str, relation: int | None = None) -> LazyValue:
+        """Write a sum over neighbours, of one relation or of all."""
+        which = {} if relation is None else {"relation": relation}
+        return self._steps.value("aggregate", [x], aggr=aggr, edge_bits=LAST_EDGE_BITS, **which)
 
     def attend(
         self, z: LazyValue, att_src: Tensor, att_dst: Tensor, negative_slope: float, *, concat: bool

@@ -23,6 +23,7 @@ from bignn.nn.gatv2_conv import GATv2Conv
 from bignn.nn.gcn2_conv import GCN2Conv
 from bignn.nn.linear import Linear
 from bignn.nn.power_conv import PowerConv
+from bignn.nn.relational_conv import RelationalConv
 from bignn.nn.residual_gat_conv import ResidualGATConv
 from bignn.nn.sage_conv import SAGEConv
 from bignn.nn.ssg_conv import SSGConv
@@ -161,6 +162,15 @@ def _transposed(weight: Tensor, options: Options) -> Linear:
     return linear
 
 
+def _relational(conv: Any, options: Options) -> nn.Module | str:
+    if conv.aggr not in ("mean", "add", "sum"):
+        return f" with aggr={conv.aggr!r}"
+    if why := unlike(conv, num_blocks=None):
+        return why
+    aggr = _SAGE_SUMS[conv.aggr]
+    return RelationalConv(conv.weight, conv.comp, conv.root, conv.bias, aggr, **options)
+
+
 #: The function that converts each kind of convolution, given the module and options of ours; text
 #: is why bignn has no layer for it.
 CONVERSIONS: dict[type[nn.Module], Callable[[Any, Options], nn.Module | str]] = {
@@ -176,13 +186,15 @@ CONVERSIONS: dict[type[nn.Module], Callable[[Any, Options], nn.Module | str]] = 
     pyg.TransformerConv: _transformer,
     pyg.GCN2Conv: _gcn2,
     pyg.SSGConv: _ssg,
+    pyg.RGCNConv: _relational,
+    pyg.FastRGCNConv: _relational,
 }
 
 
 # What convolutions read that packed graphs do not carry.
 _READ_MORE: dict[type[nn.Module], str] = {
     **dict.fromkeys((pyg.GINEConv, pyg.NNConv, pyg.CGConv, pyg.PDNConv), " of edge features"),
-    **dict.fromkeys((pyg.RGCNConv, pyg.FastRGCNConv, pyg.RGATConv), " of edge types"),
+    **dict.fromkeys((pyg.RGATConv, pyg.HGTConv), " of edge types"),
 }
 
 

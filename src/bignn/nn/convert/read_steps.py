@@ -41,8 +41,8 @@ from bignn.nn.convert.wrapped_layer import WrappedLayer
 from bignn.nn.convolution import TransformLater
 from bignn.nn.input_stage import InputStage
 
-# Names of inputs that are edges and their weights.
-_EDGES = ("edge_index", "adj_t", "edge_weight")
+# Names of inputs that are edges, their weights and their relations.
+_EDGES = ("edge_index", "adj_t", "edge_weight", "edge_type")
 # Methods that return the same values.
 _SAME = (Tensor.contiguous, Tensor.float, Tensor.clone, Tensor.detach)
 # Methods that read ids out of a column of features, or put their embeddings into rows.

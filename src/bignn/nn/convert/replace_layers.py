@@ -28,6 +28,7 @@ from bignn.nn.gnn import GNN
 from bignn.nn.input_stage import InputStage
 from bignn.nn.linear import Linear
 from bignn.nn.power_conv import PowerConv
+from bignn.nn.relational_conv import RelationalConv
 from bignn.nn.residual_gat_conv import ResidualGATConv
 from bignn.nn.sage_conv import SAGEConv
 from bignn.nn.sg_conv import SGConv
@@ -47,6 +48,7 @@ _FLOAT_PARTS: dict[type[nn.Module], str] = {
     PowerConv: "float: bias, sums over neighbours",
     ChebConv: "float: bias, sums over neighbours",
     SSGConv: "float: bias, sums over neighbours",
+    RelationalConv: "float: bias, sums over the neighbours of each relation",
     ResidualGATConv: "float: bias, attention, sums over neighbours",
     GATv2Conv: "float: biases, attention, sums over neighbours",
     TransformerConv: "float: biases, attention, sums over neighbours",

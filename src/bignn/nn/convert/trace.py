@@ -41,7 +41,7 @@ def traced_graph(model: nn.Module) -> fx.Graph:
     defaults = {
         name: parameter.default
         for name, parameter in inspect.signature(model.forward).parameters.items()
-        if parameter.default is not parameter.empty and name not in ("edge_weight", "batch")
+        if parameter.default is not parameter.empty and name not in ("edge_weight", "edge_type", "batch")
     }
     # Attributes that a forward sets would stay proxies.
     kept = [(module, dict(vars(module))) for module in model.modules()]
