@@ -35,7 +35,7 @@ class Surroundings:
             elif isinstance(step, Operation) and step.op == "pool":
                 wanted = np.sort(graph.members(wanted).rows)
             elif isinstance(step, Operation) and step.op in GRAPHWIDE:
-                wanted = np.arange(graph.num_nodes)
+                wanted = self._rows_of_norm(step, wanted)
             for name in step.inputs:
                 self._want(name, wanted)
         self.layers: list[Nodes] = []
@@ -67,10 +67,19 @@ class Surroundings:
             None if whole.source_scale is None else whole.source_scale[taken],
         )
 
-    def members(self, taken: Nodes, graphs: Nodes) -> Members:
-        """Return the nodes of some graphs as places among the nodes ``taken``, rising."""
+    def members(self, step: Operation) -> Members:
+        """Return the nodes of the graphs that an operation makes, as places in what it takes."""
+        taken, made = self.values[step.inputs[0]], self.values[step.out]
+        graphs = made if step.op == "pool" else self._graph.graphs_of(made)
         rows, offsets = self._graph.members(graphs)
         return Members(np.searchsorted(taken, rows), offsets)
+
+    def _rows_of_norm(self, step: Operation, made: Nodes) -> Nodes:
+        """Return all rows that the statistics of some rows are taken over, rising."""
+        if step.is_pooled:
+            return np.arange(self._graph.num_graphs)
+        graphs = self._graph.graphs_of(made) if step.parameters.get("per_graph") else None
+        return np.sort(self._graph.members(graphs).rows)
 
     def _want(self, name: str, nodes: Nodes) -> None:
         known = self.values.get(name)

@@ -8,7 +8,7 @@ refused, never guessed at (docs/format.md lists the operations).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -34,7 +34,7 @@ ACTIVATIONS = (
     "hardswish",
 )
 #: What ``graph_norm`` divides by.
-SPREADS = ("none", "columns", "entries", "rows", "length", "size")
+SPREADS = ("none", "columns", "entries", "variance", "rows", "length", "size")
 
 
 class OperationSpec(NamedTuple):
@@ -46,7 +46,7 @@ class OperationSpec(NamedTuple):
         numbers: parameters with the range they may be in.
         several: whether the operation takes two or more values instead of one.
         reads_bits: whether it takes bits as well as floats; bits stand for ``β · (±1)``.
-        optional: parameters that it may have, whole numbers below a limit.
+        optional: parameters that it need not have, with the values they may have.
 
     """
 
@@ -55,7 +55,7 @@ class OperationSpec(NamedTuple):
     numbers: Mapping[str, tuple[float, float]] = {}
     several: bool = False
     reads_bits: bool = False
-    optional: Mapping[str, int] = {}
+    optional: Mapping[str, Sequence[Any]] = {}
 
 
 #: Bits of rounded weights: those that a layer was trained with, or by its place in the model.
@@ -68,7 +68,7 @@ _ANY_NUMBER = (-_LARGEST, _LARGEST)
 _EPS = {"eps": (0, _LARGEST)}
 _CENTER = {"center": (True, False)}
 # The edges of one relation instead of all.
-_RELATION = {"relation": 1 << 16}
+_RELATION = {"relation": range(1 << 16)}
 _LSTM = ("input_weight", "hidden_weight", "bias")
 
 OPERATIONS: dict[str, OperationSpec] = {
@@ -104,7 +104,9 @@ OPERATIONS: dict[str, OperationSpec] = {
     "layer_norm": OperationSpec((), _CENTER, _EPS | {"groups": (1, _MAX_COLUMNS)}),
     "unit_length": OperationSpec((), {}, _EPS),
     "length": OperationSpec(),
-    "graph_norm": OperationSpec((), _CENTER | {"spread": SPREADS}, _EPS),
+    "graph_norm": OperationSpec(
+        (), _CENTER | {"spread": SPREADS}, _EPS, optional={"per_graph": (True, False)}
+    ),
     "embedding": OperationSpec(("weight",), {}, {"column": (0, 2**31 - 1)}),
     "lstm_attention": OperationSpec(
         (*_LSTM, *(f"reverse_{name}" for name in _LSTM), "attention"), several=True
@@ -188,13 +190,11 @@ def _checked_kind(step: Any) -> OperationSpec:
     given = set(step) - set(kind.optional)
     if given != expected or not all(isinstance(step[key], str) for key in kind.arrays):
         raise FileError(f"operation '{name}' must have exactly {sorted(expected)}")
-    for key, choices in kind.choices.items():
+    optional = {key: some for key, some in kind.optional.items() if key in step}
+    for key, choices in {**kind.choices, **optional}.items():
         if type(step[key]) is not type(choices[0]) or step[key] not in choices:
-            raise FileError(f"'{key}' of '{name}' must be one of {list(choices)}")
-    for key, limit in kind.optional.items():
-        number = step.get(key, 0)
-        if type(number) is not int or not 0 <= number < limit:
-            raise FileError(f"'{key}' of '{name}' must be a whole number below {limit}")
+            known = choices if isinstance(choices, range) else list(choices)
+            raise FileError(f"'{key}' of '{name}' must be one of {known}")
     for key, (low, high) in kind.numbers.items():
         number = step[key]
         # Integers of any size are JSON too; comparing them is exact.
@@ -220,7 +220,8 @@ def _checked_names(
             raise FileError(f"'{op}' takes '{name[:40]}', which is binary")
     if len({values[name].is_pooled for name in names}) > 1:
         raise FileError(f"'{op}' takes values of nodes and of graphs")
-    if values[names[0]].is_pooled and op in (*NEIGHBOURLY, "pool"):
+    reads_nodes = op in (*NEIGHBOURLY, "pool") or step.get("per_graph", False)
+    if values[names[0]].is_pooled and reads_nodes:
         raise FileError(f"'{op}' takes '{names[0][:40]}', which has no nodes any more")
     out = step["out"]
     if not isinstance(out, str) or out in values:

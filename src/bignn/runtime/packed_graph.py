@@ -123,6 +123,13 @@ class PackedGraph:
             offsets, nodes = entries_of(offsets, graphs)
         return Members(nodes if self.places is None else self.places[nodes], offsets)
 
+    def graphs_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the graphs that some rows are of, rising."""
+        if self.graph_offsets is None:
+            return np.zeros(1, dtype=np.int64)
+        nodes = rows if self.node_ids is None else self.node_ids[rows]
+        return np.unique(np.searchsorted(self.graph_offsets, nodes, side="right") - 1)
+
     @cached_property
     def places(self) -> NDArray[np.int64] | None:
         """The row of each node, int64 [N]; None where row i is node i."""

@@ -23,7 +23,7 @@ from bignn.runtime.backends.cpu import CpuBackend
 from bignn.runtime.features import take_features
 from bignn.runtime.neighbourhood import Surroundings
 from bignn.runtime.network import understand
-from bignn.runtime.operations import FIRST_VERSION_EDGE_BITS
+from bignn.runtime.operations import FIRST_VERSION_EDGE_BITS, Operation
 from bignn.runtime.packed_graph import Members, PackedGraph
 from bignn.runtime.packings import Packings
 from bignn.runtime.planner import Plan
@@ -378,10 +378,8 @@ class PackedModel:
                 return graph.edges(aggr)
             return around.edges(aggr, around.values[taken], around.values[made])
 
-        def members(taken: str, made: str) -> Members:
-            if around is None:
-                return graph.members()
-            return around.members(around.values[taken], around.values[made])
+        def members(step: Operation) -> Members:
+            return graph.members() if around is None else around.members(step)
 
         def run(rows: Mapping[str, NDArray[np.int64]] | None, run_layer: RunLayer) -> Floats:
             return executor.run(network.rest, values, rows, edges, run_layer, backend, members)

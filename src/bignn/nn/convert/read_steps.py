@@ -171,9 +171,11 @@ class StepReader:
         module = self.model.get_submodule(str(node.target))
         name = str(node.target)
         if isinstance(module, NORMS):
-            found = [self._operand(some) for some in self._given_to_norm(node)]
+            given = self._given_to_norm(node)
+            found = [self._operand(some) for some in given if some not in self._graph_ids]
             values = [v if isinstance(v, LazyValue) else _unknown(self._title(node)) for v in found]
-            self._values[node] = after_norm(self._steps, module, name, values)
+            per_graph = len(found) < len(given)
+            self._values[node] = after_norm(self._steps, module, name, values, per_graph=per_graph)
         elif isinstance(module, pyg.JumpingKnowledge):
             self._values[node] = self._jumping(node, module)
         elif isinstance(module, nn.Embedding):

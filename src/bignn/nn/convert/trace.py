@@ -36,12 +36,16 @@ def trace(model: nn.Module) -> list[Step]:
         return StepReader(model, traced_graph(model)).steps
 
 
+# Arguments that are given when a model is called, whatever their defaults are.
+_GIVEN = ("edge_weight", "edge_type", "batch")
+
+
 def traced_graph(model: nn.Module) -> fx.Graph:
     """Trace a model's forward, in evaluation, into torch's graph of calls."""
     defaults = {
         name: parameter.default
         for name, parameter in inspect.signature(model.forward).parameters.items()
-        if parameter.default is not parameter.empty and name not in ("edge_weight", "edge_type", "batch")
+        if parameter.default is not parameter.empty and name not in _GIVEN
     }
     # Attributes that a forward sets would stay proxies.
     kept = [(module, dict(vars(module))) for module in model.modules()]
