@@ -20,36 +20,36 @@ def check_graph(graph: PackedGraph) -> None:
     """Refuse arrays that do not fit each other."""
     if not 0 < graph.num_features < 2**31:
         raise FileError("the number of features is out of range")
-    _check_array("degree_scale", graph.degree_scale, [np.float32], (None,))
+    check_array("degree_scale", graph.degree_scale, [np.float32], (None,))
     num_nodes = graph.num_nodes
-    _check_compressed("offsets", graph.offsets, "ids", graph.ids, num_nodes, num_nodes)
-    _check_array("ids", graph.ids, [np.int32, np.int64], (None,))
+    check_compressed("offsets", graph.offsets, "ids", graph.ids, num_nodes, num_nodes)
+    check_array("ids", graph.ids, [np.int32, np.int64], (None,))
     if graph.weights is not None:
-        _check_array("weights", graph.weights, [np.float32], graph.ids.shape)
+        check_array("weights", graph.weights, [np.float32], graph.ids.shape)
     if graph.edge_types is not None:
         _check_edge_types(graph)
     if isinstance(graph.features, np.ndarray):
         shape = (num_nodes, graph.num_features)
-        _check_array("features.x", graph.features, [np.float32], shape)
+        check_array("features.x", graph.features, [np.float32], shape)
     else:
         if graph.beta is None:
             raise FileError("array 'beta' is missing")
-        _check_array("beta", graph.beta, [np.float32], (num_nodes,))
+        check_array("beta", graph.beta, [np.float32], (num_nodes,))
         _check_bits(graph.features, num_nodes, graph.num_features)
     for key in ("beta", "weights", "degree_scale"):
         values = getattr(graph, key)
         if values is not None and (values < 0).any():
             raise FileError(f"array '{key}' has negative values")
     if graph.node_ids is not None:
-        _check_array("node_ids", graph.node_ids, [np.int32, np.int64], (num_nodes,))
+        check_array("node_ids", graph.node_ids, [np.int32, np.int64], (num_nodes,))
         _check_node_ids(graph.node_ids)
     if graph.graph_offsets is not None:
-        _check_array("graph_offsets", graph.graph_offsets, [np.int64], (None,))
+        check_array("graph_offsets", graph.graph_offsets, [np.int64], (None,))
         offsets = graph.graph_offsets
         if not offsets_fit(offsets, num_nodes) or (np.diff(offsets) == 0).any():
             raise FileError(f"array 'graph_offsets' does not rise from 0 to {num_nodes}")
     for key, values in graph.labels.items():
-        _check_array(f"labels.{key}", values, [np.int64], (None,))
+        check_array(f"labels.{key}", values, [np.int64], (None,))
         if key == "y":
             if len(values) != num_nodes:
                 raise FileError(f"array 'labels.y' has {len(values)} values for {num_nodes} nodes")
@@ -60,7 +60,7 @@ def check_graph(graph: PackedGraph) -> None:
 def _check_edge_types(graph: PackedGraph) -> None:
     types = graph.edge_types
     assert types is not None
-    _check_array("edge_types", types, [np.int32], graph.ids.shape)
+    check_array("edge_types", types, [np.int32], graph.ids.shape)
     if graph.adjacency != "plain":
         raise FileError("array 'edge_types' needs edges as they were given")
     if types.size and int(types.min()) < 0:
@@ -80,15 +80,15 @@ def _check_node_ids(node_ids: NDArray[Any]) -> None:
 def _check_bits(features: PackedFeatures, num_nodes: int, num_features: int) -> None:
     width = words_per_row(num_features)
     if isinstance(features, DenseBits):
-        _check_array("features.words", features.words, [np.uint64], (num_nodes, width))
+        check_array("features.words", features.words, [np.uint64], (num_nodes, width))
         words = features.words
     else:
         offsets, inputs = features.offsets, features.inputs
-        _check_compressed(
+        check_compressed(
             "features.offsets", offsets, "features.inputs", inputs, num_nodes, num_features
         )
-        _check_array("features.inputs", inputs, [np.int32], (None,))
-        _check_array("features.base", features.base, [np.uint64], (width,))
+        check_array("features.inputs", inputs, [np.int32], (None,))
+        check_array("features.base", features.base, [np.uint64], (width,))
         # A bit flipped twice would count twice in one way and not at all in another.
         starts = np.zeros(len(inputs) + 1, dtype=np.bool_)
         starts[offsets] = True
@@ -100,7 +100,7 @@ def _check_bits(features: PackedFeatures, num_nodes: int, num_features: int) -> 
         raise FileError("padding bits of the features are not 0")
 
 
-def _check_compressed(
+def check_compressed(
     offsets_name: str,
     offsets: NDArray[Any],
     ids_name: str,
@@ -109,16 +109,17 @@ def _check_compressed(
     limit: int,
 ) -> None:
     """Refuse offsets that do not rise from 0 to the number of ids, and ids from ``limit`` on."""
-    _check_array(offsets_name, offsets, [np.int64], (num_rows + 1,))
+    check_array(offsets_name, offsets, [np.int64], (num_rows + 1,))
     if not offsets_fit(offsets, len(ids)):
         raise FileError(f"array '{offsets_name}' does not rise from 0 to {len(ids)}")
     if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= limit):
         raise FileError(f"array '{ids_name}' has numbers that are not in 0..{limit - 1}")
 
 
-def _check_array(
+def check_array(
     name: str, array: NDArray[Any], dtypes: list[Any], shape: tuple[int | None, ...]
 ) -> None:
+    """Refuse an array of another type or shape, or with numbers that are not finite."""
     fits = array.ndim == len(shape) and all(
         wanted in (None, size) for size, wanted in zip(array.shape, shape, strict=True)
     )

@@ -15,7 +15,7 @@ run one by one among the rest.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from bignn.bits import Words
 from bignn.errors import FileError
+from bignn.graph.hetero import EdgeType
 from bignn.kernels.attention import Attention, whole_scores
 from bignn.kernels.edge_kinds import EDGE_KINDS, of_relation, split_relation
 from bignn.kernels.layer import BinaryLayer, Keep, OwnPart
@@ -64,6 +65,10 @@ class Network:
         num_classes: width of the logits.
         aggregations: how neighbours are weighed anywhere in the model.
         is_pooled: whether the logits have a row per graph instead of one per node.
+        node_types: features per node, by type; empty but for a heterogeneous model, which has no
+            packed layers at its front and reads the values ``x.<type>``.
+        relations: the relations of a heterogeneous model.
+        result_type: the type of nodes that the logits are of, in a heterogeneous model.
 
     """
 
@@ -76,6 +81,9 @@ class Network:
     num_classes: int
     aggregations: frozenset[str] = field(default_factory=frozenset)
     is_pooled: bool = False
+    node_types: Mapping[str, int] = field(default_factory=dict)
+    relations: tuple[EdgeType, ...] = ()
+    result_type: str | None = None
 
     @property
     def is_binary(self) -> bool:
@@ -102,11 +110,17 @@ class Network:
         return hops[self.result] if self.rest else len(self.layers)
 
 
-def understand(operations: Any, arrays: Arrays, num_features: Any) -> Network:
+def understand(
+    operations: Any, arrays: Arrays, num_features: Any, relations: Sequence[EdgeType] = ()
+) -> Network:
     """Check a list of operations against its arrays and recognise its layers."""
-    steps = checked(operations, arrays, num_features)
+    steps = checked(operations, arrays, num_features, relations)
     reader = _Reader(steps)
-    stage, source = _input(reader, num_features)
+    is_heterogeneous = isinstance(num_features, dict)
+    if is_heterogeneous:
+        stage, source = InputSpec(0, False, None, None, False), ""
+    else:
+        stage, source = _input(reader, num_features)
     layers: list[BinaryLayer] = []
     kept: dict[str, tuple[int, Keep]] = {}
     value, result = source, steps[-1].out
@@ -137,7 +151,8 @@ def understand(operations: Any, arrays: Arrays, num_features: Any) -> Network:
     )
     return Network(
         stage, source, layers, rest, kept, result, steps[-1].width, aggregations,
-        steps[-1].is_pooled,
+        steps[-1].is_pooled, num_features if is_heterogeneous else {}, tuple(relations),
+        steps[-1].node_type,
     )  # fmt: skip
 
 

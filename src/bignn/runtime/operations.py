@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from bignn.bits import words_per_row
 from bignn.config.options import TRAINED_EDGE_BITS
 from bignn.errors import FileError
+from bignn.graph.hetero import EdgeType
 from bignn.kernels.edge_kinds import EDGE_KINDS
 from bignn.kernels.layer import HIDDEN_EDGE_BITS, LAST_EDGE_BITS
 
@@ -25,6 +26,8 @@ Arrays = Mapping[str, NDArray[Any]]
 
 #: How ``aggregate`` weighs neighbours.
 AGGREGATIONS = tuple(aggr for aggr in EDGE_KINDS if aggr != "attention")
+#: Those that edges between nodes of two types have.
+BETWEEN_TYPES = ("mean", "sum", "max")
 #: What ``pool`` makes of the nodes of a graph.
 POOLS = ("mean", "sum", "max")
 #: Functions of ``activation``; those with a ``parameter`` are marked in docs/format.md.
@@ -136,6 +139,7 @@ class Operation:
         width: width of the value made.
         reads_bits, is_bits: whether the first value taken, and the value made, are binary.
         is_pooled: whether the value made has a row per graph instead of one per node.
+        node_type: the type of nodes that it has rows of, in a heterogeneous model.
 
     """
 
@@ -149,29 +153,45 @@ class Operation:
     reads_bits: bool
     is_bits: bool
     is_pooled: bool
+    node_type: str | None = None
 
 
 class _ValueType(NamedTuple):
     width: int
     is_bits: bool
     is_pooled: bool = False
+    node_type: str | None = None
 
 
-def checked(operations: Any, arrays: Arrays, num_features: Any) -> list[Operation]:
-    """Check operations one by one and together against the arrays."""
-    if type(num_features) is not int or not 0 < num_features < 2**31:
-        raise FileError("the number of features is missing or out of range")
+def checked(
+    operations: Any, arrays: Arrays, num_features: Any, relations: Sequence[EdgeType] = ()
+) -> list[Operation]:
+    """Check operations one by one and together against the arrays.
+
+    Args:
+        operations: the operations.
+        arrays: the arrays that they name.
+        num_features: features per node; by type of nodes in a heterogeneous model.
+        relations: the relations that operations name by number, in a heterogeneous model.
+
+    """
+    values = _inputs(num_features)
     if not isinstance(operations, list) or not 0 < len(operations) <= _MAX_OPERATIONS:
         raise FileError("the list of operations is missing or too long")
-    values = {"x": _ValueType(num_features, is_bits=False)}
     used: set[str] = set()
     result: list[Operation] = []
     for step in operations:
         kind = _checked_kind(step)
         names = _checked_names(step, kind, values)
-        operation = _operation(step, names, [values[name] for name in names], arrays)
+        taken = [values[name] for name in names]
+        node_type = taken[0].node_type
+        if node_type is not None:
+            node_type = _checked_type(step, taken, relations)
+        operation = _operation(step, names, taken, arrays, node_type)
         used.update(names)
-        values[operation.out] = _ValueType(operation.width, operation.is_bits, operation.is_pooled)
+        values[operation.out] = _ValueType(
+            operation.width, operation.is_bits, operation.is_pooled, operation.node_type
+        )
         result.append(operation)
     for name in values:
         if name not in used and name != result[-1].out:
@@ -179,6 +199,37 @@ def checked(operations: Any, arrays: Arrays, num_features: Any) -> list[Operatio
     if result[-1].out in used or result[-1].is_bits:
         raise FileError("the last operation does not make the logits")
     return result
+
+
+def _inputs(num_features: Any) -> dict[str, _ValueType]:
+    """Name the values that features are: ``x``, or ``x.<type>`` in a heterogeneous model."""
+    widths = num_features if isinstance(num_features, dict) else {None: num_features}
+    for kind, width in widths.items():
+        if type(width) is not int or not 0 < width < 2**31:
+            raise FileError("the number of features is missing or out of range")
+        if isinstance(num_features, dict) and not isinstance(kind, str):
+            raise FileError("the numbers of features are not by type of nodes")
+    return {
+        "x" if kind is None else f"x.{kind}": _ValueType(width, is_bits=False, node_type=kind)
+        for kind, width in widths.items()
+    }
+
+
+def _checked_type(
+    step: dict[str, Any], taken: list[_ValueType], relations: Sequence[EdgeType]
+) -> str:
+    """Return the type of nodes that an operation makes values of; refuse types that do not fit."""
+    op, kinds = step["op"], [value.node_type for value in taken]
+    if len(set(kinds)) > 1:
+        raise FileError(f"'{op}' takes values of nodes of several types")
+    if op not in (*NEIGHBOURLY, "pool") and not step.get("per_graph", False):
+        return str(kinds[0])
+    relation = step.get("relation")
+    if op != "aggregate" or relation is None or step["aggr"] not in BETWEEN_TYPES:
+        raise FileError(f"'{op}' reads edges of no relation")
+    if relation >= len(relations) or relations[relation][0] != kinds[0]:
+        raise FileError(f"'{op}' reads relation {relation}, which is not from such nodes")
+    return relations[relation][2]
 
 
 def _checked_kind(step: Any) -> OperationSpec:
@@ -230,7 +281,11 @@ def _checked_names(
 
 
 def _operation(
-    step: dict[str, Any], names: tuple[str, ...], taken: list[_ValueType], arrays: Arrays
+    step: dict[str, Any],
+    names: tuple[str, ...],
+    taken: list[_ValueType],
+    arrays: Arrays,
+    node_type: str | None,
 ) -> Operation:
     op, num_inputs = step["op"], taken[0].width
     found: dict[str, NDArray[Any]] = {}
@@ -299,7 +354,7 @@ def _operation(
     parameters |= {key: step[key] for key in kind.optional if key in step}
     return Operation(
         op, names, step["out"], found, parameters, num_inputs, width, taken[0].is_bits,
-        op == "binarize", taken[0].is_pooled or op == "pool",
+        op == "binarize", taken[0].is_pooled or op == "pool", node_type,
     )  # fmt: skip
 
 

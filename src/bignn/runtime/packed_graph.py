@@ -6,13 +6,14 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bignn.errors import InputError, input_error
 from bignn.graph import Graph, Graphs, join
+from bignn.graph.hetero import HeteroDataLike
 from bignn.kernels.compressed_rows import compress_edges, entries_of, in_order_of_rows
 from bignn.kernels.edge_kinds import EDGE_KINDS, WITH_SELF_LOOPS, split_relation, weigh_edges
 from bignn.kernels.gcn_degrees import gcn_degree_scale, with_self_loops
@@ -27,6 +28,7 @@ from bignn.runtime.graph_file import (
     graph_attributes,
     write_graph,
 )
+from bignn.runtime.hetero_graph import PackedHeteroGraph, pack_hetero_graph
 from bignn.runtime.node_order import Order, check_order, in_locality_order
 from bignn.runtime.read_only import freeze, read_only, read_only_features
 
@@ -237,14 +239,25 @@ class PackedGraph:
         )
 
 
-def pack_graph(graph: Graphs, *, like: PackedModel, order: Order | None = None) -> PackedGraph:
+@overload
+def pack_graph(graph: Graphs, *, like: PackedModel, order: Order | None = None) -> PackedGraph: ...
+
+
+@overload
+def pack_graph(graph: HeteroDataLike, *, like: PackedModel) -> PackedHeteroGraph: ...
+
+
+def pack_graph(
+    graph: Graphs | HeteroDataLike, *, like: PackedModel, order: Order | None = None
+) -> PackedGraph | PackedHeteroGraph:
     """Pack a graph, or many as one, for a model, with the model's input statistics.
 
     Labels are not needed; classes of nodes come along, all others are left out.
 
     Args:
         graph: a :class:`bignn.Graph` or a PyG ``Data`` with as many features as the model reads; or
-            many graphs: a list of them, or a PyG ``Batch``.
+            many graphs: a list of them, or a PyG ``Batch``; or a ``HeteroData`` for a heterogeneous
+            model.
         like: the model that will read it, or any with the same statistics.
         order: ``"locality"`` packs nodes so that neighbours are near each other in memory, which
             makes predictions of large graphs with communities faster (docs/design.md); None packs
@@ -252,8 +265,12 @@ def pack_graph(graph: Graphs, *, like: PackedModel, order: Order | None = None) 
 
     """
     check_order(order)
-    graph, graph_offsets = join(graph)
     network = getattr(like, "network", None)
+    if network is not None and network.node_types:
+        if order is not None:
+            raise input_error("order", "None for a heterogeneous model", repr(order))
+        return pack_hetero_graph(cast(HeteroDataLike, graph), network)
+    graph, graph_offsets = join(cast(Graphs, graph))
     stage = getattr(network, "input", None)
     if network is None or stage is None:
         raise input_error("like", "a packed model", type(like).__name__, "make one with bignn.pack")

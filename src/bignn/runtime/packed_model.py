@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from bignn import kernels
 from bignn.errors import FileError, InputError, input_error
 from bignn.graph import Graphs
+from bignn.graph.hetero import EdgeType, HeteroDataLike
 from bignn.kernels.edge_kinds import WITH_SELF_LOOPS
 from bignn.kernels.layer import HIDDEN_EDGE_BITS, Edges, SparseBits
 from bignn.kernels.packed_layers import PackedLayers
@@ -21,7 +22,8 @@ from bignn.runtime import executor, tensors
 from bignn.runtime.backends.bound_layers import BoundLayers, RunLayer, run_once
 from bignn.runtime.backends.cpu import CpuBackend
 from bignn.runtime.features import take_features
-from bignn.runtime.neighbourhood import Surroundings
+from bignn.runtime.hetero_graph import PackedHeteroGraph, checked_relations
+from bignn.runtime.neighbourhood import AnyPackedGraph, Surroundings
 from bignn.runtime.network import understand
 from bignn.runtime.operations import FIRST_VERSION_EDGE_BITS, Operation
 from bignn.runtime.packed_graph import Members, PackedGraph
@@ -30,12 +32,12 @@ from bignn.runtime.planner import Plan
 from bignn.runtime.values import Bits, Floats, Value
 
 VERSION = 2
-_HEADER = frozenset(["format", "version", "num_features", "operations", "about"])
+_HEADER = frozenset(["format", "version", "num_features", "operations", "about", "relations"])
 
 #: What a prediction gives of each node, or of each graph.
 Output = Literal["classes", "probabilities", "labels", "label_probabilities", "logits", "values"]
 #: A packed graph, or one that is packed when it is first predicted.
-AnyGraph = PackedGraph | Graphs
+AnyGraph = PackedGraph | PackedHeteroGraph | Graphs | HeteroDataLike
 
 #: How the names of arrays of weights and of their scales end.
 _WEIGHTS = (".weight", "_weight", ".words", ".alpha", ".att_src", ".att_dst")
@@ -68,7 +70,7 @@ class PackedModel:
     Attributes:
         operations: the model as data (docs/format.md).
         arrays: the arrays that the operations name.
-        num_features: features per node that the model reads.
+        num_features: features per node that the model reads; by type in a heterogeneous model.
         about: free-form facts that travel with the model, such as where it was trained.
 
     """
@@ -77,11 +79,13 @@ class PackedModel:
         self,
         operations: Sequence[Mapping[str, Any]],
         arrays: Mapping[str, NDArray[Any]],
-        num_features: int,
+        num_features: int | dict[str, int],
         about: Mapping[str, Any] | None = None,
+        *,
+        relations: Sequence[EdgeType] = (),
     ) -> None:
         self.arrays = dict(arrays)
-        self.network = understand(operations, self.arrays, num_features)
+        self.network = understand(operations, self.arrays, num_features, relations)
         self.operations = [dict(step) for step in operations]
         self.num_features = num_features
         self.about = dict(about or {})
@@ -137,7 +141,8 @@ class PackedModel:
             graph: a packed graph (:func:`bignn.pack_graph`), or a :class:`bignn.Graph` or a PyG
                 ``Data``, which is packed first; the packing is kept while the graph lives, and made
                 anew if any number in the graph has changed. Or many graphs, a PyG ``Batch`` or a
-                list, which is packed at every call.
+                list, which is packed at every call. For a heterogeneous model a ``HeteroData``;
+                the nodes of the type that the model was packed for are predicted.
             nodes: ids, in any order, repetitions allowed; only what they depend on is computed.
                 None for all nodes. Of a model that pools, numbers of graphs.
             output: ``"classes"`` int64 [n]; ``"probabilities"`` of classes that exclude each other
@@ -156,9 +161,10 @@ class PackedModel:
             return _finished(values, output)
         places = self._places(packed)
         if self.network.is_pooled:
+            assert isinstance(packed, PackedGraph)
             wanted = _row_ids("nodes", nodes, packed.num_graphs, "numbers of graphs")
         else:
-            wanted = _row_ids("nodes", nodes, packed.num_nodes, "node ids")
+            wanted = _row_ids("nodes", nodes, self._num_nodes(packed), "node ids")
         if wanted.size == 0:
             if output == "classes":
                 return np.empty(0, dtype=np.int64)
@@ -189,16 +195,24 @@ class PackedModel:
         if ids.ndim != 2 or len(ids) != 2:
             raise input_error("pairs", "node ids [2, n]", f"shape {list(ids.shape)}")
         packed = self._packed(graph)
-        ids = _row_ids("pairs", ids.reshape(-1), packed.num_nodes, "node ids")
+        ids = _row_ids("pairs", ids.reshape(-1), self._num_nodes(packed), "node ids")
         nodes, place = np.unique(ids, return_inverse=True)
         values = self.predict(packed, nodes, output="values", backend=backend)
         source, target = place.reshape(2, -1)
         scores: NDArray[np.float32] = np.einsum("nd,nd->n", values[source], values[target])
         return scores
 
-    def _places(self, graph: PackedGraph) -> NDArray[np.int64] | None:
+    def _num_nodes(self, graph: AnyPackedGraph) -> int:
+        """Count the nodes that are predicted."""
+        if isinstance(graph, PackedHeteroGraph):
+            return graph.num_nodes[str(self.network.result_type)]
+        return graph.num_nodes
+
+    def _places(self, graph: AnyPackedGraph) -> NDArray[np.int64] | None:
         """Return the row of each node; None where rows are in the given order, as of graphs."""
-        return None if self.network.is_pooled else graph.places
+        if self.network.is_pooled or isinstance(graph, PackedHeteroGraph):
+            return None
+        return graph.places
 
     def stream(
         self,
@@ -220,13 +234,14 @@ class PackedModel:
         return self._blocks(packed, output, block, plan, chosen)
 
     def _blocks(
-        self, graph: PackedGraph, output: Output, block: int, plan: str | None, backend: str
+        self, graph: AnyPackedGraph, output: Output, block: int, plan: str | None, backend: str
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
         blocks: Iterator[tuple[int, NDArray[Any]]]
         if self.network.rest:
             values = _in_given_order(self._run(graph, "logits", plan, backend), self._places(graph))
             blocks = ((at, values[at : at + block]) for at in range(0, len(values), block))
         else:
+            assert isinstance(graph, PackedGraph)
             planned = self._cpu.plan(graph, plan, backend)
             bound = self._cpu.bind(graph, planned, backend, in_given_order=True)
             blocks = bound.run_in_blocks(block)
@@ -254,6 +269,7 @@ class PackedModel:
                 "only a model with binary features and weights has ways to choose from and explain"
             )
         chosen = kernels.checked_backend(backend)
+        assert isinstance(packed, PackedGraph)
         explained = copy.deepcopy(self._cpu.plan(packed, plan, chosen))
         if measure:
             with self._cpu.lent(packed, explained, chosen) as bound:
@@ -275,7 +291,8 @@ class PackedModel:
         tensors.write(path, self.arrays, self._header())
 
     def _header(self) -> dict[str, Any]:
-        return {
+        relations = [list(relation) for relation in self.network.relations]
+        return ({"relations": relations} if relations else {}) | {
             "format": tensors.MODEL_FORMAT,
             "version": VERSION,
             "num_features": self.num_features,
@@ -287,15 +304,25 @@ class PackedModel:
         widths = [layer.num_outputs for layer in self.network.layers]
         if self.network.rest:
             widths.append(self.num_classes)
-        sizes = " -> ".join(str(size) for size in (self.num_features, *widths))
+        inputs = self.num_features
+        if isinstance(inputs, dict):
+            inputs = " + ".join(f"{width} {kind}" for kind, width in inputs.items())
+        sizes = " -> ".join(str(size) for size in (inputs, *widths))
         kind = "binary" if self.network.is_binary else "with floats"
         size = self.sizes.weights + self.sizes.biases
         return f"PackedModel({sizes}, {kind}, {size:,} bytes of weights)"
 
-    def _packed(self, graph: AnyGraph) -> PackedGraph:
+    def _packed(self, graph: AnyGraph) -> AnyPackedGraph:
         """Pack a graph if it is not packed, and refuse one that does not fit the model."""
-        packed = graph if isinstance(graph, PackedGraph) else self._packings.of(graph)
+        is_packed = isinstance(graph, PackedGraph | PackedHeteroGraph)
+        packed = graph if is_packed else self._packings.of(graph)
         fix = "make it with bignn.pack_graph(graph, like=model)"
+        if self.network.node_types or isinstance(packed, PackedHeteroGraph):
+            if not self._reads(packed):
+                types, relations = dict(self.network.node_types), list(self.network.relations)
+                expected = f"packed for features {types} and relations {relations}"
+                raise input_error("graph", expected, repr(packed), fix)
+            return packed
         if packed.input_digest != self.input_digest:
             expected, got = "packed with this model's input statistics", "one packed with others"
             raise input_error("graph", expected, got, fix)
@@ -315,19 +342,27 @@ class PackedModel:
             raise input_error("graph", expected, packed.num_relations - 1)
         return packed
 
+    def _reads(self, graph: AnyPackedGraph) -> bool:
+        """Whether a graph has the types and relations of a heterogeneous model."""
+        if not isinstance(graph, PackedHeteroGraph) or graph.relations != self.network.relations:
+            return False
+        widths = {kind: x.shape[1] for kind, x in graph.x.items()}
+        return all(widths.get(kind) == d for kind, d in self.network.node_types.items())
+
     def _run(
-        self, graph: PackedGraph, output: Output, plan: str | None, backend: str
+        self, graph: AnyPackedGraph, output: Output, plan: str | None, backend: str
     ) -> NDArray[Any]:
         if not self.network.layers:
             _check_no_plan(plan)
             return self._run_rest(graph, None, None, output, backend)
+        assert isinstance(graph, PackedGraph)
         planned = self._cpu.plan(graph, plan, backend)
         with self._cpu.lent(graph, planned, backend) as bound:
             return self._run_bound(graph, bound, None, output, backend)
 
     def _run_some(
         self,
-        graph: PackedGraph,
+        graph: AnyPackedGraph,
         nodes: NDArray[np.int64],
         output: Output,
         plan: str | None,
@@ -337,6 +372,7 @@ class PackedModel:
         if not self.network.layers:
             _check_no_plan(plan)
             return self._run_rest(graph, None, around, output, backend)
+        assert isinstance(graph, PackedGraph)
         bound = self._cpu.bind_around(graph, around, plan, backend)
         return self._run_bound(graph, bound, around, output, backend)
 
@@ -356,7 +392,7 @@ class PackedModel:
 
     def _run_rest(
         self,
-        graph: PackedGraph,
+        graph: AnyPackedGraph,
         bound: PackedLayers | None,
         around: Surroundings | None,
         output: Output,
@@ -365,7 +401,11 @@ class PackedModel:
         """Run the operations that no packed layer does, for all nodes or some."""
         network = self.network
         values: dict[str, Value] = {}
-        if any(network.source in step.inputs for step in network.rest):
+        if isinstance(graph, PackedHeteroGraph):
+            for kind in network.node_types:
+                name, x = f"x.{kind}", graph.x[kind]
+                values[name] = x if around is None else x[around.values[name]]
+        elif any(network.source in step.inputs for step in network.rest):
             values[network.source] = _input_value(graph, None if around is None else around.first)
         for name, (number, form) in network.kept.items():
             assert bound is not None
@@ -379,6 +419,7 @@ class PackedModel:
             return around.edges(aggr, around.values[taken], around.values[made])
 
         def members(step: Operation) -> Members:
+            assert isinstance(graph, PackedGraph)
             return graph.members() if around is None else around.members(step)
 
         def run(rows: Mapping[str, NDArray[np.int64]] | None, run_layer: RunLayer) -> Floats:
@@ -464,7 +505,9 @@ def from_file(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> 
         operations = [_from_first_version(step) for step in operations]
     # A model is small: copies, so that it does not depend on the file.
     copies = {name: np.array(array) for name, array in arrays.items()}
-    model = PackedModel(operations, copies, header.get("num_features"), about)  # type: ignore[arg-type]
+    relations = checked_relations(header["relations"]) if "relations" in header else ()
+    num_features: Any = header.get("num_features")
+    model = PackedModel(operations, copies, num_features, about, relations=relations)
     used = {name for step in model.operations for name in step.values() if isinstance(name, str)}
     if unused := sorted(set(arrays) - used):
         raise FileError(f"no operation uses array '{unused[0][:40]}'")

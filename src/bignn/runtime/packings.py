@@ -12,6 +12,7 @@ import numpy as np
 
 from bignn.errors import InputError
 from bignn.graph import SPLITS, Graph, GraphLike, Graphs, SparseRows
+from bignn.graph.hetero import is_hetero
 from bignn.graph.pyg import array_of
 from bignn.kernels.native import checksum
 from bignn.runtime.packed_graph import PackedGraph, pack_graph
@@ -64,6 +65,8 @@ class Packings:
 
 def _checksums(graph: GraphLike) -> tuple[object, ...]:
     """Return types, shapes and checksums of all that a packing depends on."""
+    if is_hetero(graph):
+        return _hetero_checksums(graph)
     labels: tuple[str, ...] = _LABELS
     if not isinstance(graph, Graph):
         labels = tuple(name.replace("_idx", "_mask") for name in labels)
@@ -71,6 +74,17 @@ def _checksums(graph: GraphLike) -> tuple[object, ...]:
         *(_checksum(name, getattr(graph, name, None)) for name in _READ),
         *(_optional_checksum(name, getattr(graph, name, None)) for name in ("edge_type", *labels)),
     )
+
+
+def _hetero_checksums(data: Any) -> tuple[object, ...]:
+    """Return types, and checksums of the features and edges of each."""
+    kinds, relations = data.node_types, data.edge_types
+    return (
+        *((kind, _checksum("x", getattr(data[kind], "x", None))) for kind in kinds),
+        *(data[kind].num_nodes for kind in kinds),
+        *((some, _checksum("edge_index", getattr(data[some], "edge_index", None)))
+          for some in relations),
+    )  # fmt: skip
 
 
 def _optional_checksum(name: str, part: Any) -> object:

@@ -165,6 +165,9 @@ def _remove_activations(model: nn.Module, replacement: LayerReplacement) -> bool
 def _standardize(replacement: LayerReplacement, first: str | None, report: Report) -> None:
     """Do step 1: put an :class:`InputStage` before the first layer, or before the model."""
     model, layers = replacement.model, replacement.layers
+    if replacement.is_heterogeneous:
+        report.notes.append("The features of each type of nodes are centred where they are read.")
+        return
     if first is None and isinstance(model, BasicGNN):
         # At the layer, not at the model: PyG's layer-wise ``inference`` calls layers.
         first = "convs.0"

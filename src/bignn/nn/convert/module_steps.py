@@ -82,9 +82,9 @@ class ModuleSteps:
             parameters[f"{prefix}bias"] = sum(biases)
         return self._steps.value("lstm_attention", values, **parameters)
 
-    def operations(self, name: str) -> StepOperations:
-        """Make the operations of a convolution."""
-        return StepOperations(self._steps, lambda linear, x: self.after(linear, x, name))
+    def operations(self, name: str, relation: int | None = None) -> StepOperations:
+        """Make the operations of a convolution, of one relation or of all edges."""
+        return StepOperations(self._steps, lambda linear, x: self.after(linear, x, name), relation)
 
     def _after_layer(self, layer: Any, x: LazyValue, name: str) -> LazyValue:
         if getattr(layer, "wrapping", None) is not None and layer.wrapping.reads_before_activation:

@@ -11,6 +11,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
+from bignn.errors import input_error
 from bignn.nn.convert.activations import packed_activation
 from bignn.nn.convert.arithmetic import (
     ARITHMETIC,
@@ -25,6 +26,7 @@ from bignn.nn.convert.before_activation import (
 )
 from bignn.nn.convert.convolution_steps import WITHOUT_WEIGHTS
 from bignn.nn.convert.convolutions import converted
+from bignn.nn.convert.hetero import EdgeType, types_of
 from bignn.nn.convert.module_steps import ModuleSteps
 from bignn.nn.convert.norms import NORMS, after_norm
 from bignn.nn.convert.pooling import pooling_of
@@ -40,6 +42,7 @@ from bignn.nn.convert.traced_calls import (
 from bignn.nn.convert.wrapped_layer import WrappedLayer
 from bignn.nn.convolution import TransformLater
 from bignn.nn.input_stage import InputStage
+from bignn.nn.pair_conv import PairConv
 
 # Names of inputs that are edges, their weights and their relations.
 _EDGES = ("edge_index", "adj_t", "edge_weight", "edge_type")
@@ -63,13 +66,26 @@ _LAST = {
 _LAST_MODULES = (nn.Softmax, nn.LogSoftmax)
 # Options of bignn's layers with which they compute what PyG's do.
 _FLOAT = {"binarize": "none", "ste": "input", "balance": False}
+#: Stands for the first type of nodes that a heterogeneous model returns logits of.
+ANY_TYPE = ""
 
 
 class StepReader:
-    """Reader of a traced graph; steps are added in the order in which they are needed."""
+    """Reader of a traced graph; steps are added in the order in which they are needed.
 
-    def __init__(self, model: nn.Module, graph: fx.Graph) -> None:
+    Args:
+        model: the model.
+        graph: its traced forward.
+        node_type: the type of nodes whose logits are wanted, of a heterogeneous model.
+
+    """
+
+    def __init__(self, model: nn.Module, graph: fx.Graph, node_type: str | None = None) -> None:
         self.model = model
+        self.relations: list[EdgeType] = []
+        self._types = types_of(model)
+        self._node_type = node_type
+        self._relation_of: dict[fx.Node, int] = {}
         self._steps = Steps()
         self._modules = ModuleSteps(self._steps)
         self._edges: set[fx.Node] = set()
@@ -91,7 +107,9 @@ class StepReader:
         place = 0
         for node in graph.nodes:
             if node.op == "placeholder":
-                if place == 0:
+                if self._types.edges:
+                    self._read_types(node, is_x=place == 0)
+                elif place == 0:
                     self._values[node] = x
                 elif node.target in _EDGES or place == 1:
                     self._edges.add(node)
@@ -121,6 +139,8 @@ class StepReader:
             if dim not in (1, -1, None):  # None is 1, of two dimensions
                 raise cannot_pack(f"{self._title(node)} at its end is over dimension {dim}, not 1")
             node = argument_of(node, 0, "input")
+        if self._types.edges and isinstance(node, dict):
+            node = self._output_of_type(node)
         if isinstance(node, tuple | list | dict):
             raise cannot_pack(
                 f"its forward returns a {type(node).__name__}, more than one tensor; "
@@ -131,6 +151,29 @@ class StepReader:
         last = self._values[node].name
         if not self.steps or self.steps[-1].out != last:
             raise cannot_pack("its result is not made last")
+
+    def _read_types(self, argument: fx.Node, *, is_x: bool) -> None:
+        """Read an argument of a heterogeneous model, which has a value per type."""
+        for node in argument.users:
+            key: Any = node.args[1]
+            if is_x:
+                self._values[node] = LazyValue(lambda key=key: f"x.{key}")
+            elif str(argument.target).startswith(("edge_index", "adj")):
+                self._edges.add(node)
+                self._relation_of[node] = len(self.relations)
+                self.relations.append(key)
+
+    def _output_of_type(self, outputs: dict[Any, Any]) -> Any:
+        """Choose the logits of one type of nodes."""
+        known = list(outputs)
+        wanted = self._node_type
+        if wanted == ANY_TYPE or (wanted is None and len(known) == 1):
+            wanted = known[0]
+        if wanted not in outputs:
+            got = "none" if wanted is None else repr(wanted)
+            fix = f"as in bignn.pack(model, node_type={known[0]!r})"
+            raise input_error("node_type", f"one of {known}, whose classes are wanted", got, fix)
+        return outputs[wanted]
 
     def _module(self, node: fx.Node) -> nn.Module | None:
         is_module = node.op == "call_module"
@@ -145,6 +188,8 @@ class StepReader:
         if node.op == "call_module":
             self._read_module(node)
             return
+        if node in self._values or node in self._relation_of:
+            return  # a value of one type
         called = called_name(node)
         if called == "" or self._fold_constant(node):
             return  # a check of arguments, or a constant
@@ -405,10 +450,12 @@ class StepReader:
         """Build the value after a convolution of PyG's, or one that reads floats."""
         title, why = title_of(module, name), getattr(module, "not_packed", None)
         if why is None and isinstance(module, pyg.MessagePassing):  # in 'skip'
-            made = converted(module, _FLOAT)
+            made = converted(module, _FLOAT, of_relation=bool(self._types.edges))
             module, why = (module, made) if isinstance(made, str) else (made, None)
         if why or (why == "" and type(module) not in WITHOUT_WEIGHTS):
             return failing(f"no packed operation does what {title}{why} does")
+        if isinstance(module, PairConv):
+            return self._after_pair(node, module, name)
         names = getattr(module, "node_arguments", ("x",))
         order = getattr(module, "arguments", ("x",))
         values = [self._argument(node, order.index(some), some) for some in names]
@@ -419,6 +466,17 @@ class StepReader:
         if isinstance(module, TransformLater):
             return cast(LazyValue, module.compute(self._modules.operations(name), *values))
         return self._modules.after(module, values[0], name)
+
+    def _after_pair(self, node: fx.Node, module: PairConv, name: str) -> LazyValue:
+        """Build the value after a convolution of one relation."""
+        x, edges = argument_of(node, 0, "x"), argument_of(node, 1, "edge_index")
+        self._check_edges(node, module)
+        pair = [self._operand(some) for some in (x if isinstance(x, tuple) else (x, x))]
+        is_known = all(isinstance(some, LazyValue) for some in pair[: 2 - (pair[1] is None)])
+        if not is_known or edges not in self._relation_of:
+            return _unknown(self._title(node))
+        operations = self._modules.operations(name, self._relation_of[edges])
+        return cast(LazyValue, module.compute(operations, *pair))
 
 
 def _unknown(title: str) -> LazyValue:

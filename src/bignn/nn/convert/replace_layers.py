@@ -14,6 +14,7 @@ from bignn.errors import InputError, input_error
 from bignn.nn.cheb_conv import ChebConv
 from bignn.nn.convert.convolution_steps import WITHOUT_WEIGHTS
 from bignn.nn.convert.convolutions import converted, reads_edges
+from bignn.nn.convert.hetero import types_of
 from bignn.nn.convert.inner_linear import InnerLinear
 from bignn.nn.convert.layers import LINEARS, convert_linear
 from bignn.nn.convert.norms import NORMS_WITH_LAYERS
@@ -70,6 +71,7 @@ class LayerReplacement:
 
     Attributes:
         model: the model that is converted.
+        is_heterogeneous: whether the model has a convolution per relation.
         layers: the new layers, by their names in the model.
         first_is_binary: whether the layer that reads the features was replaced.
         unknown: convolutions that bignn has no layer for, by name, with the option that is why;
@@ -86,6 +88,7 @@ class LayerReplacement:
         narrow: int,
     ) -> None:
         self.model = model
+        self.is_heterogeneous = bool(types_of(model).edges)
         self.layers: dict[str, WrappedLayer] = {}
         self.first_is_binary = False
         self._binarization = binarization
@@ -189,7 +192,7 @@ class LayerReplacement:
         if type(module) in LINEARS:
             layer: nn.Module | str = convert_linear(module, self._options)
         else:
-            layer = converted(module, self._options)
+            layer = converted(module, self._options, of_relation=self.is_heterogeneous)
         if isinstance(layer, str):
             return layer
         self._register(name, module, layer)
