@@ -171,7 +171,7 @@ def _batch_norm(writer: _Writer, name: str, norm: Any, value: str) -> str:
             mean = mean - norm.bias.double() / scale
         else:  # a column that is its bias alone
             bias = norm.bias
-    value = writer.add("batch_norm", value, name, mean=_array(mean), scale=_array(scale))
+    value = writer.batch_norm(name, value, _array(mean), _array(scale))
     return value if bias is None else writer.add("bias", value, f"{name}.norm", bias=_array(bias))
 
 
@@ -252,12 +252,25 @@ class _Writer:
         self.operations: list[dict[str, object]] = []
         self.arrays: dict[str, NDArray[np.generic]] = {}
         self._binarized: dict[str, str] = {}
+        self._normalized: dict[tuple[str, bytes, bytes], str] = {}
 
     def binarized(self, value: str) -> str:
         """Write a value's binarization, once for all that read it."""
         if value not in self._binarized:
             self._binarized[value] = self.add("binarize", value)
         return self._binarized[value]
+
+    def batch_norm(
+        self, name: str, value: str, mean: NDArray[np.float32], scale: NDArray[np.float32]
+    ) -> str:
+        """Write ``(x - mean) · scale``, once for all that normalise a value alike.
+
+        Layers that centre the same input by themselves have the same statistics of it.
+        """
+        key = value, mean.tobytes(), scale.tobytes()
+        if key not in self._normalized:
+            self._normalized[key] = self.add("batch_norm", value, name, mean=mean, scale=scale)
+        return self._normalized[key]
 
     def add(
         self,

@@ -29,10 +29,10 @@ class HeteroDataLike(Protocol):
 
 
 class HeteroArrays(NamedTuple):
-    """Numbers of nodes and features [N_t, d_t] by type, and edges [2, E_r] of each relation."""
+    """Numbers of nodes and graphs of features by type, and edges [2, E_r] of each relation."""
 
     num_nodes: dict[str, int]
-    x: dict[str, NDArray[np.float32]]
+    features: dict[str, Graph]
     edges: list[NDArray[np.int64]]
 
 
@@ -55,14 +55,15 @@ def read_hetero(
     if not is_hetero(data):
         expected = f"a PyG HeteroData with nodes of {list(num_features)}"
         raise input_error("graph", expected, type(data).__name__)
-    x = {kind: _features(data, kind, width) for kind, width in num_features.items()}
-    counts = {kind: len(rows) for kind, rows in x.items()}
+    features = {kind: _features(data, kind, width) for kind, width in num_features.items()}
+    counts = {kind: graph.num_nodes for kind, graph in features.items()}
     for kind in dict.fromkeys(kind for relation in relations for kind in relation[::2]):
         counts.setdefault(kind, _num_nodes(data, kind))
-    return HeteroArrays(counts, x, [_edges(data, relation, counts) for relation in relations])
+    edges = [_edges(data, relation, counts) for relation in relations]
+    return HeteroArrays(counts, features, edges)
 
 
-def _features(data: Any, kind: str, width: int) -> NDArray[np.float32]:
+def _features(data: Any, kind: str, width: int) -> Graph:
     given = getattr(data[kind], "x", None) if kind in data.node_types else None
     if given is None:
         fix = f"set data[{kind!r}].x"
@@ -72,7 +73,7 @@ def _features(data: Any, kind: str, width: int) -> NDArray[np.float32]:
     if graph.num_features != width:
         expected = f"one with {width} features per '{kind}' node"
         raise input_error("graph", expected, graph.num_features)
-    return graph.dense_x()
+    return graph
 
 
 def _num_nodes(data: Any, kind: str) -> int:

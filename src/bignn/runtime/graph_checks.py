@@ -28,15 +28,8 @@ def check_graph(graph: PackedGraph) -> None:
         check_array("weights", graph.weights, [np.float32], graph.ids.shape)
     if graph.edge_types is not None:
         _check_edge_types(graph)
-    if isinstance(graph.features, np.ndarray):
-        shape = (num_nodes, graph.num_features)
-        check_array("features.x", graph.features, [np.float32], shape)
-    else:
-        if graph.beta is None:
-            raise FileError("array 'beta' is missing")
-        check_array("beta", graph.beta, [np.float32], (num_nodes,))
-        _check_bits(graph.features, num_nodes, graph.num_features)
-    for key in ("beta", "weights", "degree_scale"):
+    check_features("", graph.features, graph.beta, num_nodes, graph.num_features)
+    for key in ("weights", "degree_scale"):
         values = getattr(graph, key)
         if values is not None and (values < 0).any():
             raise FileError(f"array '{key}' has negative values")
@@ -55,6 +48,26 @@ def check_graph(graph: PackedGraph) -> None:
                 raise FileError(f"array 'labels.y' has {len(values)} values for {num_nodes} nodes")
         elif values.size and not 0 <= int(values.min()) <= int(values.max()) < num_nodes:
             raise FileError(f"array 'labels.{key}' has numbers that are not nodes")
+
+
+def check_features(
+    suffix: str,
+    features: PackedFeatures | NDArray[np.float32],
+    beta: NDArray[np.float32] | None,
+    num_nodes: int,
+    num_features: int,
+) -> None:
+    """Refuse features that do not fit their sizes; names in messages end in ``suffix``."""
+    name = f"features{suffix}"
+    if isinstance(features, np.ndarray):
+        check_array(f"{name}.x", features, [np.float32], (num_nodes, num_features))
+    elif beta is None:
+        raise FileError(f"array 'beta{suffix}' is missing")
+    else:
+        check_array(f"beta{suffix}", beta, [np.float32], (num_nodes,))
+        _check_bits(name, features, num_nodes, num_features)
+    if beta is not None and (beta < 0).any():
+        raise FileError(f"array 'beta{suffix}' has negative values")
 
 
 def _check_edge_types(graph: PackedGraph) -> None:
@@ -77,23 +90,23 @@ def _check_node_ids(node_ids: NDArray[Any]) -> None:
         raise FileError("array 'node_ids' does not have every node once")
 
 
-def _check_bits(features: PackedFeatures, num_nodes: int, num_features: int) -> None:
+def _check_bits(name: str, features: PackedFeatures, num_nodes: int, num_features: int) -> None:
     width = words_per_row(num_features)
     if isinstance(features, DenseBits):
-        check_array("features.words", features.words, [np.uint64], (num_nodes, width))
+        check_array(f"{name}.words", features.words, [np.uint64], (num_nodes, width))
         words = features.words
     else:
         offsets, inputs = features.offsets, features.inputs
         check_compressed(
-            "features.offsets", offsets, "features.inputs", inputs, num_nodes, num_features
+            f"{name}.offsets", offsets, f"{name}.inputs", inputs, num_nodes, num_features
         )
-        check_array("features.inputs", inputs, [np.int32], (None,))
-        check_array("features.base", features.base, [np.uint64], (width,))
+        check_array(f"{name}.inputs", inputs, [np.int32], (None,))
+        check_array(f"{name}.base", features.base, [np.uint64], (width,))
         # A bit flipped twice would count twice in one way and not at all in another.
         starts = np.zeros(len(inputs) + 1, dtype=np.bool_)
         starts[offsets] = True
         if (~starts[1:-1] & (inputs[1:] <= inputs[:-1])).any():
-            raise FileError("array 'features.inputs' does not rise within each row")
+            raise FileError(f"array '{name}.inputs' does not rise within each row")
         words = features.base
     spare = np.uint64(-num_features % 64)
     if spare and words.size and (words[..., -1] >> (np.uint64(64) - spare)).any():

@@ -27,12 +27,14 @@ LABELS = ("y", *SPLITS)
 OPTIONAL_ARRAYS = ("beta", "weights", "node_ids", "graph_offsets", "edge_types")
 #: Those of them that files of version 1 do not know.
 _NEW_ARRAYS = frozenset(["node_ids", "graph_offsets", "edge_types"])
+_SPARSE = ("offsets", "inputs", "base")
+#: The arrays that features may be stored as.
+FEATURE_PARTS = ("words", "x", *_SPARSE)
 #: The arrays that a file may hold.
 _ARRAYS = frozenset(
     [
         *["offsets", "ids", "degree_scale", *OPTIONAL_ARRAYS],
-        *["features.words", "features.x"],
-        *["features.offsets", "features.inputs", "features.base"],
+        *[f"features.{part}" for part in FEATURE_PARTS],
         *[f"labels.{key}" for key in LABELS],
     ]
 )
@@ -47,14 +49,7 @@ def write_graph(path: str | os.PathLike[str], graph: PackedGraph) -> None:
         "ids": graph.ids,
         "degree_scale": graph.degree_scale,
     }
-    if isinstance(graph.features, DenseBits):
-        arrays["features.words"] = graph.features.words
-    elif isinstance(graph.features, SparseBits):
-        arrays["features.offsets"] = graph.features.offsets
-        arrays["features.inputs"] = graph.features.inputs
-        arrays["features.base"] = graph.features.base
-    else:
-        arrays["features.x"] = graph.features
+    arrays |= features_to_arrays("features", graph.features)
     for key in OPTIONAL_ARRAYS:
         if (values := getattr(graph, key)) is not None:
             arrays[key] = values
@@ -96,7 +91,7 @@ def graph_attributes(
         if key not in arrays:
             raise FileError(f"array '{key}' is missing")
     return {
-        "features": _features(arrays),
+        "features": features_from_arrays("features", arrays),
         "num_features": num_features,
         **{key: arrays[key] for key in needed},
         **{key: arrays.get(key) for key in OPTIONAL_ARRAYS},
@@ -106,12 +101,27 @@ def graph_attributes(
     }
 
 
-def _features(arrays: Mapping[str, NDArray[Any]]) -> PackedFeatures | NDArray[np.float32]:
-    if "features.x" in arrays:
-        return arrays["features.x"]
-    if "features.words" in arrays:
-        return DenseBits(arrays["features.words"])
-    parts = [f"features.{part}" for part in ("offsets", "inputs", "base")]
+def features_to_arrays(
+    name: str, features: PackedFeatures | NDArray[np.float32]
+) -> dict[str, NDArray[Any]]:
+    """Name the arrays of features, as files hold them."""
+    if isinstance(features, np.ndarray):
+        return {f"{name}.x": features}
+    if isinstance(features, DenseBits):
+        return {f"{name}.words": features.words}
+    assert isinstance(features, SparseBits)
+    return {f"{name}.{part}": getattr(features, part) for part in _SPARSE}
+
+
+def features_from_arrays(
+    name: str, arrays: Mapping[str, NDArray[Any]]
+) -> PackedFeatures | NDArray[np.float32]:
+    """Find features among the arrays of a file."""
+    if f"{name}.x" in arrays:
+        return arrays[f"{name}.x"]
+    if f"{name}.words" in arrays:
+        return DenseBits(arrays[f"{name}.words"])
+    parts = [f"{name}.{part}" for part in _SPARSE]
     for key in parts:
         if key not in arrays:
             raise FileError(f"array '{key}' is missing")

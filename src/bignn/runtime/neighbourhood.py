@@ -53,7 +53,7 @@ class Surroundings:
             below = self._sources(network.layers[number].aggr, rows)
         if below is not None:
             self._want(network.source, below)
-        if not network.node_types:
+        if not network.inputs:
             self.first = self.values[network.source]
 
     @property
@@ -87,7 +87,7 @@ class Surroundings:
     def _rows_of_norm(self, step: Operation, made: Nodes) -> Nodes:
         """Return all rows that the statistics of some rows are taken over, rising."""
         if isinstance(self._graph, PackedHeteroGraph):
-            return np.arange(self._graph.num_nodes[str(step.node_type)])
+            return np.arange(self._graph.nodes[str(step.node_type)].num_nodes)
         if step.is_pooled:
             return np.arange(self._graph.num_graphs)
         graphs = self._graph.graphs_of(made) if step.parameters.get("per_graph") else None

@@ -65,8 +65,8 @@ class Network:
         num_classes: width of the logits.
         aggregations: how neighbours are weighed anywhere in the model.
         is_pooled: whether the logits have a row per graph instead of one per node.
-        node_types: features per node, by type; empty but for a heterogeneous model, which has no
-            packed layers at its front and reads the values ``x.<type>``.
+        inputs: input stages and the values that they make, by type of nodes; empty but for a
+            heterogeneous model, which has no packed layers at its front.
         relations: the relations of a heterogeneous model.
         result_type: the type of nodes that the logits are of, in a heterogeneous model.
 
@@ -81,7 +81,7 @@ class Network:
     num_classes: int
     aggregations: frozenset[str] = field(default_factory=frozenset)
     is_pooled: bool = False
-    node_types: Mapping[str, int] = field(default_factory=dict)
+    inputs: Mapping[str, tuple[InputSpec, str]] = field(default_factory=dict)
     relations: tuple[EdgeType, ...] = ()
     result_type: str | None = None
 
@@ -117,10 +117,13 @@ def understand(
     steps = checked(operations, arrays, num_features, relations)
     reader = _Reader(steps)
     is_heterogeneous = isinstance(num_features, dict)
+    inputs = {}
     if is_heterogeneous:
         stage, source = InputSpec(0, False, None, None, False), ""
+        for kind, width in num_features.items():
+            inputs[kind] = _input(reader, f"x.{kind}", width, _STAGE_OF_TYPE)
     else:
-        stage, source = _input(reader, num_features)
+        stage, source = _input(reader, "x", num_features, _STAGE)
     layers: list[BinaryLayer] = []
     kept: dict[str, tuple[int, Keep]] = {}
     value, result = source, steps[-1].out
@@ -151,7 +154,7 @@ def understand(
     )
     return Network(
         stage, source, layers, rest, kept, result, steps[-1].width, aggregations,
-        steps[-1].is_pooled, num_features if is_heterogeneous else {}, tuple(relations),
+        steps[-1].is_pooled, inputs, tuple(relations),
         steps[-1].node_type,
     )  # fmt: skip
 
@@ -219,17 +222,23 @@ class _Reader:
         return users[0]
 
 
-def _input(reader: _Reader, num_features: int) -> tuple[InputSpec, str]:
-    """Recognise ``[normalize_rows] [standardize] [binarize]`` of x that nothing else reads."""
-    source = "x"
+_STAGE = ("normalize_rows", "standardize", "binarize")
+# In a heterogeneous model layers centre the features that they read.
+_STAGE_OF_TYPE = ("batch_norm", "binarize")
+
+
+def _input(
+    reader: _Reader, source: str, num_features: int, stage_of: tuple[str, ...]
+) -> tuple[InputSpec, str]:
+    """Recognise the input stage of features that nothing else reads, each operation or none."""
     found: dict[str, Operation] = {}
-    for op in ("normalize_rows", "standardize", "binarize"):
+    for op in stage_of:
         step = reader.only_user(source, op)
         if step is not None:
             found[op] = step
             reader.take(step)
             source = step.out
-    standardize = found.get("standardize")
+    standardize = found.get("standardize", found.get("batch_norm"))
     stage = InputSpec(
         num_features,
         "normalize_rows" in found,

@@ -266,7 +266,7 @@ def pack_graph(
     """
     check_order(order)
     network = getattr(like, "network", None)
-    if network is not None and network.node_types:
+    if network is not None and network.inputs:
         if order is not None:
             raise input_error("order", "None for a heterogeneous model", repr(order))
         return pack_hetero_graph(cast(HeteroDataLike, graph), network)

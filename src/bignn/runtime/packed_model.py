@@ -22,7 +22,7 @@ from bignn.runtime import executor, tensors
 from bignn.runtime.backends.bound_layers import BoundLayers, RunLayer, run_once
 from bignn.runtime.backends.cpu import CpuBackend
 from bignn.runtime.features import take_features
-from bignn.runtime.hetero_graph import PackedHeteroGraph, checked_relations
+from bignn.runtime.hetero_graph import PackedHeteroGraph, PackedNodes, checked_relations
 from bignn.runtime.neighbourhood import AnyPackedGraph, Surroundings
 from bignn.runtime.network import understand
 from bignn.runtime.operations import FIRST_VERSION_EDGE_BITS, Operation
@@ -205,7 +205,7 @@ class PackedModel:
     def _num_nodes(self, graph: AnyPackedGraph) -> int:
         """Count the nodes that are predicted."""
         if isinstance(graph, PackedHeteroGraph):
-            return graph.num_nodes[str(self.network.result_type)]
+            return graph.nodes[str(self.network.result_type)].num_nodes
         return graph.num_nodes
 
     def _places(self, graph: AnyPackedGraph) -> NDArray[np.int64] | None:
@@ -317,11 +317,9 @@ class PackedModel:
         is_packed = isinstance(graph, PackedGraph | PackedHeteroGraph)
         packed = graph if is_packed else self._packings.of(graph)
         fix = "make it with bignn.pack_graph(graph, like=model)"
-        if self.network.node_types or isinstance(packed, PackedHeteroGraph):
+        if self.network.inputs or isinstance(packed, PackedHeteroGraph):
             if not self._reads(packed):
-                types, relations = dict(self.network.node_types), list(self.network.relations)
-                expected = f"packed for features {types} and relations {relations}"
-                raise input_error("graph", expected, repr(packed), fix)
+                raise input_error("graph", "one packed for this model", repr(packed), fix)
             return packed
         if packed.input_digest != self.input_digest:
             expected, got = "packed with this model's input statistics", "one packed with others"
@@ -346,8 +344,9 @@ class PackedModel:
         """Whether a graph has the types and relations of a heterogeneous model."""
         if not isinstance(graph, PackedHeteroGraph) or graph.relations != self.network.relations:
             return False
-        widths = {kind: x.shape[1] for kind, x in graph.x.items()}
-        return all(widths.get(kind) == d for kind, d in self.network.node_types.items())
+        digests = {kind: nodes.input_digest for kind, nodes in graph.nodes.items()}
+        stages = self.network.inputs.items()
+        return all(digests.get(kind) == stage.digest() for kind, (stage, _) in stages)
 
     def _run(
         self, graph: AnyPackedGraph, output: Output, plan: str | None, backend: str
@@ -402,9 +401,9 @@ class PackedModel:
         network = self.network
         values: dict[str, Value] = {}
         if isinstance(graph, PackedHeteroGraph):
-            for kind in network.node_types:
-                name, x = f"x.{kind}", graph.x[kind]
-                values[name] = x if around is None else x[around.values[name]]
+            for kind, (_, name) in network.inputs.items():
+                rows = None if around is None else around.values[name]
+                values[name] = _input_value(graph.nodes[kind], rows)
         elif any(network.source in step.inputs for step in network.rest):
             values[network.source] = _input_value(graph, None if around is None else around.first)
         for name, (number, form) in network.kept.items():
@@ -461,9 +460,10 @@ def _finished(values: NDArray[Any], output: Output) -> NDArray[Any]:
     return values
 
 
-def _input_value(graph: PackedGraph, nodes: NDArray[np.int64] | None) -> Value:
+def _input_value(graph: PackedGraph | PackedNodes, nodes: NDArray[np.int64] | None) -> Value:
     """Return features of all nodes or of some, as a value."""
     features = graph.features
+    assert features is not None
     if isinstance(features, np.ndarray):
         return features if nodes is None else features[nodes]
     assert graph.beta is not None
