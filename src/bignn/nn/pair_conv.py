@@ -89,4 +89,5 @@ class _PairOperations(TorchOperations):
         messages = x[source]
         if self._weight is not None:
             messages = messages * self._weight.unsqueeze(-1)
-        return scatter(messages, target, dim=0, dim_size=self._num_targets, reduce=aggr)
+        out = scatter(messages, target, dim=0, dim_size=self._num_targets, reduce=aggr)
+        return cast(Tensor, out)

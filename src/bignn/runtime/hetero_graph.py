@@ -133,7 +133,8 @@ class PackedHeteroGraph:
 
 def pack_hetero_graph(data: HeteroDataLike, network: Network) -> PackedHeteroGraph:
     """Pack a PyG ``HeteroData`` for a model."""
-    widths = {kind: stage.num_features for kind, (stage, _) in network.inputs.items()}
+    widths = network.num_features
+    assert isinstance(widths, dict)
     arrays = read_hetero(data, widths, network.relations)
     nodes = {kind: PackedNodes(count) for kind, count in arrays.num_nodes.items()}
     for kind, (stage, _) in network.inputs.items():

@@ -95,6 +95,13 @@ class Network:
         )
 
     @property
+    def num_features(self) -> int | dict[str, int]:
+        """Features per node; by type of nodes in a heterogeneous model."""
+        if not self.inputs:
+            return self.input.num_features
+        return {kind: stage.num_features for kind, (stage, _) in self.inputs.items()}
+
+    @property
     def num_relations(self) -> int:
         """Number of relations that the model tells apart; 0 where it reads no edge types."""
         relations = [split_relation(name)[1] for name in self.aggregations]

@@ -229,7 +229,7 @@ def _checked_type(
         raise FileError(f"'{op}' reads edges of no relation")
     if relation >= len(relations) or relations[relation][0] != kinds[0]:
         raise FileError(f"'{op}' reads relation {relation}, which is not from such nodes")
-    return relations[relation][2]
+    return str(relations[relation][2])
 
 
 def _checked_kind(step: Any) -> OperationSpec:

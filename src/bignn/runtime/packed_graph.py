@@ -244,7 +244,9 @@ def pack_graph(graph: Graphs, *, like: PackedModel, order: Order | None = None) 
 
 
 @overload
-def pack_graph(graph: HeteroDataLike, *, like: PackedModel) -> PackedHeteroGraph: ...
+def pack_graph(
+    graph: HeteroDataLike, *, like: PackedModel, order: None = None
+) -> PackedHeteroGraph: ...
 
 
 def pack_graph(
@@ -307,7 +309,8 @@ def _edge_types(graph: Graph, num_relations: int) -> NDArray[np.int32] | None:
         expected = "one with 'edge_type', the relation of each edge"
         raise input_error("graph", expected, "none", "a PyG Data has it as data.edge_type [E]")
     types = graph.edge_type.astype(np.int32)
-    return in_order_of_rows(types, *graph.edge_index, graph.num_nodes)
+    source, target = graph.edge_index
+    return in_order_of_rows(types, source, target, graph.num_nodes)
 
 
 def graph_reader(

@@ -70,7 +70,8 @@ class PackedModel:
     Attributes:
         operations: the model as data (docs/format.md).
         arrays: the arrays that the operations name.
-        num_features: features per node that the model reads; by type in a heterogeneous model.
+        num_features: features per node that the model reads; of all types together in a
+            heterogeneous model.
         about: free-form facts that travel with the model, such as where it was trained.
 
     """
@@ -87,7 +88,8 @@ class PackedModel:
         self.arrays = dict(arrays)
         self.network = understand(operations, self.arrays, num_features, relations)
         self.operations = [dict(step) for step in operations]
-        self.num_features = num_features
+        widths = num_features if isinstance(num_features, dict) else {"": num_features}
+        self.num_features = sum(widths.values())
         self.about = dict(about or {})
         self.input_digest = self.network.input.digest()
         self._cpu = CpuBackend(self.network.layers)
@@ -295,7 +297,7 @@ class PackedModel:
         return ({"relations": relations} if relations else {}) | {
             "format": tensors.MODEL_FORMAT,
             "version": VERSION,
-            "num_features": self.num_features,
+            "num_features": self.network.num_features,
             "operations": self.operations,
             "about": self.about,
         }
@@ -304,7 +306,7 @@ class PackedModel:
         widths = [layer.num_outputs for layer in self.network.layers]
         if self.network.rest:
             widths.append(self.num_classes)
-        inputs = self.num_features
+        inputs: Any = self.network.num_features
         if isinstance(inputs, dict):
             inputs = " + ".join(f"{width} {kind}" for kind, width in inputs.items())
         sizes = " -> ".join(str(size) for size in (inputs, *widths))
@@ -314,8 +316,7 @@ class PackedModel:
 
     def _packed(self, graph: AnyGraph) -> AnyPackedGraph:
         """Pack a graph if it is not packed, and refuse one that does not fit the model."""
-        is_packed = isinstance(graph, PackedGraph | PackedHeteroGraph)
-        packed = graph if is_packed else self._packings.of(graph)
+        packed = self._packings.of(graph) if not isinstance(graph, AnyPackedGraph) else graph
         fix = "make it with bignn.pack_graph(graph, like=model)"
         if self.network.inputs or isinstance(packed, PackedHeteroGraph):
             if not self._reads(packed):

@@ -85,7 +85,7 @@ def prepare(model: nn.Module, batch: Any) -> np.ndarray[Any, Any]:
 def test_graphs_are_normalised_one_by_one(name: str) -> None:
     torch.manual_seed(0)
     graphs = make_graphs()
-    batch: Any = Batch.from_data_list(graphs)  # type: ignore[arg-type]
+    batch: Any = Batch.from_data_list(graphs)
     model = Pooled(NORMS[name]())
     expected = prepare(model, batch)
     packed = bignn.pack(model)
@@ -100,12 +100,13 @@ def test_graphs_are_normalised_one_by_one(name: str) -> None:
 def test_nodes_depend_on_their_own_graph_alone(name: str) -> None:
     torch.manual_seed(0)
     graphs = make_graphs()
-    batch: Any = Batch.from_data_list(graphs)  # type: ignore[arg-type]
+    batch: Any = Batch.from_data_list(graphs)
     model = Nodes(NORMS[name]())
     expected = prepare(model, batch)
     packed = bignn.pack(model)
-    for order in (None, "locality"):
-        graph = bignn.pack_graph(batch, like=packed, order=order)  # type: ignore[arg-type]
+    orders: list[Any] = [None, "locality"]
+    for order in orders:
+        graph = bignn.pack_graph(batch, like=packed, order=order)
         assert np.allclose(packed.predict(graph, output="logits"), expected, atol=1e-4)
         for nodes in ([13], [17, 2, 17], [0, 37]):
             some = packed.predict(graph, nodes, output="logits")
@@ -126,7 +127,7 @@ def test_a_batch_of_its_own_making_does_not_pack() -> None:
 def test_values_of_graphs_have_no_graphs_of_their_own() -> None:
     torch.manual_seed(0)
     model = Pooled(pyg.MeanSubtractionNorm())
-    batch: Any = Batch.from_data_list(make_graphs())  # type: ignore[arg-type]
+    batch: Any = Batch.from_data_list(make_graphs())
     prepare(model, batch)
     packed = bignn.pack(model)
     operations: Any = [dict(step) for step in packed.operations]

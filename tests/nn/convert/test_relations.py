@@ -126,7 +126,7 @@ def test_weights_of_relations_are_binary_and_balanced() -> None:
     conv = model.conv1
     assert isinstance(conv, RelationalConv)
     mixed = torch.einsum("rb,bio->roi", conv.comp, conv.weight)
-    signs, alpha = conv.lins[1].binary_weight()
+    signs, alpha = conv.input_maps()[1].binary_weight()
     centred = mixed[1] - mixed[1].median(dim=1, keepdim=True).values
     if D % 2 == 0:
         upper = -(-mixed[1]).median(dim=1, keepdim=True).values
@@ -181,8 +181,9 @@ def test_files_and_orders_keep_the_relations(tmp_path: Path) -> None:
     assert bignn.to_pyg(again).edge_type.tolist() == data.edge_type.tolist()
     packed.save(tmp_path / "model.bignn")
     model = bignn.PackedModel.open(tmp_path / "model.bignn")
-    for order in (None, "locality"):
-        bignn.pack_graph(again, like=packed, order=order).save(tmp_path / "graph.bigraph")  # type: ignore[arg-type]
+    orders: list[Any] = [None, "locality"]
+    for order in orders:
+        bignn.pack_graph(again, like=packed, order=order).save(tmp_path / "graph.bigraph")
         opened = bignn.PackedGraph.open(tmp_path / "graph.bigraph")
         assert np.array_equal(model.predict(opened), expected.argmax(axis=1))
         assert opened.num_relations == RELATIONS

@@ -45,7 +45,7 @@ class StepOperations:
     def aggregate(self, x: LazyValue, aggr: str, relation: int | None = None) -> LazyValue:
         """Write a sum over neighbours, of one relation or of all."""
         relation = self._relation if relation is None else relation
-        which = {} if relation is None else {"relation": relation}
+        which: dict[str, Any] = {} if relation is None else {"relation": relation}
         return self._steps.value("aggregate", [x], aggr=aggr, edge_bits=LAST_EDGE_BITS, **which)
 
     def attend(

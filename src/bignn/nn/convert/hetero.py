@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -56,13 +57,13 @@ class ValuesOfTypes(dict[Any, fx.Proxy]):
         self._argument = argument
         self._is_of_edges = is_of_edges(str(argument.node.target))
         for key in types.edges if self._is_of_edges else types.nodes:
-            self[key] = argument[key]
+            self[key] = _value_of(argument, key)
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, tuple) == self._is_of_edges
 
     def __missing__(self, key: Any) -> fx.Proxy:
-        self[key] = self._argument[key]
+        self[key] = _value_of(self._argument, key)
         return self[key]
 
     def get(self, key: Any, default: Any = None) -> Any:
@@ -70,6 +71,10 @@ class ValuesOfTypes(dict[Any, fx.Proxy]):
         if key not in self:
             return default
         return self[key]
+
+
+def _value_of(argument: fx.Proxy, key: Any) -> fx.Proxy:
+    return argument.tracer.create_proxy("call_function", operator.getitem, (argument, key), {})
 
 
 def is_of_edges(argument: str) -> bool:

@@ -83,7 +83,7 @@ def _over_all(
     center: bool = True,
     per_graph: bool = False,
 ) -> LazyValue:
-    which = {"per_graph": True} if per_graph else {}
+    which: dict[str, Any] = {"per_graph": True} if per_graph else {}
     return steps.value("graph_norm", [x], spread=spread, eps=float(eps), center=center, **which)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -157,7 +158,7 @@ class StepReader:
         for node in argument.users:
             key: Any = node.args[1]
             if is_x:
-                self._values[node] = LazyValue(lambda key=key: f"x.{key}")
+                self._values[node] = LazyValue(partial(str, f"x.{key}"))
             elif str(argument.target).startswith(("edge_index", "adj")):
                 self._edges.add(node)
                 self._relation_of[node] = len(self.relations)
