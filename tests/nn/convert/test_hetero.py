@@ -94,6 +94,22 @@ def by_to_hetero(conv: Any, aggr: str = "sum", **options: Any) -> nn.Module:
     return model
 
 
+def test_an_example_sets_the_sizes() -> None:
+    data = make_graph()
+    for example in (data, (data.x_dict, data.edge_index_dict)):
+        model = pyg.to_hetero(Plain(pyg.SAGEConv), data.metadata())
+        assert bignn.binarize_(model, example=example).obstacle is None
+        assert model.training
+    plain = Data(data["paper"].x, data[CITES].edge_index)
+    lazy = pyg.GCN(-1, H, 2, CLASSES)
+    with pytest.raises(InputError, match=r"whose sizes are set, .* give binarize_\(model, example"):
+        bignn.binarize_(lazy)
+    with pytest.raises(InputError, match="'example' must be a PyG Data or HeteroData, or a tuple"):
+        bignn.binarize_(lazy, example=5)
+    assert bignn.binarize_(lazy, example=plain).obstacle is None
+    assert lazy.convs[0].lin.weight.shape == (H, 24)
+
+
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "sage": lambda: by_to_hetero(pyg.SAGEConv),
     "graph, mean of relations": lambda: by_to_hetero(pyg.GraphConv, "mean"),

@@ -28,6 +28,7 @@ from bignn.nn.gin_conv import GINConv
 from bignn.nn.gnn import GNN
 from bignn.nn.input_stage import InputStage
 from bignn.nn.linear import Linear
+from bignn.nn.pair_conv import PairConv
 from bignn.nn.power_conv import PowerConv
 from bignn.nn.relational_conv import RelationalConv
 from bignn.nn.residual_gat_conv import ResidualGATConv
@@ -138,7 +139,7 @@ class LayerReplacement:
             found.append(name)
             if any(isinstance(p, UninitializedParameter) for p in module.parameters()):
                 got = f"'{name}' with in_channels=-1"
-                fix = "call it once before, as in model(data.x, data.edge_index)"
+                fix = "give binarize_(model, example=data), or call it once before"
                 raise input_error("model", "one whose sizes are set", got, fix)
         if not found:
             raise InputError(
@@ -256,6 +257,9 @@ class LayerReplacement:
             elif self._is_skipped(name):
                 if name in self._skip:
                     yield ReportEntry(name, type(module).__name__, "", "float: in 'skip'")
+            elif isinstance(module, PairConv):
+                note = "float: bias, sums over the neighbours of a relation"
+                yield ReportEntry(name, self._kinds[name], "", note)
             elif name in self.unknown:
                 note = "message passing as it is, in torch; it does not pack"
                 if type(module) in WITHOUT_WEIGHTS and not self.unknown[name]:
