@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,27 +15,33 @@ from bignn.errors import FileError, InputError, input_error
 from bignn.graph import Graphs
 from bignn.graph.hetero import EdgeType, HeteroDataLike
 from bignn.kernels.edge_kinds import WITH_SELF_LOOPS
-from bignn.kernels.layer import HIDDEN_EDGE_BITS, Edges, SparseBits
+from bignn.kernels.layer import HIDDEN_EDGE_BITS, Edges
 from bignn.kernels.packed_layers import PackedLayers
 from bignn.kernels.reference import first_largest
 from bignn.runtime import executor, tensors
 from bignn.runtime.backends.bound_layers import BoundLayers, RunLayer, run_once
 from bignn.runtime.backends.cpu import CpuBackend
-from bignn.runtime.features import take_features
-from bignn.runtime.hetero_graph import PackedHeteroGraph, PackedNodes, checked_relations
+from bignn.runtime.hetero_graph import PackedHeteroGraph, checked_relations
 from bignn.runtime.neighbourhood import AnyPackedGraph, Surroundings
 from bignn.runtime.network import understand
 from bignn.runtime.operations import FIRST_VERSION_EDGE_BITS, Operation
 from bignn.runtime.packed_graph import Members, PackedGraph
 from bignn.runtime.packings import Packings
 from bignn.runtime.planner import Plan
+from bignn.runtime.predicted_values import (
+    Output,
+    check_no_plan,
+    check_output,
+    checked_rows,
+    finished,
+    in_given_order,
+    input_value,
+)
 from bignn.runtime.values import Bits, Floats, Value
 
 VERSION = 2
 _HEADER = frozenset(["format", "version", "num_features", "operations", "about", "relations"])
 
-#: What a prediction gives of each node, or of each graph.
-Output = Literal["classes", "probabilities", "labels", "label_probabilities", "logits", "values"]
 #: A packed graph, or one that is packed when it is first predicted.
 AnyGraph = PackedGraph | PackedHeteroGraph | Graphs | HeteroDataLike
 
@@ -156,24 +162,24 @@ class PackedModel:
             backend: a name from ``bignn.kernels.available_backends()``; None for the fastest.
 
         """
-        _check_output(output)
+        check_output(output)
         chosen, packed = kernels.checked_backend(backend), self._packed(graph)
         if nodes is None:
-            values = _in_given_order(self._run(packed, output, plan, chosen), self._places(packed))
-            return _finished(values, output)
+            values = in_given_order(self._run(packed, output, plan, chosen), self._places(packed))
+            return finished(values, output)
         places = self._places(packed)
         if self.network.is_pooled:
             assert isinstance(packed, PackedGraph)
-            wanted = _row_ids("nodes", nodes, packed.num_graphs, "numbers of graphs")
+            wanted = checked_rows("nodes", nodes, packed.num_graphs, "numbers of graphs")
         else:
-            wanted = _row_ids("nodes", nodes, self._num_nodes(packed), "node ids")
+            wanted = checked_rows("nodes", nodes, self._num_nodes(packed), "node ids")
         if wanted.size == 0:
             if output == "classes":
                 return np.empty(0, dtype=np.int64)
-            return _finished(np.empty((0, self.num_classes), dtype=np.float32), output)
+            return finished(np.empty((0, self.num_classes), dtype=np.float32), output)
         rows = wanted if places is None else places[wanted]
         unique, place = np.unique(rows, return_inverse=True)
-        values = _finished(self._run_some(packed, unique, output, plan, chosen), output)
+        values = finished(self._run_some(packed, unique, output, plan, chosen), output)
         return values[place]
 
     def score_pairs(
@@ -197,7 +203,7 @@ class PackedModel:
         if ids.ndim != 2 or len(ids) != 2:
             raise input_error("pairs", "node ids [2, n]", f"shape {list(ids.shape)}")
         packed = self._packed(graph)
-        ids = _row_ids("pairs", ids.reshape(-1), self._num_nodes(packed), "node ids")
+        ids = checked_rows("pairs", ids.reshape(-1), self._num_nodes(packed), "node ids")
         nodes, place = np.unique(ids, return_inverse=True)
         values = self.predict(packed, nodes, output="values", backend=backend)
         source, target = place.reshape(2, -1)
@@ -229,7 +235,7 @@ class PackedModel:
 
         A binary model makes one block of floats at a time, where ``predict`` makes them all.
         """
-        _check_output(output)
+        check_output(output)
         if not isinstance(block, int) or block < 1:
             raise input_error("block", "a number of nodes, at least 1", repr(block))
         chosen, packed = kernels.checked_backend(backend), self._packed(graph)
@@ -240,7 +246,7 @@ class PackedModel:
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
         blocks: Iterator[tuple[int, NDArray[Any]]]
         if self.network.rest:
-            values = _in_given_order(self._run(graph, "logits", plan, backend), self._places(graph))
+            values = in_given_order(self._run(graph, "logits", plan, backend), self._places(graph))
             blocks = ((at, values[at : at + block]) for at in range(0, len(values), block))
         else:
             assert isinstance(graph, PackedGraph)
@@ -249,7 +255,7 @@ class PackedModel:
             blocks = bound.run_in_blocks(block)
         for begin, some in blocks:
             classes = first_largest(some) if output == "classes" else some
-            yield slice(begin, begin + len(some)), _finished(classes, output)
+            yield slice(begin, begin + len(some)), finished(classes, output)
 
     def explain(
         self,
@@ -353,7 +359,7 @@ class PackedModel:
         self, graph: AnyPackedGraph, output: Output, plan: str | None, backend: str
     ) -> NDArray[Any]:
         if not self.network.layers:
-            _check_no_plan(plan)
+            check_no_plan(plan)
             return self._run_rest(graph, None, None, output, backend)
         assert isinstance(graph, PackedGraph)
         planned = self._cpu.plan(graph, plan, backend)
@@ -370,7 +376,7 @@ class PackedModel:
     ) -> NDArray[Any]:
         around = Surroundings(graph, self.network, nodes)
         if not self.network.layers:
-            _check_no_plan(plan)
+            check_no_plan(plan)
             return self._run_rest(graph, None, around, output, backend)
         assert isinstance(graph, PackedGraph)
         bound = self._cpu.bind_around(graph, around, plan, backend)
@@ -404,9 +410,9 @@ class PackedModel:
         if isinstance(graph, PackedHeteroGraph):
             for kind, (_, name) in network.inputs.items():
                 rows = None if around is None else around.values[name]
-                values[name] = _input_value(graph.nodes[kind], rows)
+                values[name] = input_value(graph.nodes[kind], rows)
         elif any(network.source in step.inputs for step in network.rest):
-            values[network.source] = _input_value(graph, None if around is None else around.first)
+            values[network.source] = input_value(graph, None if around is None else around.first)
         for name, (number, form) in network.kept.items():
             assert bound is not None
             kept = bound.kept(number, form)
@@ -432,63 +438,6 @@ class PackedModel:
             logits = run(None, run_layer)
             # The next prediction overwrites a layer's values.
             return first_largest(logits) if output == "classes" else np.array(logits)
-
-
-def _check_output(output: str) -> None:
-    if output not in get_args(Output):
-        raise input_error("output", f"one of {list(get_args(Output))}", repr(output))
-
-
-def _check_no_plan(plan: str | None) -> None:
-    if plan is not None:
-        raise input_error("plan", "None for a model that is not all bits", repr(plan))
-
-
-def _in_given_order(values: NDArray[Any], places: NDArray[np.int64] | None) -> NDArray[Any]:
-    """Put the rows of a graph's nodes back into the order that nodes were given in."""
-    return values if places is None else values[places]
-
-
-def _finished(values: NDArray[Any], output: Output) -> NDArray[Any]:
-    if output == "labels":
-        return values > 0
-    if output == "label_probabilities":
-        with np.errstate(over="ignore"):
-            values = np.float32(1) / (np.float32(1) + np.exp(-values))
-    if output == "probabilities":
-        values = np.exp(values - values.max(axis=1, keepdims=True))
-        values /= values.sum(axis=1, keepdims=True)
-    return values
-
-
-def _input_value(graph: PackedGraph | PackedNodes, nodes: NDArray[np.int64] | None) -> Value:
-    """Return features of all nodes or of some, as a value."""
-    features = graph.features
-    assert features is not None
-    if isinstance(features, np.ndarray):
-        return features if nodes is None else features[nodes]
-    assert graph.beta is not None
-    some = features if nodes is None else take_features(features, nodes)
-    words = (some.dense() if isinstance(some, SparseBits) else some).words
-    return Bits(words, graph.beta if nodes is None else graph.beta[nodes], graph.num_features)
-
-
-def _row_ids(argument: str, nodes: ArrayLike, num_rows: int, what: str) -> NDArray[np.int64]:
-    try:
-        ids = np.atleast_1d(np.asarray(nodes))
-    except ValueError:  # lists of unequal lengths
-        raise input_error(argument, f"a list of {what}", "lists of several lengths") from None
-    if ids.size == 0:
-        return ids.astype(np.int64)
-    if ids.dtype.kind not in "iu" or ids.ndim != 1:
-        got = f"{ids.dtype} of shape {list(ids.shape)}"
-        raise input_error(
-            argument, f"a list of {what}", got, "for a mask, pass np.flatnonzero(mask)"
-        )
-    if int(ids.min()) < 0 or int(ids.max()) >= num_rows:
-        bad = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
-        raise input_error(argument, f"{what} in 0..{num_rows - 1}", bad)
-    return ids.astype(np.int64)
 
 
 def from_file(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> PackedModel:

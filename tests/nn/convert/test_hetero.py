@@ -123,7 +123,9 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 def outputs_of(model: nn.Module, data: HeteroData) -> dict[str | None, Tensor]:
     """The logits of each type of nodes, by the type to name where there are several."""
     out: Outputs = model(data.x_dict, data.edge_index_dict)
-    return {None: out} if isinstance(out, Tensor) else dict(out)
+    if isinstance(out, Tensor):
+        return {None: out}
+    return {kind: logits for kind, logits in out.items()}  # noqa: C416, for its type
 
 
 def train(model: nn.Module, data: HeteroData, epochs: int = 5) -> dict[str | None, Any]:
@@ -163,8 +165,8 @@ def test_it_trains_and_packs(name: str) -> None:
     assert any(isinstance(module, PairConv) for module in model.modules())
     for kind, expected in train(model, data).items():
         packed = bignn.pack(model, node_type=kind)
-        logits = packed.predict(data, output="logits")
-        assert np.abs(logits - expected).max() < 1e-4 * max(1, np.abs(expected).max())
+        values = packed.predict(data, output="logits")
+        assert np.abs(values - expected).max() < 1e-4 * max(1, np.abs(expected).max())
         classes = packed.predict(data)
         assert np.array_equal(classes, expected.argmax(axis=1))
         for nodes in ([39, 3, 3], [21]):
@@ -276,13 +278,14 @@ def test_bad_input_is_one_line() -> None:
     with pytest.raises(InputError, match=r"a PyG HeteroData with nodes of \['author', 'paper'\]"):
         packed.predict(Data(data["paper"].x, data[CITES].edge_index))
     with pytest.raises(InputError, match="'order' must be None for a heterogeneous model"):
-        bignn.pack_graph(data, like=packed, order="locality")  # type: ignore[call-overload]
-    for change, line in (
+        bignn.pack_graph(data, like=packed, order="locality")
+    changes: list[tuple[Callable[[Any], Any], str]] = [
         (lambda some: some["author"].pop("x"), "one with features of 'author' nodes"),
         (lambda some: some["author"].update({"x": torch.ones(40, 3)}), "one with 70 features per"),
         (lambda some: some[HAS].pop("edge_index"), r"one with edges \('paper', 'has', 'author'\)"),
         (lambda some: some[HAS].edge_index.add_(30), r"between 'paper' nodes in 0\.\.59"),
-    ):
+    ]
+    for change, line in changes:
         other = copy.deepcopy(data)
         change(other)
         with pytest.raises(InputError, match=line):

@@ -159,6 +159,19 @@ def test_edges_of_all_relations_count_elsewhere_in_the_model() -> None:
     assert np.array_equal(bignn.pack(model).predict(data), expected.argmax(axis=1))
 
 
+def test_fit_gives_models_the_relations() -> None:
+    torch.manual_seed(0)
+    data, model = make_graph(), Relational(pyg.RGCNConv)
+    for key, nodes in (("train", range(30)), ("val", range(30, 45)), ("test", range(45, 60))):
+        data[f"{key}_mask"] = torch.tensor([node in nodes for node in range(60)])
+    bignn.binarize_(model)
+    bignn.fit(model, data, bignn.Settings(lr=0.01, epochs=3), progress=False)
+    model.eval()
+    with torch.no_grad():
+        expected = model(data.x, data.edge_index, data.edge_type).argmax(dim=1).numpy()
+    assert np.array_equal(bignn.pack(model).predict(data), expected)
+
+
 def test_skipped_it_stays_float_and_packs() -> None:
     torch.manual_seed(0)
     data, model = make_graph(), Relational(pyg.RGCNConv)

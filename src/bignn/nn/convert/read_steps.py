@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, cast
 
 import torch
@@ -12,7 +11,6 @@ import torch_geometric.nn as pyg
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
-from bignn.errors import input_error
 from bignn.nn.convert.activations import packed_activation
 from bignn.nn.convert.arithmetic import (
     ARITHMETIC,
@@ -27,10 +25,11 @@ from bignn.nn.convert.before_activation import (
 )
 from bignn.nn.convert.convolution_steps import WITHOUT_WEIGHTS
 from bignn.nn.convert.convolutions import converted
-from bignn.nn.convert.hetero import EdgeType, types_of
+from bignn.nn.convert.embedded_ids import RESHAPES, EmbeddedIds
 from bignn.nn.convert.module_steps import ModuleSteps
 from bignn.nn.convert.norms import NORMS, after_norm
 from bignn.nn.convert.pooling import pooling_of
+from bignn.nn.convert.stacks import Stacks
 from bignn.nn.convert.steps import LazyValue, Step, Steps, cannot_pack, failing, title_of
 from bignn.nn.convert.traced_calls import (
     argument_of,
@@ -40,6 +39,7 @@ from bignn.nn.convert.traced_calls import (
     changes_its_input,
     line_of_call,
 )
+from bignn.nn.convert.typed_arguments import TypedArguments, output_of_type
 from bignn.nn.convert.wrapped_layer import WrappedLayer
 from bignn.nn.convolution import TransformLater
 from bignn.nn.input_stage import InputStage
@@ -49,11 +49,6 @@ from bignn.nn.pair_conv import PairConv
 _EDGES = ("edge_index", "adj_t", "edge_weight", "edge_type")
 # Methods that return the same values.
 _SAME = (Tensor.contiguous, Tensor.float, Tensor.clone, Tensor.detach)
-# Methods that read ids out of a column of features, or put their embeddings into rows.
-_RESHAPES = {
-    getattr(Tensor, name)
-    for name in ("long", "int", "to", "squeeze", "view", "reshape", "flatten", "ravel")
-}
 _REDUCTIONS = {
     getattr(home, name): name for home in (torch, Tensor) for name in ("sum", "mean", "max", "amax")
 }
@@ -67,8 +62,6 @@ _LAST = {
 _LAST_MODULES = (nn.Softmax, nn.LogSoftmax)
 # Options of bignn's layers with which they compute what PyG's do.
 _FLOAT = {"binarize": "none", "ste": "input", "balance": False}
-#: Stands for the first type of nodes that a heterogeneous model returns logits of.
-ANY_TYPE = ""
 
 
 class StepReader:
@@ -83,33 +76,28 @@ class StepReader:
 
     def __init__(self, model: nn.Module, graph: fx.Graph, node_type: str | None = None) -> None:
         self.model = model
-        self.relations: list[EdgeType] = []
-        self._types = types_of(model)
+        self.typed = TypedArguments(model)
         self._node_type = node_type
-        self._relation_of: dict[fx.Node, int] = {}
         self._steps = Steps()
         self._modules = ModuleSteps(self._steps)
         self._edges: set[fx.Node] = set()
         self._values: dict[fx.Node, LazyValue] = {}
         self._constants: dict[fx.Node, Any] = {}
-        self._ids: dict[fx.Node, int] = {}  # columns of x that are read as ids
-        self._embeddings: set[fx.Node] = set()
-        self._stacks: dict[fx.Node, list[LazyValue]] = {}
-        self._stacked_at: dict[fx.Node, int] = {}
-        self._maxima: dict[fx.Node, LazyValue] = {}  # pairs of largest values and their places
+        self._stacks = Stacks(self._steps)
         self._same_tensor: dict[fx.Node, fx.Node] = {}  # nodes that are one tensor, by the first
         self._graph_ids: set[fx.Node] = set()
         self._left_out: set[fx.Node] = set()  # graph ids that a forward need not be given
         self._pools = any(pooling_of(node, self._module(node)) for node in graph.nodes)
-        self._x = x = LazyValue(lambda: "x")
+        x = LazyValue(lambda: "x")
+        self._ids = EmbeddedIds(self._steps, x)
         stage = getattr(model, "input_stage", None)
         if isinstance(stage, InputStage):
             x = self._steps.value("standardize", [x], stage)
         place = 0
         for node in graph.nodes:
             if node.op == "placeholder":
-                if self._types.edges:
-                    self._read_types(node, is_x=place == 0)
+                if self.typed.is_used:
+                    self.typed.read(node, is_first=place == 0)
                 elif place == 0:
                     self._values[node] = x
                 elif node.target in _EDGES or place == 1:
@@ -140,8 +128,8 @@ class StepReader:
             if dim not in (1, -1, None):  # None is 1, of two dimensions
                 raise cannot_pack(f"{self._title(node)} at its end is over dimension {dim}, not 1")
             node = argument_of(node, 0, "input")
-        if self._types.edges and isinstance(node, dict):
-            node = self._output_of_type(node)
+        if self.typed.is_used and isinstance(node, dict):
+            node = output_of_type(node, self._node_type)
         if isinstance(node, tuple | list | dict):
             raise cannot_pack(
                 f"its forward returns a {type(node).__name__}, more than one tensor; "
@@ -152,29 +140,6 @@ class StepReader:
         last = self._values[node].name
         if not self.steps or self.steps[-1].out != last:
             raise cannot_pack("its result is not made last")
-
-    def _read_types(self, argument: fx.Node, *, is_x: bool) -> None:
-        """Read an argument of a heterogeneous model, which has a value per type."""
-        for node in argument.users:
-            key: Any = node.args[1]
-            if is_x:
-                self._values[node] = LazyValue(partial(str, f"x.{key}"))
-            elif str(argument.target).startswith(("edge_index", "adj")):
-                self._edges.add(node)
-                self._relation_of[node] = len(self.relations)
-                self.relations.append(key)
-
-    def _output_of_type(self, outputs: dict[Any, Any]) -> Any:
-        """Choose the logits of one type of nodes."""
-        known = list(outputs)
-        wanted = self._node_type
-        if wanted == ANY_TYPE or (wanted is None and len(known) == 1):
-            wanted = known[0]
-        if wanted not in outputs:
-            got = "none" if wanted is None else repr(wanted)
-            fix = f"as in bignn.pack(model, node_type={known[0]!r})"
-            raise input_error("node_type", f"one of {known}, whose classes are wanted", got, fix)
-        return outputs[wanted]
 
     def _module(self, node: fx.Node) -> nn.Module | None:
         is_module = node.op == "call_module"
@@ -189,8 +154,12 @@ class StepReader:
         if node.op == "call_module":
             self._read_module(node)
             return
-        if node in self._values or node in self._relation_of:
-            return  # a value of one type
+        if node in self.typed.values:
+            self._values[node] = self.typed.values[node]
+            return
+        if node in self.typed.numbers:
+            self._edges.add(node)
+            return
         called = called_name(node)
         if called == "" or self._fold_constant(node):
             return  # a check of arguments, or a constant
@@ -203,8 +172,8 @@ class StepReader:
         """Read ``data.x`` and the like."""
         data: Any
         data, name = node.args[:2]
-        if name == "values" and data in self._maxima:
-            self._values[node] = self._maxima[data]
+        if name == "values" and data in self._stacks.maxima:
+            self._values[node] = self._stacks.maxima[data]
         elif name == "x" and data in self._values:
             self._values[node] = self._values[data]
         elif name in _EDGES:
@@ -225,7 +194,8 @@ class StepReader:
         elif isinstance(module, pyg.JumpingKnowledge):
             self._values[node] = self._jumping(node, module)
         elif isinstance(module, nn.Embedding):
-            self._values[node] = self._embedded(node, module, name)
+            ids: Any = argument_of(node, 0, "input")
+            self._values[node] = self._ids.embedded(node, self._values.get(ids), module, name)
         elif (pooling := pooling_of(node, module)) is not None:
             self._values[node] = self._pooled(node, *pooling)
         elif isinstance(module, TransformLater | pyg.MessagePassing):
@@ -323,13 +293,13 @@ class StepReader:
             if argument_of(node, 1, "dim") in (1, -1) and values and "out" not in node.kwargs:
                 made = self._side_by_side(values)
         elif target is torch.stack:
-            made = self._stacked(node)
-        elif target is operator.getitem or target in _RESHAPES:
+            made = self._stacks.add(node, self._listed(node, "tensors"), self._title(node))
+        elif target is operator.getitem or target in RESHAPES:
             made = self._taken_out(node)
         elif target in _LAST and "log" not in called and argument_of(node, 1, "dim") in (1, -1):
             made = self._steps.value("softmax", [self._argument(node, 0)])
         if made is None and target in _REDUCTIONS:
-            made = self._reduced(node, _REDUCTIONS[target])
+            made = self._stacks.reduced(node, _REDUCTIONS[target], self._title(node))
         if made is None and target in _MAXIMA:
             pair = [self._operand(argument_of(node, 0, "input")), self._second(node)]
             if all(isinstance(some, LazyValue) for some in pair):
@@ -359,56 +329,14 @@ class StepReader:
             b = times(self._steps, b, alpha) if isinstance(b, LazyValue) else b * alpha
         return combined(self._steps, called_function(node), a, b)
 
-    def _stacked(self, node: fx.Node) -> LazyValue:
-        values = self._listed(node, "tensors")
-        if values is not None:
-            self._stacks[node] = values
-            self._stacked_at[node] = (argument_of(node, 1, "dim") or 0) % 3
-        return failing(f"{self._title(node)} is read by something other than sum, mean or max")
-
-    def _reduced(self, node: fx.Node, name: str) -> LazyValue | None:
-        """Read ``torch.stack(...).sum(dim)`` and the like."""
-        stack, dim = argument_of(node, 0, "input"), argument_of(node, 1, "dim")
-        if not isinstance(stack, fx.Node) or stack not in self._stacks or not isinstance(dim, int):
-            return None
-        if dim % 3 != self._stacked_at[stack] or "keepdim" in node.kwargs or len(node.args) > 2:
-            return None
-        made = reduced(self._steps, name, self._stacks[stack])
-        if name != "max":
-            return made
-        self._maxima[node] = made
-        return failing(f"the places of {self._title(node)} are read; take the values alone")
-
     def _taken_out(self, node: fx.Node) -> LazyValue | None:
-        """Read ``stack.max(dim)[0]``, ids ``x[:, k]`` or ``x.squeeze(-1)``, and embedded rows."""
+        """Read ``stack.max(dim)[0]``, ids in a column of x, and embedded rows."""
         given: Any = argument_of(node, 0, "input")
-        place = argument_of(node, 1)
-        if given in self._maxima:
-            return self._maxima[given] if place == 0 else None
+        if given in self._stacks.maxima:
+            return self._stacks.maxima[given] if argument_of(node, 1) == 0 else None
         if not isinstance(given, fx.Node) or given not in self._values:
             return None
-        if given in self._embeddings:
-            return self._values[given]
-        if called_function(node) is operator.getitem:
-            is_column = isinstance(place, tuple) and place[:1] == (slice(None),) and len(place) == 2
-            column = place[1] if is_column else None
-            if not isinstance(column, int) or column < 0:
-                return None
-            self._ids[node] = column
-        elif given in self._ids or self._values[given] is self._x:
-            self._ids[node] = self._ids.get(given, 0)
-        else:
-            return None
-        return failing(f"{self._title(node)} is read by something other than an Embedding")
-
-    def _embedded(self, node: fx.Node, module: nn.Module, name: str) -> LazyValue:
-        ids: Any = argument_of(node, 0, "input")
-        if ids not in self._ids and self._values.get(ids) is not self._x:
-            why = f"{title_of(module, name)} reads something other than a column of x"
-            return failing(f"{why}; call it as in emb(x[:, 0])")
-        column = self._ids.get(ids, 0)
-        self._embeddings.add(node)
-        return self._steps.value("embedding", [self._x], weight=module.weight, column=column)
+        return self._ids.taken_out(node, self._values[given], self._title(node))
 
     def _dropped(self, node: fx.Node) -> LazyValue:
         x = self._argument(node, 0)
@@ -451,7 +379,7 @@ class StepReader:
         """Build the value after a convolution of PyG's, or one that reads floats."""
         title, why = title_of(module, name), getattr(module, "not_packed", None)
         if why is None and isinstance(module, pyg.MessagePassing):  # in 'skip'
-            made = converted(module, _FLOAT, of_relation=bool(self._types.edges))
+            made = converted(module, _FLOAT, of_relation=self.typed.is_used)
             module, why = (module, made) if isinstance(made, str) else (made, None)
         if why or (why == "" and type(module) not in WITHOUT_WEIGHTS):
             return failing(f"no packed operation does what {title}{why} does")
@@ -474,9 +402,9 @@ class StepReader:
         self._check_edges(node, module)
         pair = [self._operand(some) for some in (x if isinstance(x, tuple) else (x, x))]
         is_known = all(isinstance(some, LazyValue) for some in pair[: 2 - (pair[1] is None)])
-        if not is_known or edges not in self._relation_of:
+        if not is_known or edges not in self.typed.numbers:
             return _unknown(self._title(node))
-        operations = self._modules.operations(name, self._relation_of[edges])
+        operations = self._modules.operations(name, self.typed.numbers[edges])
         return cast(LazyValue, module.compute(operations, *pair))
 
 

@@ -17,8 +17,9 @@ from bignn.nn.convert.arithmetic import IN_PLACE_OPERATORS
 from bignn.nn.convert.hetero import EdgeType, GraphTypes, ValuesOfTypes, types_of
 from bignn.nn.convert.norms import NORMS
 from bignn.nn.convert.pooling import POOLING_MODULES, recorded_pools
-from bignn.nn.convert.read_steps import ANY_TYPE, StepReader
+from bignn.nn.convert.read_steps import StepReader
 from bignn.nn.convert.steps import Step, cannot_pack, line_of, title_of
+from bignn.nn.convert.typed_arguments import ANY_TYPE
 from bignn.nn.convert.wrapped_layer import WrappedLayer, is_wrapped
 from bignn.nn.convolution import Convolution
 from bignn.nn.evaluation import evaluating
@@ -55,11 +56,12 @@ def trace(model: nn.Module, node_type: str | None = None) -> TracedModel:
         )
     with evaluating(model):
         reader = StepReader(model, traced_graph(model), node_type)
-    if not reader.relations:
+    relations = reader.typed.relations
+    if not relations:
         return TracedModel(reader.steps, [])
     used = sorted({s.parameters["relation"] for s in reader.steps if "relation" in s.parameters})
     steps = [_renumbered(step, used) for step in reader.steps]
-    return TracedModel(steps, [reader.relations[relation] for relation in used])
+    return TracedModel(steps, [relations[relation] for relation in used])
 
 
 def _renumbered(step: Step, used: list[int]) -> Step:
