@@ -30,12 +30,14 @@ if TYPE_CHECKING:
     from bignn.nn.convert.steps import Step
 
 
-def pack(model: torch.nn.Module) -> PackedModel:
+def pack(model: torch.nn.Module, *, node_type: str | None = None) -> PackedModel:
     """Pack a trained model: bits for what is binary, float32 for the rest.
 
     Args:
         model: a :class:`bignn.nn.GNN`, or one that :func:`bignn.binarize_` has converted; its
             weights are copied, training can go on.
+        node_type: of a heterogeneous model, the type of nodes that is predicted; None where the
+            model returns logits of one type alone.
 
     """
     if not isinstance(model, torch.nn.Module):
@@ -48,7 +50,7 @@ def pack(model: torch.nn.Module) -> PackedModel:
         raise input_error("model", "one with values", "parameters on the meta device")
     writer = _Writer()
     if not isinstance(model, GNN):
-        return _converted(writer, model)
+        return _converted(writer, model, node_type)
     value = _input(writer, model.input_stage, "x")
     hidden: list[str] = []
     for number, conv in enumerate(model.layers):
@@ -79,14 +81,16 @@ def _input(writer: _Writer, stage: InputStage, value: str) -> str:
     return value
 
 
-def _converted(writer: _Writer, model: torch.nn.Module) -> PackedModel:
+def _converted(writer: _Writer, model: torch.nn.Module, node_type: str | None) -> PackedModel:
     """Pack a converted model, step by step as its forward goes."""
     from bignn.nn.convert.trace import trace
     from bignn.nn.convert.wrapped_layer import input_maps
 
-    steps = trace(model)
+    traced = trace(model, node_type)
+    steps = traced.steps
     convolutions = [s for s in steps if s.op == "layer" and not isinstance(s.module, Linear)]
-    names = {"x": "x"}
+    inputs = sorted({name for step in steps for name in step.inputs if name.startswith("x")})
+    names = {name: name for name in inputs}
     for number, step in enumerate(steps):
         values = [names[name] for name in step.inputs]
         value, module = values[0], cast(Any, step.module)
@@ -120,12 +124,15 @@ def _converted(writer: _Writer, model: torch.nn.Module) -> PackedModel:
                 }
                 out = writer.add(step.op, values, f"{number}", **parameters)
         names[step.out] = out
-    return PackedModel(writer.operations, writer.arrays, _width_of_x(steps))
+    if not traced.relations:
+        return PackedModel(writer.operations, writer.arrays, _width_of("x", steps))
+    widths = {name.removeprefix("x."): _width_of(name, steps) for name in inputs}
+    return PackedModel(writer.operations, writer.arrays, widths, relations=traced.relations)
 
 
-def _width_of_x(steps: list[Step]) -> int:
+def _width_of(x: str, steps: list[Step]) -> int:
     """Find the number of features by the first step that tells how many it reads."""
-    as_wide = {"x"}
+    as_wide = {x}
     columns = [int(step.parameters["column"]) + 1 for step in steps if step.op == "embedding"]
     for step in steps:
         if step.inputs[0] in as_wide and step.op != "embedding":
@@ -164,7 +171,7 @@ def _batch_norm(writer: _Writer, name: str, norm: Any, value: str) -> str:
             mean = mean - norm.bias.double() / scale
         else:  # a column that is its bias alone
             bias = norm.bias
-    value = writer.add("batch_norm", value, name, mean=_array(mean), scale=_array(scale))
+    value = writer.batch_norm(name, value, _array(mean), _array(scale))
     return value if bias is None else writer.add("bias", value, f"{name}.norm", bias=_array(bias))
 
 
@@ -245,12 +252,25 @@ class _Writer:
         self.operations: list[dict[str, object]] = []
         self.arrays: dict[str, NDArray[np.generic]] = {}
         self._binarized: dict[str, str] = {}
+        self._normalized: dict[tuple[str, bytes, bytes], str] = {}
 
     def binarized(self, value: str) -> str:
         """Write a value's binarization, once for all that read it."""
         if value not in self._binarized:
             self._binarized[value] = self.add("binarize", value)
         return self._binarized[value]
+
+    def batch_norm(
+        self, name: str, value: str, mean: NDArray[np.float32], scale: NDArray[np.float32]
+    ) -> str:
+        """Write ``(x - mean) · scale``, once for all that normalise a value alike.
+
+        Layers that centre the same input by themselves have the same statistics of it.
+        """
+        key = value, mean.tobytes(), scale.tobytes()
+        if key not in self._normalized:
+            self._normalized[key] = self.add("batch_norm", value, name, mean=mean, scale=scale)
+        return self._normalized[key]
 
     def add(
         self,

@@ -170,4 +170,4 @@ def test_files_pickles_and_copies_keep_the_order(tmp_path: Path) -> None:
 def test_an_order_that_is_not_known_is_refused() -> None:
     match = r"^'order' must be None or one of \['locality'\], got 'degree'"
     with pytest.raises(InputError, match=match):
-        pack_graph(make_graph(9, 70), like=BINARY["gcn"], order="degree")  # type: ignore[arg-type]
+        pack_graph(make_graph(9, 70), like=BINARY["gcn"], order="degree")  # type: ignore[call-overload]

@@ -28,7 +28,7 @@ def packed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The graphs that predictions had packed."""
     found: list[Any] = []
 
-    def counted(graph: Any, *, like: PackedModel) -> PackedGraph:
+    def counted(graph: Graph, *, like: PackedModel) -> PackedGraph:
         found.append(graph)
         return pack_graph(graph, like=like)
 
@@ -95,7 +95,8 @@ def test_a_data_that_changed_is_packed_again(model: PackedModel, packed: list[An
     check(8)
     data.y = torch.zeros(40, dtype=torch.long)  # labels travel with the packing
     check(9, changes=False)
-    assert model._packings.of(data).labels["y"].sum() == 0
+    again: Any = model._packings.of(data)
+    assert again.labels["y"].sum() == 0
     data.comment = "nothing that a prediction reads"
     check(9, changes=False)
 
@@ -152,7 +153,7 @@ def test_a_change_while_packing_is_noticed(
     graph = weighted_graph()
 
     def interrupted(graph: Any, *, like: PackedModel) -> PackedGraph:
-        packed = pack_graph(graph, like=like)
+        packed: PackedGraph = pack_graph(graph, like=like)
         np.negative(graph.x, out=graph.x)
         return packed
 

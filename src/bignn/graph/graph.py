@@ -18,14 +18,14 @@ from bignn.errors import InputError, input_error, offsets_error
 SPLITS = ("train_idx", "val_idx", "test_idx")
 UNLABELLED = -1
 
+_OTHERS = ("edge_index", "edge_weight", "edge_type", "y", *SPLITS)
 #: The arrays of the .npz format.
-ARRAYS = frozenset(
-    {"x", "x_indptr", "x_indices", "x_data", "x_shape", "edge_index", "edge_weight", "y", *SPLITS}
-)
+ARRAYS = frozenset({"x", "x_indptr", "x_indices", "x_data", "x_shape", *_OTHERS})
 
 # No real graph comes near these bounds; damaged and malicious files that ask for memory do.
 _MAX_SIZE = 1 << 31
 _MAX_CLASSES = 1 << 16
+_MAX_RELATIONS = 1 << 16
 _MAX_TOTAL_WEIGHT = 1e30  # degrees are float32 sums
 
 
@@ -59,6 +59,8 @@ class Graph:
         y: int64 [N] class per node, -1 where unknown; None when there are no labels.
         train_idx, val_idx, test_idx: int64 node ids, disjoint; None where not given.
         name: name or path that the graph was loaded from, for messages.
+        edge_type: int64 [E], the relation that each edge is of, counted from 0; None where there is
+            one kind of edge.
 
     """
 
@@ -70,10 +72,11 @@ class Graph:
     val_idx: NDArray[np.int64] | None = None
     test_idx: NDArray[np.int64] | None = None
     name: str = "graph"
+    edge_type: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         try:
-            for key in ("edge_index", "y", *SPLITS):
+            for key in ("edge_index", "edge_type", "y", *SPLITS):
                 if (values := getattr(self, key)) is not None:
                     object.__setattr__(self, key, _integers(key, np.asarray(values)))
             object.__setattr__(self, "edge_weight", _floats("edge_weight", self.edge_weight))
@@ -140,7 +143,7 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], name: str = "graph") -> Grap
         y = arrays.get("y")
         if y is not None and y.ndim == 2 and y.shape[1] == 1:  # as OGB stores it
             arrays = {**arrays, "y": y[:, 0]}
-        others = {key: arrays.get(key) for key in ("edge_index", "edge_weight", "y", *SPLITS)}
+        others = {key: arrays.get(key) for key in _OTHERS}
         return Graph(x=_features(arrays), **others, name=name)  # type: ignore[arg-type]
     except InputError as error:
         line = str(error)
@@ -160,7 +163,7 @@ def to_arrays(graph: Graph) -> dict[str, NDArray[Any]]:
         arrays["x"] = graph.x
     if graph.edge_weight is not None:
         arrays["edge_weight"] = graph.edge_weight
-    for key in ("y", *SPLITS):
+    for key in ("edge_type", "y", *SPLITS):
         if (values := getattr(graph, key)) is not None:
             arrays[key] = _smallest(values)
     return arrays
@@ -254,7 +257,16 @@ def _check(graph: Graph) -> None:
             raise input_error(
                 "edge_weight", f"{_MAX_TOTAL_WEIGHT:.0e} at most in all", f"{total:.1e}"
             )
+    if graph.edge_type is not None:
+        _check_edge_types(graph.edge_type, graph.num_edges)
     _check_split(graph)
+
+
+def _check_edge_types(edge_type: NDArray[np.int64], num_edges: int) -> None:
+    if edge_type.shape != (num_edges,):
+        expected = f"one relation per edge ({num_edges})"
+        raise input_error("edge_type", expected, f"shape {list(edge_type.shape)}")
+    _check_ids("edge_type", edge_type, _MAX_RELATIONS, what="a relation's")
 
 
 def _check_labels(y: NDArray[np.int64], num_nodes: int) -> None:

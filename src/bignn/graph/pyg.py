@@ -58,10 +58,11 @@ def from_pyg(data: DataLike, name: str = "data") -> Graph:
     """Convert a PyG ``Data`` to a :class:`bignn.Graph`; arrays may share memory with it.
 
     Args:
-        data: takes from it ``x`` (made dense), ``edge_index``, ``edge_weight``, ``y`` and the
-            masks ``train_mask``, ``val_mask`` and ``test_mask``; a mask without a True counts as
-            absent. ``edge_attr`` is left out with a warning: PyG's convolutions do not use it as
-            weights by themselves, and codes of edge types would be wrong weights.
+        data: takes from it ``x`` (made dense), ``edge_index``, ``edge_weight``, ``edge_type``
+            (whole numbers [E]), ``y`` and the masks ``train_mask``, ``val_mask`` and
+            ``test_mask``; a mask without a True counts as absent. ``edge_attr`` is left out with a
+            warning: PyG's convolutions do not use it as weights by themselves, and codes of edge
+            types would be wrong weights.
         name: name of the graph, for messages.
 
     """
@@ -87,7 +88,18 @@ def _features_and_edges(data: DataLike) -> dict[str, NDArray[Any]]:
         )
     if weight is not None:
         arrays["edge_weight"] = array_of("edge_weight", weight, as_floats=True)
+    if (types := _edge_types(data, edges)) is not None:
+        arrays["edge_type"] = types
     return arrays
+
+
+def _edge_types(data: Any, edges: NDArray[Any]) -> NDArray[Any] | None:
+    """Return the relation of each edge; None where the attribute is something else."""
+    given = getattr(data, "edge_type", None)
+    if not (hasattr(given, "layout") and hasattr(given, "to_dense")):
+        return None
+    types = array_of("edge_type", given)
+    return types if types.dtype.kind in "iu" and types.shape == edges.shape[1:] else None
 
 
 def _labels(data: Any, x: NDArray[Any]) -> dict[str, NDArray[Any]]:
@@ -121,8 +133,8 @@ def to_pyg(graph: GraphLike) -> Data:
         graph: a :class:`bignn.Graph`.
 
     Returns:
-        A ``Data`` with dense ``x`` and, where the graph has them, ``edge_weight``, ``y``,
-        ``train_mask``, ``val_mask`` and ``test_mask``. It shares no memory with the graph.
+        A ``Data`` with dense ``x`` and, where the graph has them, ``edge_weight``, ``edge_type``,
+        ``y``, ``train_mask``, ``val_mask`` and ``test_mask``. It shares no memory with the graph.
 
     """
     try:
@@ -141,6 +153,8 @@ def to_pyg(graph: GraphLike) -> Data:
     )
     if graph.edge_weight is not None:
         data.edge_weight = torch.tensor(graph.edge_weight)
+    if graph.edge_type is not None:
+        data.edge_type = torch.tensor(graph.edge_type)
     if graph.y is not None:
         data.y = torch.tensor(graph.y)
     for key in SPLITS:

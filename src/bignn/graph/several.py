@@ -60,11 +60,16 @@ def _side_by_side(graphs: list[Graph], starts: Ints) -> Graph:
                 for graph in graphs
             ]
         )
+    types = [graph.edge_type for graph in graphs if graph.edge_type is not None]
+    if 0 < len(types) < len(graphs):
+        got = f"{len(types)} of {len(graphs)} that have it"
+        raise input_error("graph", "graphs that all have 'edge_type', or none", got)
     return Graph(
         _features_of_all([graph.x for graph in graphs]),
         np.concatenate(edges, axis=1),
         weight,
         name=f"{len(graphs)} graphs",
+        edge_type=np.concatenate(types) if types else None,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from bignn.kernels import native, sampling_reference
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
+T = TypeVar("T", bound=np.generic)
 
 
 def offsets_fit(offsets: NDArray[Any], count: int) -> bool:
@@ -49,6 +50,13 @@ def compress_edges(
         weights = None if (weights == 1).all() else weights[order]
     ids = source[order].astype(np.int32 if num_nodes < 2**31 else np.int64)
     return offsets, ids, weights
+
+
+def in_order_of_rows(
+    values: NDArray[T], source: NDArray[Any], target: NDArray[Any], num_nodes: int
+) -> NDArray[T]:
+    """Sort a value of each edge as :func:`compress_edges` sorts the edges."""
+    return values[order_of_entries(target, source, (num_nodes, num_nodes))[1]]
 
 
 def entries_of(offsets: Ints, rows: Ints) -> tuple[Ints, Ints]:

@@ -50,6 +50,17 @@ EDGE_KINDS: dict[str, EdgeKind] = {
 WITH_SELF_LOOPS = ("gcn", "mean_self", "attention")
 
 
+def of_relation(aggr: str, relation: int | None) -> str:
+    """Name a sum over the edges of one relation, ``"mean/3"``; over all edges without one."""
+    return aggr if relation is None else f"{aggr}/{relation}"
+
+
+def split_relation(name: str) -> tuple[str, int | None]:
+    """Split the name of a sum into the kind of sum and the relation, if there is one."""
+    aggr, _, relation = name.partition("/")
+    return aggr, int(relation) if relation else None
+
+
 class WeighedEdges(NamedTuple):
     """Edges ``source -> target`` with weights, and factors of their ends; None is all ones."""
 

@@ -35,6 +35,7 @@ EdgesLike = Tensor | SparseMatrix
 # One per kind, since a graph may serve layers of several kinds at once.
 _matrices: dict[str, TensorCache] = {aggr: TensorCache() for aggr in get_args(Aggregation)}
 _factored: dict[str, TensorCache] = {aggr: TensorCache() for aggr in get_args(Aggregation)}
+_relations = TensorCache()
 
 
 def edge_weights(
@@ -189,6 +190,32 @@ def aggregate(
     z = x.to(dtype)
     messages = weight.unsqueeze(-1) * z[edges[0]]
     return (own.unsqueeze(-1) * z).index_add(0, edges[1], messages).to(x.dtype)
+
+
+def edges_of_relations(edge_index: EdgesLike, edge_type: Tensor | None) -> list[Tensor]:
+    """Split edges [2, E] by their relations [E]: the edges of relation 0, of relation 1, and so on.
+
+    The lists are cached, and with them the matrices that are built from each.
+    """
+    if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
+        got = "a sparse matrix"
+        raise input_error("edge_index", "edges [2, E] beside their relations", got)
+    num_edges = edge_index.shape[-1]
+    if not isinstance(edge_type, Tensor):
+        expected = f"the relation of each edge [{num_edges}]"
+        raise input_error("edge_type", expected, type(edge_type).__name__)
+    if edge_type.shape != (num_edges,) or edge_type.is_floating_point():
+        expected = f"whole numbers, one relation per edge [{num_edges}]"
+        got = f"{edge_type.dtype} of shape {list(edge_type.shape)}"
+        raise input_error("edge_type", expected, got)
+
+    def build() -> list[Tensor]:
+        if num_edges and int(edge_type.min()) < 0:
+            raise input_error("edge_type", "relations from 0", int(edge_type.min()))
+        count = int(edge_type.max()) + 1 if num_edges else 0
+        return [edge_index[:, edge_type == relation] for relation in range(count)]
+
+    return _relations.get(edge_index, [edge_type], None, build)
 
 
 def receptive_field(adjacency: SparseMatrix, nodes: Tensor, num_hops: int) -> Tensor:

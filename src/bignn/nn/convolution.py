@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
 import torch
@@ -29,8 +30,11 @@ class ConvOperations(Protocol):
     def linear(self, linear: nn.Module, x: NodeValue) -> NodeValue:
         """Call a linear map that prepares its own input, as PyG's module is called."""
 
-    def aggregate(self, x: NodeValue, aggr: str) -> NodeValue:
-        """Sum x over neighbours, or take the largest (:mod:`bignn.kernels.edge_kinds`)."""
+    def aggregate(self, x: NodeValue, aggr: str, relation: int | None = None) -> NodeValue:
+        """Sum x over neighbours, or take the largest (:mod:`bignn.kernels.edge_kinds`).
+
+        With a relation, over the edges of that relation alone.
+        """
 
     def attend(
         self,
@@ -86,10 +90,15 @@ class TorchOperations:
     """The operations of a convolution on tensors, over the edges of one call."""
 
     def __init__(
-        self, edge_index: EdgesLike, edge_weight: Tensor | None, attention_dropout: float = 0.0
+        self,
+        edge_index: EdgesLike,
+        edge_weight: Tensor | None,
+        attention_dropout: float = 0.0,
+        relations: Sequence[Tensor] = (),
     ) -> None:
         self._edges, self._weight = edge_index, edge_weight
         self._dropout = attention_dropout
+        self._relations = relations
 
     def product(self, linear: Linear, x: Any) -> Tensor:
         """Compute ``H̃ W̃``."""
@@ -99,8 +108,12 @@ class TorchOperations:
         """Call a linear map."""
         return cast(Tensor, linear(x))
 
-    def aggregate(self, x: Tensor, aggr: str) -> Tensor:
+    def aggregate(self, x: Tensor, aggr: str, relation: int | None = None) -> Tensor:
         """Sum x over the edges, or take the largest."""
+        if relation is not None:
+            if relation >= len(self._relations):  # it has no edges here
+                return torch.zeros_like(x)
+            return aggregate(self._relations[relation], None, x, cast(Aggregation, aggr))
         if aggr in ("max", "weighted_max"):
             return self._largest(x, self._weight if aggr == "weighted_max" else None)
         return aggregate(self._edges, self._weight, x, cast(Aggregation, aggr))

@@ -160,6 +160,10 @@ class Linear(nn.Module):
         signs, alpha = binarize_weight(weight)
         return signs, alpha if self.scale_gradient else alpha.detach()
 
+    def stored_parameters(self) -> list[nn.Parameter]:
+        """List the parameters that the weights are computed from."""
+        return [self.weight]
+
     def extra_repr(self) -> str:
         """Describe the layer for ``print(model)``."""
         kinds = [name for name in ("features", "weights") if getattr(self.binarization, name)]

@@ -4,8 +4,9 @@ May import ``kernels`` and ``graph``.
 """
 
 from bignn.runtime.packed_graph import PackedGraph, pack_graph
-from bignn.runtime.packed_model import ModelSizes, Output, PackedModel
+from bignn.runtime.packed_model import ModelSizes, PackedModel
 from bignn.runtime.planner import LayerPlan, Plan
+from bignn.runtime.predicted_values import Output
 from bignn.runtime.storage import open_packed
 
 __all__ = [

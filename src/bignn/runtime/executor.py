@@ -28,7 +28,7 @@ def run(
     edges: Callable[[str, str, str], Edges],
     run_layer: RunLayer,
     backend: str,
-    members: Callable[[str, str], Members] | None = None,
+    members: Callable[[Operation], Members] | None = None,
 ) -> Floats:
     """Run operations in order; return the last one's value as floats.
 
@@ -40,7 +40,7 @@ def run(
             values it takes and makes.
         run_layer: runs a packed layer.
         backend: backend of products of bits.
-        members: gives the nodes of each graph of a pooling, by the values it takes and makes.
+        members: gives the nodes of each graph that an operation pools, or normalises by itself.
 
     """
     found: dict[str, Value] = dict(values)
@@ -52,15 +52,20 @@ def run(
             if isinstance(step, PackedStep):
                 block = edges(aggregation_of(step), step.inputs[0], step.out)
                 assert isinstance(taken[0], Bits)
-                found[step.out] = run_layer(step, taken[0], block)
+                layer = step.layer
+                if layer.own is None and not len(block.ids):  # nothing to sum, and perhaps no rows
+                    found[step.out] = np.tile(layer.shift, (block.num_rows, 1))
+                else:
+                    found[step.out] = run_layer(step, taken[0], block)
             elif step.op in NEIGHBOURLY:
                 block = edges(aggregation_of(step), step.inputs[0], step.out)
                 found[step.out] = run_on_neighbours(step, taken[0], block)
             elif step.op == "pool":
                 assert members is not None
-                found[step.out] = pool(step, taken[0], members(step.inputs[0], step.out))
+                found[step.out] = pool(step, taken[0], members(step))
             elif step.op in GRAPHWIDE:
-                made = run_on_graph(step, taken[0])
+                graphs = members(step) if members and step.parameters.get("per_graph") else None
+                made = run_on_graph(step, taken[0], graphs)
                 found[step.out] = _at(made, rows, step.inputs[0], step.out)
             else:
                 taken = [

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn.kernels.layer import Edges
-from bignn.runtime.network import aggregation_of
 from bignn.runtime.operations import Operation
 from bignn.runtime.values import Floats, Value, floats_of
 
@@ -25,7 +24,7 @@ def run_on_neighbours(step: Operation, value: Value, edges: Edges) -> Floats:
         return _attend_pairs(step, z, edges)
     if step.op == "attention_dot":
         return _attend_dots(step, z, edges)
-    if aggregation_of(step) in ("max", "weighted_max"):
+    if step.parameters["aggr"] in ("max", "weighted_max"):
         return _sums(z, edges, edges.weights, np.maximum)
     if edges.source_scale is not None:
         z = z * edges.source_scale[:, None]

@@ -7,11 +7,14 @@ from numpy.typing import NDArray
 
 from bignn.kernels.compressed_rows import entries_of
 from bignn.kernels.layer import Edges
+from bignn.runtime.hetero_graph import PackedHeteroGraph
 from bignn.runtime.network import Network, aggregation_of, reads_neighbours
 from bignn.runtime.operations import GRAPHWIDE, Operation
 from bignn.runtime.packed_graph import Members, PackedGraph
 
 Nodes = NDArray[np.int64]
+#: A packed graph with nodes of one type, or of several.
+AnyPackedGraph = PackedGraph | PackedHeteroGraph
 
 
 class Surroundings:
@@ -25,7 +28,7 @@ class Surroundings:
 
     """
 
-    def __init__(self, graph: PackedGraph, network: Network, nodes: Nodes) -> None:
+    def __init__(self, graph: AnyPackedGraph, network: Network, nodes: Nodes) -> None:
         self._graph = graph
         self.values: dict[str, Nodes] = {network.result: nodes}
         for step in reversed(network.rest):
@@ -33,9 +36,9 @@ class Surroundings:
             if reads_neighbours(step):
                 wanted = self._sources(aggregation_of(step), wanted)
             elif isinstance(step, Operation) and step.op == "pool":
-                wanted = np.sort(graph.members(wanted).rows)
+                wanted = np.sort(self._one_type.members(wanted).rows)
             elif isinstance(step, Operation) and step.op in GRAPHWIDE:
-                wanted = np.arange(graph.num_nodes)
+                wanted = self._rows_of_norm(step, wanted)
             for name in step.inputs:
                 self._want(name, wanted)
         self.layers: list[Nodes] = []
@@ -50,37 +53,62 @@ class Surroundings:
             below = self._sources(network.layers[number].aggr, rows)
         if below is not None:
             self._want(network.source, below)
-        self.first = self.values[network.source]
+        if not network.inputs:
+            self.first = self.values[network.source]
+
+    @property
+    def _one_type(self) -> PackedGraph:
+        assert isinstance(self._graph, PackedGraph)
+        return self._graph
 
     def edges(self, aggr: str, taken: Nodes, made: Nodes) -> Edges:
         """Return edges from the nodes ``taken`` to the nodes ``made``, both rising."""
         whole = self._graph.edges(aggr)
         offsets, entries = entries_of(whole.offsets, made)
         weights = None if whole.weights is None else whole.weights[entries]
+        own_ids = np.searchsorted(taken, made) if _has_own(whole) else np.zeros(len(made))
         return Edges(
             offsets,
             np.searchsorted(taken, whole.ids[entries]).astype(np.int32),
             weights,
             whole.target_factor[made],
             len(taken),
-            np.searchsorted(taken, made).astype(np.int32),
+            own_ids.astype(np.int32),
             None if whole.source_scale is None else whole.source_scale[taken],
         )
 
-    def members(self, taken: Nodes, graphs: Nodes) -> Members:
-        """Return the nodes of some graphs as places among the nodes ``taken``, rising."""
-        rows, offsets = self._graph.members(graphs)
+    def members(self, step: Operation) -> Members:
+        """Return the nodes of the graphs that an operation makes, as places in what it takes."""
+        taken, made = self.values[step.inputs[0]], self.values[step.out]
+        graphs = made if step.op == "pool" else self._one_type.graphs_of(made)
+        rows, offsets = self._one_type.members(graphs)
         return Members(np.searchsorted(taken, rows), offsets)
+
+    def _rows_of_norm(self, step: Operation, made: Nodes) -> Nodes:
+        """Return all rows that the statistics of some rows are taken over, rising."""
+        if isinstance(self._graph, PackedHeteroGraph):
+            return np.arange(self._graph.nodes[str(step.node_type)].num_nodes)
+        if step.is_pooled:
+            return np.arange(self._graph.num_graphs)
+        graphs = self._graph.graphs_of(made) if step.parameters.get("per_graph") else None
+        return np.sort(self._graph.members(graphs).rows)
 
     def _want(self, name: str, nodes: Nodes) -> None:
         known = self.values.get(name)
         self.values[name] = nodes if known is None else _union([known, nodes])
 
     def _sources(self, aggr: str, nodes: Nodes) -> Nodes:
-        """Return nodes and their neighbours, rising."""
+        """Return nodes and their neighbours, rising; neighbours alone where they are others."""
         whole = self._graph.edges(aggr)
         _, entries = entries_of(whole.offsets, nodes)
+        if not _has_own(whole):
+            return np.unique(whole.ids[entries]).astype(np.int64)
         return _union([nodes, whole.ids[entries]])
+
+
+def _has_own(edges: Edges) -> bool:
+    """Whether targets are among the sources: edges of a whole graph, between nodes of one type."""
+    return edges.own_ids is None
 
 
 def _union(sets: list[Nodes]) -> Nodes:

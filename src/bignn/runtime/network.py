@@ -15,7 +15,7 @@ run one by one among the rest.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 
 from bignn.bits import Words
 from bignn.errors import FileError
+from bignn.graph.hetero import EdgeType
 from bignn.kernels.attention import Attention, whole_scores
-from bignn.kernels.edge_kinds import EDGE_KINDS
+from bignn.kernels.edge_kinds import EDGE_KINDS, of_relation, split_relation
 from bignn.kernels.layer import BinaryLayer, Keep, OwnPart
 from bignn.runtime.input_stage import InputSpec
 from bignn.runtime.operations import NEIGHBOURLY, Arrays, Operation, checked
@@ -64,6 +65,10 @@ class Network:
         num_classes: width of the logits.
         aggregations: how neighbours are weighed anywhere in the model.
         is_pooled: whether the logits have a row per graph instead of one per node.
+        inputs: input stages and the values that they make, by type of nodes; empty but for a
+            heterogeneous model, which has no packed layers at its front.
+        relations: the relations of a heterogeneous model.
+        result_type: the type of nodes that the logits are of, in a heterogeneous model.
 
     """
 
@@ -76,6 +81,9 @@ class Network:
     num_classes: int
     aggregations: frozenset[str] = field(default_factory=frozenset)
     is_pooled: bool = False
+    inputs: Mapping[str, tuple[InputSpec, str]] = field(default_factory=dict)
+    relations: tuple[EdgeType, ...] = ()
+    result_type: str | None = None
 
     @property
     def is_binary(self) -> bool:
@@ -87,16 +95,42 @@ class Network:
         )
 
     @property
+    def num_features(self) -> int | dict[str, int]:
+        """Features per node; by type of nodes in a heterogeneous model."""
+        if not self.inputs:
+            return self.input.num_features
+        return {kind: stage.num_features for kind, (stage, _) in self.inputs.items()}
+
+    @property
+    def num_relations(self) -> int:
+        """Number of relations that the model tells apart; 0 where it reads no edge types."""
+        relations = [split_relation(name)[1] for name in self.aggregations]
+        return max((1 + some for some in relations if some is not None), default=0)
+
+    @property
     def num_hops(self) -> int:
         """How many hops away a prediction looks, at most."""
-        return len(self.layers) + sum(reads_neighbours(step) for step in self.rest)
+        hops = {name: number + 1 for name, (number, _) in self.kept.items()}
+        for step in self.rest:
+            before = max(hops.get(name, 0) for name in step.inputs)
+            hops[step.out] = before + reads_neighbours(step)
+        return hops[self.result] if self.rest else len(self.layers)
 
 
-def understand(operations: Any, arrays: Arrays, num_features: Any) -> Network:
+def understand(
+    operations: Any, arrays: Arrays, num_features: Any, relations: Sequence[EdgeType] = ()
+) -> Network:
     """Check a list of operations against its arrays and recognise its layers."""
-    steps = checked(operations, arrays, num_features)
+    steps = checked(operations, arrays, num_features, relations)
     reader = _Reader(steps)
-    stage, source = _input(reader, num_features)
+    is_heterogeneous = isinstance(num_features, dict)
+    inputs = {}
+    if is_heterogeneous:
+        stage, source = InputSpec(0, False, None, None, False), ""
+        for kind, width in num_features.items():
+            inputs[kind] = _input(reader, f"x.{kind}", width, _STAGE_OF_TYPE)
+    else:
+        stage, source = _input(reader, "x", num_features, _STAGE)
     layers: list[BinaryLayer] = []
     kept: dict[str, tuple[int, Keep]] = {}
     value, result = source, steps[-1].out
@@ -127,7 +161,8 @@ def understand(operations: Any, arrays: Arrays, num_features: Any) -> Network:
     )
     return Network(
         stage, source, layers, rest, kept, result, steps[-1].width, aggregations,
-        steps[-1].is_pooled,
+        steps[-1].is_pooled, inputs, tuple(relations),
+        steps[-1].node_type,
     )  # fmt: skip
 
 
@@ -155,12 +190,13 @@ def reads_neighbours(step: RestStep) -> bool:
 
 
 def aggregation_of(step: RestStep) -> str:
-    """How a step weighs neighbours: its ``aggr``, or what its attention reads."""
+    """How a step weighs neighbours, and of which relation: ``aggr``, or what attention reads."""
     if isinstance(step, PackedStep):
         return step.layer.aggr
     if step.op == "attention_dot" or step.parameters.get("self_loops") is False:
         return "sum"
-    return str(step.parameters.get("aggr", "attention"))
+    aggr = str(step.parameters.get("aggr", "attention"))
+    return of_relation(aggr, step.parameters.get("relation"))
 
 
 class _Reader:
@@ -193,17 +229,23 @@ class _Reader:
         return users[0]
 
 
-def _input(reader: _Reader, num_features: int) -> tuple[InputSpec, str]:
-    """Recognise ``[normalize_rows] [standardize] [binarize]`` of x that nothing else reads."""
-    source = "x"
+_STAGE = ("normalize_rows", "standardize", "binarize")
+# In a heterogeneous model layers centre the features that they read.
+_STAGE_OF_TYPE = ("batch_norm", "binarize")
+
+
+def _input(
+    reader: _Reader, source: str, num_features: int, stage_of: tuple[str, ...]
+) -> tuple[InputSpec, str]:
+    """Recognise the input stage of features that nothing else reads, each operation or none."""
     found: dict[str, Operation] = {}
-    for op in ("normalize_rows", "standardize", "binarize"):
+    for op in stage_of:
         step = reader.only_user(source, op)
         if step is not None:
             found[op] = step
             reader.take(step)
             source = step.out
-    standardize = found.get("standardize")
+    standardize = found.get("standardize", found.get("batch_norm"))
     stage = InputSpec(
         num_features,
         "normalize_rows" in found,
@@ -239,7 +281,8 @@ def _layer(reader: _Reader, linear: Operation) -> _Found | None:
     own: Operation | None = None
     add = reader.only_user(out, "add")
     # A node's own part is not scaled by its degree.
-    is_plain = EDGE_KINDS[aggregation_of(step)].factor in ("none", "mean")
+    aggr, _ = split_relation(aggregation_of(step))
+    is_plain = EDGE_KINDS[aggr].factor in ("none", "mean")
     if add is not None and step.op == "aggregate" and is_plain and len(add.inputs) == 2:
         others = [scaled] if scaled else reader.users(linear.inputs[0], "binary_linear")
         own = next(

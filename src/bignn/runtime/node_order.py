@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn.errors import input_error
-from bignn.kernels.compressed_rows import compress_edges
+from bignn.kernels.compressed_rows import compress_edges, in_order_of_rows
 from bignn.kernels.node_order import locality_order
 from bignn.runtime.features import take_features
 
@@ -37,7 +37,10 @@ def renumbered(graph: PackedGraph, order: NDArray[np.int64]) -> PackedGraph:
     places = np.empty(num_nodes, dtype=np.int64)
     places[order] = np.arange(num_nodes)
     target = np.repeat(places, np.diff(graph.offsets))
-    offsets, ids, weights = compress_edges(places[graph.ids], target, graph.weights, num_nodes)
+    source, types = places[graph.ids], graph.edge_types
+    offsets, ids, weights = compress_edges(source, target, graph.weights, num_nodes)
+    if types is not None:
+        types = in_order_of_rows(types, source, target, num_nodes)
     features = graph.features
     if isinstance(features, np.ndarray):
         features = features[order]
@@ -51,6 +54,7 @@ def renumbered(graph: PackedGraph, order: NDArray[np.int64]) -> PackedGraph:
         offsets=offsets,
         ids=ids,
         weights=weights,
+        edge_types=types,
         degree_scale=graph.degree_scale[order],
         node_ids=node_ids.astype(graph.ids.dtype),
     )

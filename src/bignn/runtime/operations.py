@@ -8,7 +8,7 @@ refused, never guessed at (docs/format.md lists the operations).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from bignn.bits import words_per_row
 from bignn.config.options import TRAINED_EDGE_BITS
 from bignn.errors import FileError
+from bignn.graph.hetero import EdgeType
 from bignn.kernels.edge_kinds import EDGE_KINDS
 from bignn.kernels.layer import HIDDEN_EDGE_BITS, LAST_EDGE_BITS
 
@@ -25,6 +26,8 @@ Arrays = Mapping[str, NDArray[Any]]
 
 #: How ``aggregate`` weighs neighbours.
 AGGREGATIONS = tuple(aggr for aggr in EDGE_KINDS if aggr != "attention")
+#: Those that edges between nodes of two types have.
+BETWEEN_TYPES = ("mean", "sum", "max")
 #: What ``pool`` makes of the nodes of a graph.
 POOLS = ("mean", "sum", "max")
 #: Functions of ``activation``; those with a ``parameter`` are marked in docs/format.md.
@@ -34,7 +37,7 @@ ACTIVATIONS = (
     "hardswish",
 )
 #: What ``graph_norm`` divides by.
-SPREADS = ("none", "columns", "entries", "rows", "length", "size")
+SPREADS = ("none", "columns", "entries", "variance", "rows", "length", "size")
 
 
 class OperationSpec(NamedTuple):
@@ -46,6 +49,7 @@ class OperationSpec(NamedTuple):
         numbers: parameters with the range they may be in.
         several: whether the operation takes two or more values instead of one.
         reads_bits: whether it takes bits as well as floats; bits stand for ``β · (±1)``.
+        optional: parameters that it need not have, with the values they may have.
 
     """
 
@@ -54,6 +58,7 @@ class OperationSpec(NamedTuple):
     numbers: Mapping[str, tuple[float, float]] = {}
     several: bool = False
     reads_bits: bool = False
+    optional: Mapping[str, Sequence[Any]] = {}
 
 
 #: Bits of rounded weights: those that a layer was trained with, or by its place in the model.
@@ -65,6 +70,8 @@ _MAX_COLUMNS = 1 << 16
 _ANY_NUMBER = (-_LARGEST, _LARGEST)
 _EPS = {"eps": (0, _LARGEST)}
 _CENTER = {"center": (True, False)}
+# The edges of one relation instead of all.
+_RELATION = {"relation": range(1 << 16)}
 _LSTM = ("input_weight", "hidden_weight", "bias")
 
 OPERATIONS: dict[str, OperationSpec] = {
@@ -73,7 +80,9 @@ OPERATIONS: dict[str, OperationSpec] = {
     "binarize": OperationSpec(),
     "linear": OperationSpec(("weight",), reads_bits=True),
     "binary_linear": OperationSpec(("words", "alpha"), reads_bits=True),
-    "aggregate": OperationSpec((), {"aggr": AGGREGATIONS} | _EDGE_BITS, reads_bits=True),
+    "aggregate": OperationSpec(
+        (), {"aggr": AGGREGATIONS} | _EDGE_BITS, reads_bits=True, optional=_RELATION
+    ),
     "attention": OperationSpec(
         ("att_src", "att_dst"), {"concat": (True, False)} | _EDGE_BITS, {"negative_slope": (0, 1)}
     ),
@@ -98,7 +107,9 @@ OPERATIONS: dict[str, OperationSpec] = {
     "layer_norm": OperationSpec((), _CENTER, _EPS | {"groups": (1, _MAX_COLUMNS)}),
     "unit_length": OperationSpec((), {}, _EPS),
     "length": OperationSpec(),
-    "graph_norm": OperationSpec((), _CENTER | {"spread": SPREADS}, _EPS),
+    "graph_norm": OperationSpec(
+        (), _CENTER | {"spread": SPREADS}, _EPS, optional={"per_graph": (True, False)}
+    ),
     "embedding": OperationSpec(("weight",), {}, {"column": (0, 2**31 - 1)}),
     "lstm_attention": OperationSpec(
         (*_LSTM, *(f"reverse_{name}" for name in _LSTM), "attention"), several=True
@@ -128,6 +139,7 @@ class Operation:
         width: width of the value made.
         reads_bits, is_bits: whether the first value taken, and the value made, are binary.
         is_pooled: whether the value made has a row per graph instead of one per node.
+        node_type: the type of nodes that it has rows of, in a heterogeneous model.
 
     """
 
@@ -141,29 +153,45 @@ class Operation:
     reads_bits: bool
     is_bits: bool
     is_pooled: bool
+    node_type: str | None = None
 
 
 class _ValueType(NamedTuple):
     width: int
     is_bits: bool
     is_pooled: bool = False
+    node_type: str | None = None
 
 
-def checked(operations: Any, arrays: Arrays, num_features: Any) -> list[Operation]:
-    """Check operations one by one and together against the arrays."""
-    if type(num_features) is not int or not 0 < num_features < 2**31:
-        raise FileError("the number of features is missing or out of range")
+def checked(
+    operations: Any, arrays: Arrays, num_features: Any, relations: Sequence[EdgeType] = ()
+) -> list[Operation]:
+    """Check operations one by one and together against the arrays.
+
+    Args:
+        operations: the operations.
+        arrays: the arrays that they name.
+        num_features: features per node; by type of nodes in a heterogeneous model.
+        relations: the relations that operations name by number, in a heterogeneous model.
+
+    """
+    values = _inputs(num_features)
     if not isinstance(operations, list) or not 0 < len(operations) <= _MAX_OPERATIONS:
         raise FileError("the list of operations is missing or too long")
-    values = {"x": _ValueType(num_features, is_bits=False)}
     used: set[str] = set()
     result: list[Operation] = []
     for step in operations:
         kind = _checked_kind(step)
         names = _checked_names(step, kind, values)
-        operation = _operation(step, names, [values[name] for name in names], arrays)
+        taken = [values[name] for name in names]
+        node_type = taken[0].node_type
+        if node_type is not None:
+            node_type = _checked_type(step, taken, relations)
+        operation = _operation(step, names, taken, arrays, node_type)
         used.update(names)
-        values[operation.out] = _ValueType(operation.width, operation.is_bits, operation.is_pooled)
+        values[operation.out] = _ValueType(
+            operation.width, operation.is_bits, operation.is_pooled, operation.node_type
+        )
         result.append(operation)
     for name in values:
         if name not in used and name != result[-1].out:
@@ -173,17 +201,51 @@ def checked(operations: Any, arrays: Arrays, num_features: Any) -> list[Operatio
     return result
 
 
+def _inputs(num_features: Any) -> dict[str, _ValueType]:
+    """Name the values that features are: ``x``, or ``x.<type>`` in a heterogeneous model."""
+    widths = num_features if isinstance(num_features, dict) else {None: num_features}
+    for kind, width in widths.items():
+        if type(width) is not int or not 0 < width < 2**31:
+            raise FileError("the number of features is missing or out of range")
+        if isinstance(num_features, dict) and not isinstance(kind, str):
+            raise FileError("the numbers of features are not by type of nodes")
+    return {
+        "x" if kind is None else f"x.{kind}": _ValueType(width, is_bits=False, node_type=kind)
+        for kind, width in widths.items()
+    }
+
+
+def _checked_type(
+    step: dict[str, Any], taken: list[_ValueType], relations: Sequence[EdgeType]
+) -> str:
+    """Return the type of nodes that an operation makes values of; refuse types that do not fit."""
+    op, kinds = step["op"], [value.node_type for value in taken]
+    if len(set(kinds)) > 1:
+        raise FileError(f"'{op}' takes values of nodes of several types")
+    if op not in (*NEIGHBOURLY, "pool") and not step.get("per_graph", False):
+        return str(kinds[0])
+    relation = step.get("relation")
+    if op != "aggregate" or relation is None or step["aggr"] not in BETWEEN_TYPES:
+        raise FileError(f"'{op}' reads edges of no relation")
+    if relation >= len(relations) or relations[relation][0] != kinds[0]:
+        raise FileError(f"'{op}' reads relation {relation}, which is not from such nodes")
+    return str(relations[relation][2])
+
+
 def _checked_kind(step: Any) -> OperationSpec:
     name = step.get("op") if isinstance(step, dict) else step
     if not isinstance(name, str) or not isinstance(step, dict) or name not in OPERATIONS:
         raise FileError(f"operation {str(name)[:40]!r} is unknown; a newer bignn may know it")
     kind = OPERATIONS[name]
     expected = {"op", "in", "out", *kind.arrays, *kind.choices, *kind.numbers}
-    if set(step) != expected or not all(isinstance(step[key], str) for key in kind.arrays):
+    given = set(step) - set(kind.optional)
+    if given != expected or not all(isinstance(step[key], str) for key in kind.arrays):
         raise FileError(f"operation '{name}' must have exactly {sorted(expected)}")
-    for key, choices in kind.choices.items():
+    optional = {key: some for key, some in kind.optional.items() if key in step}
+    for key, choices in {**kind.choices, **optional}.items():
         if type(step[key]) is not type(choices[0]) or step[key] not in choices:
-            raise FileError(f"'{key}' of '{name}' must be one of {list(choices)}")
+            known = choices if isinstance(choices, range) else list(choices)
+            raise FileError(f"'{key}' of '{name}' must be one of {known}")
     for key, (low, high) in kind.numbers.items():
         number = step[key]
         # Integers of any size are JSON too; comparing them is exact.
@@ -209,7 +271,8 @@ def _checked_names(
             raise FileError(f"'{op}' takes '{name[:40]}', which is binary")
     if len({values[name].is_pooled for name in names}) > 1:
         raise FileError(f"'{op}' takes values of nodes and of graphs")
-    if values[names[0]].is_pooled and op in (*NEIGHBOURLY, "pool"):
+    reads_nodes = op in (*NEIGHBOURLY, "pool") or step.get("per_graph", False)
+    if values[names[0]].is_pooled and reads_nodes:
         raise FileError(f"'{op}' takes '{names[0][:40]}', which has no nodes any more")
     out = step["out"]
     if not isinstance(out, str) or out in values:
@@ -218,7 +281,11 @@ def _checked_names(
 
 
 def _operation(
-    step: dict[str, Any], names: tuple[str, ...], taken: list[_ValueType], arrays: Arrays
+    step: dict[str, Any],
+    names: tuple[str, ...],
+    taken: list[_ValueType],
+    arrays: Arrays,
+    node_type: str | None,
 ) -> Operation:
     op, num_inputs = step["op"], taken[0].width
     found: dict[str, NDArray[Any]] = {}
@@ -282,10 +349,12 @@ def _operation(
             array(parameter, np.float32, num_inputs)
     if width == 0:
         raise FileError("a layer has no outputs")
-    parameters = {key: step[key] for key in (*OPERATIONS[op].choices, *OPERATIONS[op].numbers)}
+    kind = OPERATIONS[op]
+    parameters = {key: step[key] for key in (*kind.choices, *kind.numbers)}
+    parameters |= {key: step[key] for key in kind.optional if key in step}
     return Operation(
         op, names, step["out"], found, parameters, num_inputs, width, taken[0].is_bits,
-        op == "binarize", taken[0].is_pooled or op == "pool",
+        op == "binarize", taken[0].is_pooled or op == "pool", node_type,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,29 +13,37 @@ from numpy.typing import ArrayLike, NDArray
 from bignn import kernels
 from bignn.errors import FileError, InputError, input_error
 from bignn.graph import Graphs
+from bignn.graph.hetero import EdgeType, HeteroDataLike
 from bignn.kernels.edge_kinds import WITH_SELF_LOOPS
-from bignn.kernels.layer import HIDDEN_EDGE_BITS, Edges, SparseBits
+from bignn.kernels.layer import HIDDEN_EDGE_BITS, Edges
 from bignn.kernels.packed_layers import PackedLayers
 from bignn.kernels.reference import first_largest
 from bignn.runtime import executor, tensors
 from bignn.runtime.backends.bound_layers import BoundLayers, RunLayer, run_once
 from bignn.runtime.backends.cpu import CpuBackend
-from bignn.runtime.features import take_features
-from bignn.runtime.neighbourhood import Surroundings
+from bignn.runtime.hetero_graph import PackedHeteroGraph, checked_relations
+from bignn.runtime.neighbourhood import AnyPackedGraph, Surroundings
 from bignn.runtime.network import understand
-from bignn.runtime.operations import FIRST_VERSION_EDGE_BITS
+from bignn.runtime.operations import FIRST_VERSION_EDGE_BITS, Operation
 from bignn.runtime.packed_graph import Members, PackedGraph
 from bignn.runtime.packings import Packings
 from bignn.runtime.planner import Plan
+from bignn.runtime.predicted_values import (
+    Output,
+    check_no_plan,
+    check_output,
+    checked_rows,
+    finished,
+    in_given_order,
+    input_value,
+)
 from bignn.runtime.values import Bits, Floats, Value
 
 VERSION = 2
-_HEADER = frozenset(["format", "version", "num_features", "operations", "about"])
+_HEADER = frozenset(["format", "version", "num_features", "operations", "about", "relations"])
 
-#: What a prediction gives of each node, or of each graph.
-Output = Literal["classes", "probabilities", "labels", "label_probabilities", "logits", "values"]
 #: A packed graph, or one that is packed when it is first predicted.
-AnyGraph = PackedGraph | Graphs
+AnyGraph = PackedGraph | PackedHeteroGraph | Graphs | HeteroDataLike
 
 #: How the names of arrays of weights and of their scales end.
 _WEIGHTS = (".weight", "_weight", ".words", ".alpha", ".att_src", ".att_dst")
@@ -68,7 +76,8 @@ class PackedModel:
     Attributes:
         operations: the model as data (docs/format.md).
         arrays: the arrays that the operations name.
-        num_features: features per node that the model reads.
+        num_features: features per node that the model reads; of all types together in a
+            heterogeneous model.
         about: free-form facts that travel with the model, such as where it was trained.
 
     """
@@ -77,13 +86,16 @@ class PackedModel:
         self,
         operations: Sequence[Mapping[str, Any]],
         arrays: Mapping[str, NDArray[Any]],
-        num_features: int,
+        num_features: int | dict[str, int],
         about: Mapping[str, Any] | None = None,
+        *,
+        relations: Sequence[EdgeType] = (),
     ) -> None:
         self.arrays = dict(arrays)
-        self.network = understand(operations, self.arrays, num_features)
+        self.network = understand(operations, self.arrays, num_features, relations)
         self.operations = [dict(step) for step in operations]
-        self.num_features = num_features
+        widths = num_features if isinstance(num_features, dict) else {"": num_features}
+        self.num_features = sum(widths.values())
         self.about = dict(about or {})
         self.input_digest = self.network.input.digest()
         self._cpu = CpuBackend(self.network.layers)
@@ -137,7 +149,8 @@ class PackedModel:
             graph: a packed graph (:func:`bignn.pack_graph`), or a :class:`bignn.Graph` or a PyG
                 ``Data``, which is packed first; the packing is kept while the graph lives, and made
                 anew if any number in the graph has changed. Or many graphs, a PyG ``Batch`` or a
-                list, which is packed at every call.
+                list, which is packed at every call. For a heterogeneous model a ``HeteroData``;
+                the nodes of the type that the model was packed for are predicted.
             nodes: ids, in any order, repetitions allowed; only what they depend on is computed.
                 None for all nodes. Of a model that pools, numbers of graphs.
             output: ``"classes"`` int64 [n]; ``"probabilities"`` of classes that exclude each other
@@ -149,23 +162,24 @@ class PackedModel:
             backend: a name from ``bignn.kernels.available_backends()``; None for the fastest.
 
         """
-        _check_output(output)
+        check_output(output)
         chosen, packed = kernels.checked_backend(backend), self._packed(graph)
         if nodes is None:
-            values = _in_given_order(self._run(packed, output, plan, chosen), self._places(packed))
-            return _finished(values, output)
+            values = in_given_order(self._run(packed, output, plan, chosen), self._places(packed))
+            return finished(values, output)
         places = self._places(packed)
         if self.network.is_pooled:
-            wanted = _row_ids("nodes", nodes, packed.num_graphs, "numbers of graphs")
+            assert isinstance(packed, PackedGraph)
+            wanted = checked_rows("nodes", nodes, packed.num_graphs, "numbers of graphs")
         else:
-            wanted = _row_ids("nodes", nodes, packed.num_nodes, "node ids")
+            wanted = checked_rows("nodes", nodes, self._num_nodes(packed), "node ids")
         if wanted.size == 0:
             if output == "classes":
                 return np.empty(0, dtype=np.int64)
-            return _finished(np.empty((0, self.num_classes), dtype=np.float32), output)
+            return finished(np.empty((0, self.num_classes), dtype=np.float32), output)
         rows = wanted if places is None else places[wanted]
         unique, place = np.unique(rows, return_inverse=True)
-        values = _finished(self._run_some(packed, unique, output, plan, chosen), output)
+        values = finished(self._run_some(packed, unique, output, plan, chosen), output)
         return values[place]
 
     def score_pairs(
@@ -189,16 +203,24 @@ class PackedModel:
         if ids.ndim != 2 or len(ids) != 2:
             raise input_error("pairs", "node ids [2, n]", f"shape {list(ids.shape)}")
         packed = self._packed(graph)
-        ids = _row_ids("pairs", ids.reshape(-1), packed.num_nodes, "node ids")
+        ids = checked_rows("pairs", ids.reshape(-1), self._num_nodes(packed), "node ids")
         nodes, place = np.unique(ids, return_inverse=True)
         values = self.predict(packed, nodes, output="values", backend=backend)
         source, target = place.reshape(2, -1)
         scores: NDArray[np.float32] = np.einsum("nd,nd->n", values[source], values[target])
         return scores
 
-    def _places(self, graph: PackedGraph) -> NDArray[np.int64] | None:
+    def _num_nodes(self, graph: AnyPackedGraph) -> int:
+        """Count the nodes that are predicted."""
+        if isinstance(graph, PackedHeteroGraph):
+            return graph.nodes[str(self.network.result_type)].num_nodes
+        return graph.num_nodes
+
+    def _places(self, graph: AnyPackedGraph) -> NDArray[np.int64] | None:
         """Return the row of each node; None where rows are in the given order, as of graphs."""
-        return None if self.network.is_pooled else graph.places
+        if self.network.is_pooled or isinstance(graph, PackedHeteroGraph):
+            return None
+        return graph.places
 
     def stream(
         self,
@@ -213,26 +235,27 @@ class PackedModel:
 
         A binary model makes one block of floats at a time, where ``predict`` makes them all.
         """
-        _check_output(output)
+        check_output(output)
         if not isinstance(block, int) or block < 1:
             raise input_error("block", "a number of nodes, at least 1", repr(block))
         chosen, packed = kernels.checked_backend(backend), self._packed(graph)
         return self._blocks(packed, output, block, plan, chosen)
 
     def _blocks(
-        self, graph: PackedGraph, output: Output, block: int, plan: str | None, backend: str
+        self, graph: AnyPackedGraph, output: Output, block: int, plan: str | None, backend: str
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
         blocks: Iterator[tuple[int, NDArray[Any]]]
         if self.network.rest:
-            values = _in_given_order(self._run(graph, "logits", plan, backend), self._places(graph))
+            values = in_given_order(self._run(graph, "logits", plan, backend), self._places(graph))
             blocks = ((at, values[at : at + block]) for at in range(0, len(values), block))
         else:
+            assert isinstance(graph, PackedGraph)
             planned = self._cpu.plan(graph, plan, backend)
             bound = self._cpu.bind(graph, planned, backend, in_given_order=True)
             blocks = bound.run_in_blocks(block)
         for begin, some in blocks:
             classes = first_largest(some) if output == "classes" else some
-            yield slice(begin, begin + len(some)), _finished(classes, output)
+            yield slice(begin, begin + len(some)), finished(classes, output)
 
     def explain(
         self,
@@ -254,6 +277,7 @@ class PackedModel:
                 "only a model with binary features and weights has ways to choose from and explain"
             )
         chosen = kernels.checked_backend(backend)
+        assert isinstance(packed, PackedGraph)
         explained = copy.deepcopy(self._cpu.plan(packed, plan, chosen))
         if measure:
             with self._cpu.lent(packed, explained, chosen) as bound:
@@ -275,10 +299,11 @@ class PackedModel:
         tensors.write(path, self.arrays, self._header())
 
     def _header(self) -> dict[str, Any]:
-        return {
+        relations = [list(relation) for relation in self.network.relations]
+        return ({"relations": relations} if relations else {}) | {
             "format": tensors.MODEL_FORMAT,
             "version": VERSION,
-            "num_features": self.num_features,
+            "num_features": self.network.num_features,
             "operations": self.operations,
             "about": self.about,
         }
@@ -287,15 +312,22 @@ class PackedModel:
         widths = [layer.num_outputs for layer in self.network.layers]
         if self.network.rest:
             widths.append(self.num_classes)
-        sizes = " -> ".join(str(size) for size in (self.num_features, *widths))
+        inputs: Any = self.network.num_features
+        if isinstance(inputs, dict):
+            inputs = " + ".join(f"{width} {kind}" for kind, width in inputs.items())
+        sizes = " -> ".join(str(size) for size in (inputs, *widths))
         kind = "binary" if self.network.is_binary else "with floats"
         size = self.sizes.weights + self.sizes.biases
         return f"PackedModel({sizes}, {kind}, {size:,} bytes of weights)"
 
-    def _packed(self, graph: AnyGraph) -> PackedGraph:
+    def _packed(self, graph: AnyGraph) -> AnyPackedGraph:
         """Pack a graph if it is not packed, and refuse one that does not fit the model."""
-        packed = graph if isinstance(graph, PackedGraph) else self._packings.of(graph)
+        packed = self._packings.of(graph) if not isinstance(graph, AnyPackedGraph) else graph
         fix = "make it with bignn.pack_graph(graph, like=model)"
+        if self.network.inputs or isinstance(packed, PackedHeteroGraph):
+            if not self._reads(packed):
+                raise input_error("graph", "one packed for this model", repr(packed), fix)
+            return packed
         if packed.input_digest != self.input_digest:
             expected, got = "packed with this model's input statistics", "one packed with others"
             raise input_error("graph", expected, got, fix)
@@ -307,21 +339,36 @@ class PackedModel:
         if packed.adjacency == "gcn" and not self.network.aggregations <= {*WITH_SELF_LOOPS}:
             expected, got = "one whose edges are as they were given", "one with self-loops added"
             raise input_error("graph", expected, got, fix)
+        relations = self.network.num_relations
+        if relations and packed.edge_types is None:
+            raise input_error("graph", "one with edge types", "one packed without", fix)
+        if relations and packed.num_relations > relations:
+            expected = f"one with edge types below {relations}, the model's relations"
+            raise input_error("graph", expected, packed.num_relations - 1)
         return packed
 
+    def _reads(self, graph: AnyPackedGraph) -> bool:
+        """Whether a graph has the types and relations of a heterogeneous model."""
+        if not isinstance(graph, PackedHeteroGraph) or graph.relations != self.network.relations:
+            return False
+        digests = {kind: nodes.input_digest for kind, nodes in graph.nodes.items()}
+        stages = self.network.inputs.items()
+        return all(digests.get(kind) == stage.digest() for kind, (stage, _) in stages)
+
     def _run(
-        self, graph: PackedGraph, output: Output, plan: str | None, backend: str
+        self, graph: AnyPackedGraph, output: Output, plan: str | None, backend: str
     ) -> NDArray[Any]:
         if not self.network.layers:
-            _check_no_plan(plan)
+            check_no_plan(plan)
             return self._run_rest(graph, None, None, output, backend)
+        assert isinstance(graph, PackedGraph)
         planned = self._cpu.plan(graph, plan, backend)
         with self._cpu.lent(graph, planned, backend) as bound:
             return self._run_bound(graph, bound, None, output, backend)
 
     def _run_some(
         self,
-        graph: PackedGraph,
+        graph: AnyPackedGraph,
         nodes: NDArray[np.int64],
         output: Output,
         plan: str | None,
@@ -329,8 +376,9 @@ class PackedModel:
     ) -> NDArray[Any]:
         around = Surroundings(graph, self.network, nodes)
         if not self.network.layers:
-            _check_no_plan(plan)
+            check_no_plan(plan)
             return self._run_rest(graph, None, around, output, backend)
+        assert isinstance(graph, PackedGraph)
         bound = self._cpu.bind_around(graph, around, plan, backend)
         return self._run_bound(graph, bound, around, output, backend)
 
@@ -350,7 +398,7 @@ class PackedModel:
 
     def _run_rest(
         self,
-        graph: PackedGraph,
+        graph: AnyPackedGraph,
         bound: PackedLayers | None,
         around: Surroundings | None,
         output: Output,
@@ -359,8 +407,12 @@ class PackedModel:
         """Run the operations that no packed layer does, for all nodes or some."""
         network = self.network
         values: dict[str, Value] = {}
-        if any(network.source in step.inputs for step in network.rest):
-            values[network.source] = _input_value(graph, None if around is None else around.first)
+        if isinstance(graph, PackedHeteroGraph):
+            for kind, (_, name) in network.inputs.items():
+                rows = None if around is None else around.values[name]
+                values[name] = input_value(graph.nodes[kind], rows)
+        elif any(network.source in step.inputs for step in network.rest):
+            values[network.source] = input_value(graph, None if around is None else around.first)
         for name, (number, form) in network.kept.items():
             assert bound is not None
             kept = bound.kept(number, form)
@@ -372,10 +424,9 @@ class PackedModel:
                 return graph.edges(aggr)
             return around.edges(aggr, around.values[taken], around.values[made])
 
-        def members(taken: str, made: str) -> Members:
-            if around is None:
-                return graph.members()
-            return around.members(around.values[taken], around.values[made])
+        def members(step: Operation) -> Members:
+            assert isinstance(graph, PackedGraph)
+            return graph.members() if around is None else around.members(step)
 
         def run(rows: Mapping[str, NDArray[np.int64]] | None, run_layer: RunLayer) -> Floats:
             return executor.run(network.rest, values, rows, edges, run_layer, backend, members)
@@ -387,62 +438,6 @@ class PackedModel:
             logits = run(None, run_layer)
             # The next prediction overwrites a layer's values.
             return first_largest(logits) if output == "classes" else np.array(logits)
-
-
-def _check_output(output: str) -> None:
-    if output not in get_args(Output):
-        raise input_error("output", f"one of {list(get_args(Output))}", repr(output))
-
-
-def _check_no_plan(plan: str | None) -> None:
-    if plan is not None:
-        raise input_error("plan", "None for a model that is not all bits", repr(plan))
-
-
-def _in_given_order(values: NDArray[Any], places: NDArray[np.int64] | None) -> NDArray[Any]:
-    """Put the rows of a graph's nodes back into the order that nodes were given in."""
-    return values if places is None else values[places]
-
-
-def _finished(values: NDArray[Any], output: Output) -> NDArray[Any]:
-    if output == "labels":
-        return values > 0
-    if output == "label_probabilities":
-        with np.errstate(over="ignore"):
-            values = np.float32(1) / (np.float32(1) + np.exp(-values))
-    if output == "probabilities":
-        values = np.exp(values - values.max(axis=1, keepdims=True))
-        values /= values.sum(axis=1, keepdims=True)
-    return values
-
-
-def _input_value(graph: PackedGraph, nodes: NDArray[np.int64] | None) -> Value:
-    """Return features of all nodes or of some, as a value."""
-    features = graph.features
-    if isinstance(features, np.ndarray):
-        return features if nodes is None else features[nodes]
-    assert graph.beta is not None
-    some = features if nodes is None else take_features(features, nodes)
-    words = (some.dense() if isinstance(some, SparseBits) else some).words
-    return Bits(words, graph.beta if nodes is None else graph.beta[nodes], graph.num_features)
-
-
-def _row_ids(argument: str, nodes: ArrayLike, num_rows: int, what: str) -> NDArray[np.int64]:
-    try:
-        ids = np.atleast_1d(np.asarray(nodes))
-    except ValueError:  # lists of unequal lengths
-        raise input_error(argument, f"a list of {what}", "lists of several lengths") from None
-    if ids.size == 0:
-        return ids.astype(np.int64)
-    if ids.dtype.kind not in "iu" or ids.ndim != 1:
-        got = f"{ids.dtype} of shape {list(ids.shape)}"
-        raise input_error(
-            argument, f"a list of {what}", got, "for a mask, pass np.flatnonzero(mask)"
-        )
-    if int(ids.min()) < 0 or int(ids.max()) >= num_rows:
-        bad = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
-        raise input_error(argument, f"{what} in 0..{num_rows - 1}", bad)
-    return ids.astype(np.int64)
 
 
 def from_file(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> PackedModel:
@@ -460,7 +455,9 @@ def from_file(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> 
         operations = [_from_first_version(step) for step in operations]
     # A model is small: copies, so that it does not depend on the file.
     copies = {name: np.array(array) for name, array in arrays.items()}
-    model = PackedModel(operations, copies, header.get("num_features"), about)  # type: ignore[arg-type]
+    relations = checked_relations(header["relations"]) if "relations" in header else ()
+    num_features: Any = header.get("num_features")
+    model = PackedModel(operations, copies, num_features, about, relations=relations)
     used = {name for step in model.operations for name in step.values() if isinstance(name, str)}
     if unused := sorted(set(arrays) - used):
         raise FileError(f"no operation uses array '{unused[0][:40]}'")

@@ -12,9 +12,11 @@ import numpy as np
 
 from bignn.errors import InputError
 from bignn.graph import SPLITS, Graph, GraphLike, Graphs, SparseRows
+from bignn.graph.hetero import HeteroDataLike, is_hetero
 from bignn.graph.pyg import array_of
 from bignn.kernels.native import checksum
-from bignn.runtime.packed_graph import PackedGraph, pack_graph
+from bignn.runtime.neighbourhood import AnyPackedGraph
+from bignn.runtime.packed_graph import pack_graph
 
 if TYPE_CHECKING:
     from bignn.runtime.packed_model import PackedModel
@@ -34,11 +36,11 @@ class Packings:
 
     def __init__(self, model: PackedModel) -> None:
         self._model = weakref.ref(model)
-        self._known: dict[int, tuple[weakref.ref[Any], object, PackedGraph]] = {}
+        self._known: dict[int, tuple[weakref.ref[Any], object, AnyPackedGraph]] = {}
         # A graph may be collected, and forgotten, while this thread holds the lock.
         self._lock = threading.RLock()
 
-    def of(self, graph: Graphs) -> PackedGraph:
+    def of(self, graph: Graphs | HeteroDataLike) -> AnyPackedGraph:
         """Return the packing of a graph, made if there is none or the graph has changed."""
         model = self._model()
         assert model is not None
@@ -62,19 +64,31 @@ class Packings:
         return packed
 
 
-def _checksums(graph: GraphLike) -> tuple[object, ...]:
+def _checksums(graph: GraphLike | HeteroDataLike) -> tuple[object, ...]:
     """Return types, shapes and checksums of all that a packing depends on."""
+    if is_hetero(graph):
+        return _hetero_checksums(graph)
     labels: tuple[str, ...] = _LABELS
     if not isinstance(graph, Graph):
         labels = tuple(name.replace("_idx", "_mask") for name in labels)
     return (
         *(_checksum(name, getattr(graph, name, None)) for name in _READ),
-        *(_label_checksum(name, getattr(graph, name, None)) for name in labels),
+        *(_optional_checksum(name, getattr(graph, name, None)) for name in ("edge_type", *labels)),
     )
 
 
-def _label_checksum(name: str, part: Any) -> object:
-    """Return the checksum of labels; None for those that packing leaves out as no array."""
+def _hetero_checksums(data: Any) -> tuple[object, ...]:
+    """Return types, and checksums of the features and edges of each."""
+    parts = [(kind, "x", data[kind]) for kind in data.node_types]
+    parts += [(kind, "edge_index", data[kind]) for kind in data.edge_types]
+    return (
+        *((kind, _checksum(name, getattr(store, name, None))) for kind, name, store in parts),
+        *(store["num_nodes"] for *_, store in parts if "num_nodes" in store),
+    )
+
+
+def _optional_checksum(name: str, part: Any) -> object:
+    """Return the checksum of labels or edge types; None where packing leaves them out."""
     with suppress(InputError, TypeError):
         return _checksum(name, part)
     return None

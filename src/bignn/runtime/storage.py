@@ -6,13 +6,17 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from bignn.runtime import packed_model, tensors
+from bignn.runtime import hetero_graph, packed_model, tensors
+from bignn.runtime.hetero_graph import PackedHeteroGraph
 from bignn.runtime.packed_graph import PackedGraph, graph_reader
 from bignn.runtime.packed_model import PackedModel
 
+#: What a packed file holds.
+Packed = PackedModel | PackedGraph | PackedHeteroGraph
 
-def open_packed(path: str | os.PathLike[str]) -> PackedModel | PackedGraph:
-    """Open a packed model (``.bignn``) or a packed graph (``.bigraph``).
+
+def open_packed(path: str | os.PathLike[str]) -> Packed:
+    """Open a packed model (``.bignn``) or a packed graph (``.bigraph``), of one type or several.
 
     Where the kind is known, :meth:`PackedModel.open` and :meth:`PackedGraph.open` state it, for
     type checkers too.
@@ -20,9 +24,10 @@ def open_packed(path: str | os.PathLike[str]) -> PackedModel | PackedGraph:
     A graph's arrays are mapped into memory and read from disk when used. A damaged or malicious
     file gives a valid object or a one-line :class:`bignn.FileError`, nothing else.
     """
-    known: dict[str, Callable[[tensors.Arrays, dict[str, Any]], PackedModel | PackedGraph]] = {
+    known: dict[str, Callable[[tensors.Arrays, dict[str, Any]], Packed]] = {
         tensors.MODEL_FORMAT: packed_model.from_file,
         tensors.GRAPH_FORMAT: graph_reader(path),
+        tensors.HETERO_FORMAT: hetero_graph.from_file,
     }
     return tensors.open_as(path, known)
 

@@ -30,7 +30,12 @@ GRAPH_SUFFIX = ".bigraph"
 
 MODEL_FORMAT = "bignn-model"
 GRAPH_FORMAT = "bignn-graph"
-KINDS = {MODEL_FORMAT: "a packed model", GRAPH_FORMAT: "a packed graph"}
+HETERO_FORMAT = "bignn-hetero-graph"
+KINDS = {
+    MODEL_FORMAT: "a packed model",
+    GRAPH_FORMAT: "a packed graph",
+    HETERO_FORMAT: "a packed heterogeneous graph",
+}
 
 _DTYPES = {
     "U64": "<u8",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ class Batch:
         targets: [N, classes], a teacher's probabilities; None without a teacher.
         target_nodes: the nodes whose targets are learned; all by default.
         target_weight: [N], a weight for each target, as ``loss_weight`` for labels.
+        edge_type: [E], the relation of each edge, for models whose forward takes it; or None.
 
     """
 
@@ -42,6 +44,7 @@ class Batch:
     targets: Tensor | None = None
     target_nodes: slice = field(default_factory=lambda: slice(None))
     target_weight: Tensor | None = None
+    edge_type: Tensor | None = None
 
     @property
     def num_terms(self) -> tuple[int, int]:
@@ -62,7 +65,10 @@ class Batch:
     def logits(self, model: nn.Module) -> Tensor:
         """Return the model's output on this batch."""
         weight = () if self.edge_weight is None else (self.edge_weight,)
-        out: Tensor = model(self.x, self.edge_index, *weight)
+        types = {}
+        if self.edge_type is not None and "edge_type" in signature(model.forward).parameters:
+            types["edge_type"] = self.edge_type
+        out: Tensor = model(self.x, self.edge_index, *weight, **types)
         return out
 
 
@@ -108,7 +114,13 @@ def full_batch(graph: Graph, device: torch.device) -> Batch:
         None if weight is None else torch.from_numpy(weight).to(device),
         torch.from_numpy(graph.y).to(device),
         torch.from_numpy(graph.train_idx).to(device),
+        edge_type=edge_types_of(graph, device),
     )
+
+
+def edge_types_of(graph: Graph, device: torch.device) -> Tensor | None:
+    """Return the relation of each edge, if the graph has it."""
+    return None if graph.edge_type is None else torch.from_numpy(graph.edge_type).to(device)
 
 
 def take_loss_share(batch: Batch, share: slice) -> Batch:
@@ -133,6 +145,7 @@ def training_subgraph(whole: Batch) -> Batch:
         None if whole.edge_weight is None else whole.edge_weight[kept],
         whole.y[nodes],
         number[whole.loss_nodes],
+        edge_type=None if whole.edge_type is None else whole.edge_type[kept],
     )
 
 
@@ -168,7 +181,8 @@ def as_batch(data: Any, device: torch.device) -> Batch:
     weight = getattr(data, "edge_weight", None)
     if getattr(data, "edge_norm", None) is not None:
         weight = data.edge_norm if weight is None else weight * data.edge_norm
-    batch = Batch(data.x, data.edge_index, weight, data.y, nodes)
+    types = getattr(data, "edge_type", None)
+    batch = Batch(data.x, data.edge_index, weight, data.y, nodes, edge_type=types)
     if getattr(data, "node_norm", None) is not None:
         batch = replace(batch, loss_weight=data.node_norm[nodes])
     return batch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 from bignn.errors import InputError, input_error
 from bignn.graph import SPLITS, Graph, as_graph
 from bignn.graph.pyg import array_of
-from bignn.train.batches import Batch, full_batch
+from bignn.train.batches import Batch, edge_types_of, full_batch
 from bignn.train.graph_sets import GraphSet, GraphSetProblem, split_off
 from bignn.train.links import LinkProblem, pairs_of
 from bignn.train.problem import LearningProblem, NodeProblem
@@ -96,7 +97,7 @@ def _of_other_targets(data: Any, y: Tensor, task: Task, device: torch.device) ->
     """Take labels or values of nodes, which a :class:`bignn.Graph` does not hold, from a Data."""
     graph = as_graph(data, needs_labels=False)
     if graph.y is not None:  # whole numbers that are to be learned as values
-        graph = Graph(graph.x, graph.edge_index, graph.edge_weight, name=graph.name)
+        graph = replace(graph, y=None, train_idx=None, val_idx=None, test_idx=None)
     if len(y) != graph.num_nodes:
         got = f"shape {list(y.shape)}"
         raise input_error("y", f"targets of {graph.num_nodes} nodes, one row each", got)
@@ -111,6 +112,7 @@ def _of_other_targets(data: Any, y: Tensor, task: Task, device: torch.device) ->
         None if weight is None else torch.from_numpy(weight).to(device),
         y.to(device),
         idx[0],
+        edge_type=edge_types_of(graph, device),
     )
     return NodeProblem(graph, whole, task, idx[1], idx[2])
 

@@ -93,18 +93,6 @@ def test_a_message_norm_packs(data: Data) -> None:
     check_packed(model, data)
 
 
-def test_a_norm_over_the_graphs_of_a_batch_says_so(data: Data) -> None:
-    class Batched(Normed):
-        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:  # type: ignore[override]
-            out: Tensor = self.head(self.norm(self.conv1(x, edge_index), batch))
-            return out
-
-    report = bignn.binarize_(Batched(pyg.GraphNorm(16)))
-    assert report.obstacle is not None
-    assert "GraphNorm 'norm' is given 'batch'" in report.obstacle
-    assert bignn.binarize_(Batched(pyg.LayerNorm(16, mode="node"))).obstacle is None
-
-
 def parameters(*shape: int) -> nn.Parameter:
     return nn.Parameter(torch.randn(*shape))
 

@@ -287,7 +287,11 @@ GENERAL: dict[str, tuple[Callable[[], nn.Module], int, str]] = {
     ),
     "pair": (lambda: pyg.SAGEConv((H, H), H), 2, "with in_channels=(16, 16)"),
     "lstm": (lambda: pyg.SAGEConv(H, H, aggr="lstm"), 2, "SAGEConv 'conv' with aggr='lstm'"),
-    "rgcn": (lambda: pyg.RGCNConv(H, H, 3), 0, "RGCNConv 'conv' of edge types"),
+    "rgcn": (
+        lambda: pyg.RGCNConv(H, H, 3, num_blocks=4),
+        0,
+        "RGCNConv 'conv' with num_blocks=4",
+    ),
     "arma": (lambda: pyg.ARMAConv(H, H, act=None), 0, "ARMAConv 'conv'"),
     "point": (lambda: pyg.ResGatedGraphConv(H, H), 4, "ResGatedGraphConv 'conv'"),
 }
@@ -316,7 +320,7 @@ def test_any_convolution_trains_by_the_general_rule(name: str) -> None:
     conv, edges = make(), {}
     if "edge_dim" in title or "features" in title:
         edges["edge_attr"] = torch.rand(data.num_edges, 4)
-    if "types" in title:
+    if "RGCN" in title:
         edges["edge_type"] = torch.arange(data.num_edges) % 3
     model = General(conv, edges).eval()
     plain = copy.deepcopy(model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from torch import nn
 from torch_geometric.nn.models.basic_gnn import BasicGNN
@@ -15,6 +15,7 @@ from bignn.config.options import BELOW_ONE
 from bignn.errors import InputError, input_error
 from bignn.nn.batch_norm import BatchNorm
 from bignn.nn.convert.before_activation import record_origins_in
+from bignn.nn.convert.example import call_once
 from bignn.nn.convert.inner_linear import InnerLinear
 from bignn.nn.convert.remove_activations import remove_in_basic_gnn, remove_in_sequential
 from bignn.nn.convert.replace_layers import LayerReplacement
@@ -49,6 +50,7 @@ def binarize_(
     center: bool | Literal["auto"] = "auto",
     narrow: int = 16,
     edge_bits: int | None = None,
+    example: Any = None,
 ) -> Report:
     r"""Make a model of PyG layers binary, in place, by the paper's general recipe (Sec. 4.4).
 
@@ -77,7 +79,8 @@ def binarize_(
 
     Args:
         model: a ``torch_geometric.nn.GCN``, ``GraphSAGE``, ``GAT`` or ``GIN``, or a module of your
-            own; called with x or a ``Data`` first.
+            own, called with x or a ``Data`` first; or a heterogeneous model, by ``to_hetero`` or of
+            ``HeteroConv``, called with ``x_dict`` and ``edge_index_dict``.
         binarize: ``"none"``, ``"features"``, ``"weights"`` or ``"both"``.
         ste: gradient rule for features, see :func:`bignn.binarize.binarize_features`.
         dropout: probability of dropping an entry of a binary layer's input; None for that of the
@@ -102,6 +105,8 @@ def binarize_(
             for two cases, in which a scale β may differ in its last digit and round a weight
             otherwise: normalisation after a layer, which they fold in, and a module of your own
             without ``first``, whose first layer reads a plain tensor.
+        example: of a model with sizes of -1, a ``Data``, a ``HeteroData`` or a tuple of arguments
+            that the model is called with once, which sets them.
 
     """
     binarization = Binarization.of(binarize, ste)
@@ -116,6 +121,8 @@ def binarize_(
     edge_bits = edge_bits_in_use(edge_bits, binarize)
     options = {"binarize": binarize, "ste": ste, "balance": balance and binarization.weights}
     narrow = narrow if binarization.features else 0
+    if example is not None:
+        call_once(model, example)
     replacement = LayerReplacement(model, binarization, options, tuple(skip), narrow)
     replacement.check(first)
     report = Report(bytes_before=sum(4 * p.numel() for p in model.parameters()))
@@ -165,6 +172,9 @@ def _remove_activations(model: nn.Module, replacement: LayerReplacement) -> bool
 def _standardize(replacement: LayerReplacement, first: str | None, report: Report) -> None:
     """Do step 1: put an :class:`InputStage` before the first layer, or before the model."""
     model, layers = replacement.model, replacement.layers
+    if replacement.is_heterogeneous:
+        report.notes.append("The features of each type of nodes are centred where they are read.")
+        return
     if first is None and isinstance(model, BasicGNN):
         # At the layer, not at the model: PyG's layer-wise ``inference`` calls layers.
         first = "convs.0"
@@ -239,9 +249,10 @@ def _center(replacement: LayerReplacement, center: bool | Literal["auto"], repor
 
 
 def _bytes_after(model: nn.Module) -> int:
-    total = sum(4 * p.numel() for p in model.parameters())
+    total, as_bits = 0, set()
     for module in model.modules():
         if isinstance(module, Linear) and module.binarization.weights:
             rows, columns = module.weight.shape
-            total += rows * (8 * words_per_row(columns) + 4 - 4 * columns)
-    return total
+            total += rows * (8 * words_per_row(columns) + 4)
+            as_bits |= {id(parameter) for parameter in module.stored_parameters()}
+    return total + sum(4 * p.numel() for p in model.parameters() if id(p) not in as_bits)

@@ -22,11 +22,17 @@ class StepOperations:
     Args:
         steps: makes the values of steps.
         after: makes the value after a linear map that prepares its own input.
+        relation: the relation that sums are over unless they name one; None for all edges.
 
     """
 
-    def __init__(self, steps: Steps, after: Callable[[nn.Module, LazyValue], LazyValue]) -> None:
-        self._steps, self._after = steps, after
+    def __init__(
+        self,
+        steps: Steps,
+        after: Callable[[nn.Module, LazyValue], LazyValue],
+        relation: int | None = None,
+    ) -> None:
+        self._steps, self._after, self._relation = steps, after, relation
 
     def product(self, linear: Linear, x: LazyValue) -> LazyValue:
         """Write ``H̃ W̃``."""
@@ -36,9 +42,11 @@ class StepOperations:
         """Write a linear map and what prepares its input."""
         return self._after(linear, x)
 
-    def aggregate(self, x: LazyValue, aggr: str) -> LazyValue:
-        """Write a sum over neighbours."""
-        return self._steps.value("aggregate", [x], aggr=aggr, edge_bits=LAST_EDGE_BITS)
+    def aggregate(self, x: LazyValue, aggr: str, relation: int | None = None) -> LazyValue:
+        """Write a sum over neighbours, of one relation or of all."""
+        relation = self._relation if relation is None else relation
+        which: dict[str, Any] = {} if relation is None else {"relation": relation}
+        return self._steps.value("aggregate", [x], aggr=aggr, edge_bits=LAST_EDGE_BITS, **which)
 
     def attend(
         self, z: LazyValue, att_src: Tensor, att_dst: Tensor, negative_slope: float, *, concat: bool

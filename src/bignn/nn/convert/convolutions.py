@@ -22,7 +22,9 @@ from bignn.nn.convert.layers import (
 from bignn.nn.gatv2_conv import GATv2Conv
 from bignn.nn.gcn2_conv import GCN2Conv
 from bignn.nn.linear import Linear
+from bignn.nn.pair_conv import PairConv
 from bignn.nn.power_conv import PowerConv
+from bignn.nn.relational_conv import RelationalConv
 from bignn.nn.residual_gat_conv import ResidualGATConv
 from bignn.nn.sage_conv import SAGEConv
 from bignn.nn.ssg_conv import SSGConv
@@ -161,6 +163,15 @@ def _transposed(weight: Tensor, options: Options) -> Linear:
     return linear
 
 
+def _relational(conv: Any, options: Options) -> nn.Module | str:
+    if conv.aggr not in ("mean", "add", "sum"):
+        return f" with aggr={conv.aggr!r}"
+    if why := unlike(conv, num_blocks=None):
+        return why
+    aggr = _SAGE_SUMS[conv.aggr]
+    return RelationalConv(conv.weight, conv.comp, conv.root, conv.bias, aggr, **options)
+
+
 #: The function that converts each kind of convolution, given the module and options of ours; text
 #: is why bignn has no layer for it.
 CONVERSIONS: dict[type[nn.Module], Callable[[Any, Options], nn.Module | str]] = {
@@ -176,18 +187,49 @@ CONVERSIONS: dict[type[nn.Module], Callable[[Any, Options], nn.Module | str]] = 
     pyg.TransformerConv: _transformer,
     pyg.GCN2Conv: _gcn2,
     pyg.SSGConv: _ssg,
+    pyg.RGCNConv: _relational,
+    pyg.FastRGCNConv: _relational,
 }
+
+
+def _pair(conv: Any, options: Options) -> nn.Module | str:
+    """Convert a convolution of one relation of a heterogeneous model."""
+    is_sage = type(conv) is pyg.SAGEConv
+    if type(conv) not in (pyg.SAGEConv, pyg.GraphConv) or (is_sage and conv.project):
+        return " of a relation"
+    if conv.aggr not in _SAGE_SUMS:
+        return f" with aggr={conv.aggr!r}"
+    if conv.flow != "source_to_target":
+        return f" with flow={conv.flow!r}"
+    lin_l = conv.lin_l if is_sage else conv.lin_rel
+    lin_r = None if is_sage and not conv.root_weight else conv.lin_r if is_sage else conv.lin_root
+    return PairConv(
+        convert_linear(lin_l, options, InnerLinear, bias=False),
+        _inner(lin_r, options),
+        lin_l.bias,
+        _SAGE_SUMS[conv.aggr],
+        normalize=is_sage and conv.normalize,
+    )
 
 
 # What convolutions read that packed graphs do not carry.
 _READ_MORE: dict[type[nn.Module], str] = {
     **dict.fromkeys((pyg.GINEConv, pyg.NNConv, pyg.CGConv, pyg.PDNConv), " of edge features"),
-    **dict.fromkeys((pyg.RGCNConv, pyg.FastRGCNConv, pyg.RGATConv), " of edge types"),
+    **dict.fromkeys((pyg.RGATConv, pyg.HGTConv), " of edge types"),
 }
 
 
-def converted(conv: nn.Module, options: Options) -> nn.Module | str:
-    """Convert a convolution, or say why bignn has no layer for it: text after its class's name."""
+def converted(conv: nn.Module, options: Options, *, of_relation: bool = False) -> nn.Module | str:
+    """Convert a convolution, or say why bignn has no layer for it: text after its class's name.
+
+    Args:
+        conv: a convolution of PyG's.
+        options: of the linear maps.
+        of_relation: whether it is one of the relations of a heterogeneous model.
+
+    """
+    if of_relation:
+        return _pair(conv, options)
     convert = CONVERSIONS.get(type(conv))
     if type(conv) in (pyg.APPNP, pyg.LGConv):  # they have no weights, and stay
         return unlike(conv, aggr="add")

@@ -42,7 +42,7 @@ def convert_gcn(conv: Any, options: dict[str, Any]) -> GCNConv | str:
         return why
     has_bias = conv.bias is not None
     layer = GCNConv(
-        conv.in_channels, conv.out_channels, aggr=gcn_aggr(conv), bias=has_bias, **options
+        conv.lin.in_channels, conv.out_channels, aggr=gcn_aggr(conv), bias=has_bias, **options
     )
     _share_parameters(layer.lin, conv.lin)
     layer.bias = conv.bias
@@ -69,7 +69,7 @@ def convert_sgc(conv: Any, options: dict[str, Any]) -> SGConv | PowerConv | str:
             "gcn_plain",
             conv.lin.bias,
         )
-    layer = SGConv(conv.in_channels, conv.out_channels, K=conv.K, bias=has_bias, **options)
+    layer = SGConv(conv.lin.in_channels, conv.out_channels, K=conv.K, bias=has_bias, **options)
     _share_parameters(layer.lin, conv.lin)
     return layer
 
@@ -79,7 +79,7 @@ def convert_gat(conv: Any, options: dict[str, Any]) -> GATConv | str:
     if why := unlike(conv, aggr="add", edge_dim=None, add_self_loops=True, residual=False):
         return why
     layer = GATConv(
-        conv.in_channels,
+        conv.lin.in_channels,
         conv.out_channels,
         heads=conv.heads,
         concat=conv.concat,

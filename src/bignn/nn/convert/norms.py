@@ -21,8 +21,19 @@ NORMS = (
 NORMS_WITH_LAYERS = (pyg.DiffGroupNorm,)
 
 
-def after_norm(steps: Steps, norm: Any, name: str, values: list[LazyValue]) -> LazyValue:
-    """Build the value after a normalisation layer, given the values it is called with."""
+def after_norm(
+    steps: Steps, norm: Any, name: str, values: list[LazyValue], *, per_graph: bool = False
+) -> LazyValue:
+    """Build the value after a normalisation layer.
+
+    Args:
+        steps: makes the values of steps.
+        norm: the layer.
+        name: its name in the model.
+        values: the values it is called with.
+        per_graph: whether it is called with the graph of each node too, the model's 'batch'.
+
+    """
     kind = type(norm)
     needs = 2 if kind is pyg.MessageNorm else 1
     if kind not in _WRITERS or len(values) < needs:
@@ -30,9 +41,11 @@ def after_norm(steps: Steps, norm: Any, name: str, values: list[LazyValue]) -> L
         return failing(f"{title_of(norm, name)} has no packed form; take {instead}")
     if len(values) > needs and not is_per_row(norm):
         return failing(
-            f"{title_of(norm, name)} is given 'batch': it would need the statistics of every graph "
-            "of a batch; call it without, or take a BatchNorm"
+            f"{title_of(norm, name)} is given something other than a value of the nodes and the "
+            "model's own 'batch'"
         )
+    if per_graph and not is_per_row(norm):
+        return _WRITERS[kind](steps, norm, *values[:needs], per_graph=True)
     return _WRITERS[kind](steps, norm, *values[:needs])
 
 
@@ -62,9 +75,16 @@ def times_columns(steps: Steps, x: LazyValue, factors: Tensor) -> LazyValue:
 
 
 def _over_all(
-    steps: Steps, x: LazyValue, spread: str, eps: float = 0.0, *, center: bool = True
+    steps: Steps,
+    x: LazyValue,
+    spread: str,
+    eps: float = 0.0,
+    *,
+    center: bool = True,
+    per_graph: bool = False,
 ) -> LazyValue:
-    return steps.value("graph_norm", [x], spread=spread, eps=float(eps), center=center)
+    which: dict[str, Any] = {"per_graph": True} if per_graph else {}
+    return steps.value("graph_norm", [x], spread=spread, eps=float(eps), center=center, **which)
 
 
 def _batch(steps: Steps, norm: Any, x: LazyValue) -> LazyValue:
@@ -94,32 +114,47 @@ def _rms(steps: Steps, norm: Any, x: LazyValue) -> LazyValue:
     return _per_row(steps, norm, x, center=False)
 
 
-def _pyg_layer(steps: Steps, norm: Any, x: LazyValue) -> LazyValue:
+def _pyg_layer(steps: Steps, norm: Any, x: LazyValue, *, per_graph: bool = False) -> LazyValue:
     if norm.mode == "node":
         return _per_row(steps, norm, x)
-    return _affine(steps, _over_all(steps, x, "entries", norm.eps), norm.weight, norm.bias)
-
-
-def _graph(steps: Steps, norm: Any, x: LazyValue) -> LazyValue:
-    """Write ``x - s ⊙ mean`` as ``s ⊙ (x - mean) + (1 - s) ⊙ x``."""
-    share = norm.mean_scale
-    parts = [
-        times_columns(steps, _over_all(steps, x, "none"), share),
-        times_columns(steps, x, 1 - share),
-    ]
-    out = _over_all(steps, steps.value("add", parts), "columns", norm.eps, center=False)
+    spread = "variance" if per_graph else "entries"  # PyG adds eps elsewhere, given a batch
+    out = _over_all(steps, x, spread, norm.eps, per_graph=per_graph)
     return _affine(steps, out, norm.weight, norm.bias)
 
 
-def _instance(steps: Steps, norm: Any, x: LazyValue) -> LazyValue:
+def _graph(steps: Steps, norm: Any, x: LazyValue, *, per_graph: bool = False) -> LazyValue:
+    """Write ``x - s ⊙ mean`` as ``s ⊙ (x - mean) + (1 - s) ⊙ x``."""
+    share = norm.mean_scale
+    parts = [
+        times_columns(steps, _over_all(steps, x, "none", per_graph=per_graph), share),
+        times_columns(steps, x, 1 - share),
+    ]
+    out = steps.value("add", parts)
+    out = _over_all(steps, out, "columns", norm.eps, center=False, per_graph=per_graph)
+    return _affine(steps, out, norm.weight, norm.bias)
+
+
+def _instance(steps: Steps, norm: Any, x: LazyValue, *, per_graph: bool = False) -> LazyValue:
     if norm.track_running_stats:
         return steps.value("batch_norm", [x], norm)
-    return _affine(steps, _over_all(steps, x, "columns", norm.eps), norm.weight, norm.bias)
+    out = _over_all(steps, x, "columns", norm.eps, per_graph=per_graph)
+    return _affine(steps, out, norm.weight, norm.bias)
 
 
-def _pair(steps: Steps, norm: Any, x: LazyValue) -> LazyValue:
+def _pair(steps: Steps, norm: Any, x: LazyValue, *, per_graph: bool = False) -> LazyValue:
     spread = "length" if norm.scale_individually else "rows"
-    return steps.value("scale", [_over_all(steps, x, spread, norm.eps)], factor=float(norm.scale))
+    out = _over_all(steps, x, spread, norm.eps, per_graph=per_graph)
+    return steps.value("scale", [out], factor=float(norm.scale))
+
+
+def _mean_subtraction(
+    steps: Steps, norm: Any, x: LazyValue, *, per_graph: bool = False
+) -> LazyValue:
+    return _over_all(steps, x, "none", per_graph=per_graph)
+
+
+def _size(steps: Steps, norm: Any, x: LazyValue, *, per_graph: bool = False) -> LazyValue:
+    return _over_all(steps, x, "size", center=False, per_graph=per_graph)
 
 
 def _message(steps: Steps, norm: Any, x: LazyValue, message: LazyValue) -> LazyValue:
@@ -155,8 +190,8 @@ _WRITERS: dict[type[nn.Module], Callable[..., LazyValue]] = {
     pyg.GraphNorm: _graph,
     pyg.InstanceNorm: _instance,
     pyg.PairNorm: _pair,
-    pyg.MeanSubtractionNorm: lambda steps, norm, x: _over_all(steps, x, "none"),
-    pyg.GraphSizeNorm: lambda steps, norm, x: _over_all(steps, x, "size", center=False),
+    pyg.MeanSubtractionNorm: _mean_subtraction,
+    pyg.GraphSizeNorm: _size,
     pyg.MessageNorm: _message,
     pyg.DiffGroupNorm: _groups,
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -12,41 +11,44 @@ import torch_geometric.nn as pyg
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
-from bignn.nn.convert.activations import activation_name, packed_activation
+from bignn.nn.convert.activations import packed_activation
 from bignn.nn.convert.arithmetic import (
     ARITHMETIC,
-    IN_PLACE_OPERATORS,
     NEGATIONS,
     combined,
     reduced,
     times,
 )
 from bignn.nn.convert.before_activation import (
-    ACTIVATION_MODULES,
     ACTIVATIONS,
     DROPOUTS,
-    works_in_place,
 )
-from bignn.nn.convert.convolution_steps import WITHOUT_WEIGHTS, StepOperations
+from bignn.nn.convert.convolution_steps import WITHOUT_WEIGHTS
 from bignn.nn.convert.convolutions import converted
-from bignn.nn.convert.layers import FunctionModule
+from bignn.nn.convert.embedded_ids import RESHAPES, EmbeddedIds
+from bignn.nn.convert.module_steps import ModuleSteps
 from bignn.nn.convert.norms import NORMS, after_norm
 from bignn.nn.convert.pooling import pooling_of
-from bignn.nn.convert.steps import LazyValue, Step, Steps, cannot_pack, failing, line_of, title_of
+from bignn.nn.convert.stacks import Stacks
+from bignn.nn.convert.steps import LazyValue, Step, Steps, cannot_pack, failing, title_of
+from bignn.nn.convert.traced_calls import (
+    argument_of,
+    called_function,
+    called_in,
+    called_name,
+    changes_its_input,
+    line_of_call,
+)
+from bignn.nn.convert.typed_arguments import TypedArguments, output_of_type
 from bignn.nn.convert.wrapped_layer import WrappedLayer
-from bignn.nn.convolution import TransformFirst, TransformLater
-from bignn.nn.gin_conv import GINConv
+from bignn.nn.convolution import TransformLater
 from bignn.nn.input_stage import InputStage
+from bignn.nn.pair_conv import PairConv
 
-# Names of inputs that are edges and their weights.
-_EDGES = ("edge_index", "adj_t", "edge_weight")
+# Names of inputs that are edges, their weights and their relations.
+_EDGES = ("edge_index", "adj_t", "edge_weight", "edge_type")
 # Methods that return the same values.
 _SAME = (Tensor.contiguous, Tensor.float, Tensor.clone, Tensor.detach)
-# Methods that read ids out of a column of features, or put their embeddings into rows.
-_RESHAPES = {
-    getattr(Tensor, name)
-    for name in ("long", "int", "to", "squeeze", "view", "reshape", "flatten", "ravel")
-}
 _REDUCTIONS = {
     getattr(home, name): name for home in (torch, Tensor) for name in ("sum", "mean", "max", "amax")
 }
@@ -63,31 +65,40 @@ _FLOAT = {"binarize": "none", "ste": "input", "balance": False}
 
 
 class StepReader:
-    """Reader of a traced graph; steps are added in the order in which they are needed."""
+    """Reader of a traced graph; steps are added in the order in which they are needed.
 
-    def __init__(self, model: nn.Module, graph: fx.Graph) -> None:
+    Args:
+        model: the model.
+        graph: its traced forward.
+        node_type: the type of nodes whose logits are wanted, of a heterogeneous model.
+
+    """
+
+    def __init__(self, model: nn.Module, graph: fx.Graph, node_type: str | None = None) -> None:
         self.model = model
+        self.typed = TypedArguments(model)
+        self._node_type = node_type
         self._steps = Steps()
+        self._modules = ModuleSteps(self._steps)
         self._edges: set[fx.Node] = set()
         self._values: dict[fx.Node, LazyValue] = {}
         self._constants: dict[fx.Node, Any] = {}
-        self._ids: dict[fx.Node, int] = {}  # columns of x that are read as ids
-        self._embeddings: set[fx.Node] = set()
-        self._stacks: dict[fx.Node, list[LazyValue]] = {}
-        self._stacked_at: dict[fx.Node, int] = {}
-        self._maxima: dict[fx.Node, LazyValue] = {}  # pairs of largest values and their places
+        self._stacks = Stacks(self._steps)
         self._same_tensor: dict[fx.Node, fx.Node] = {}  # nodes that are one tensor, by the first
         self._graph_ids: set[fx.Node] = set()
         self._left_out: set[fx.Node] = set()  # graph ids that a forward need not be given
         self._pools = any(pooling_of(node, self._module(node)) for node in graph.nodes)
-        self._x = x = LazyValue(lambda: "x")
+        x = LazyValue(lambda: "x")
+        self._ids = EmbeddedIds(self._steps, x)
         stage = getattr(model, "input_stage", None)
         if isinstance(stage, InputStage):
             x = self._steps.value("standardize", [x], stage)
         place = 0
         for node in graph.nodes:
             if node.op == "placeholder":
-                if place == 0:
+                if self.typed.is_used:
+                    self.typed.read(node, is_first=place == 0)
+                elif place == 0:
                     self._values[node] = x
                 elif node.target in _EDGES or place == 1:
                     self._edges.add(node)
@@ -110,13 +121,15 @@ class StepReader:
             module = self._module(node)
             if isinstance(module, _LAST_MODULES):
                 dim: Any = module.dim
-            elif _target(node) in _LAST:
-                dim = _argument_of(node, 1, "dim")
+            elif called_function(node) in _LAST:
+                dim = argument_of(node, 1, "dim")
             else:
                 break
             if dim not in (1, -1, None):  # None is 1, of two dimensions
                 raise cannot_pack(f"{self._title(node)} at its end is over dimension {dim}, not 1")
-            node = _argument_of(node, 0, "input")
+            node = argument_of(node, 0, "input")
+        if self.typed.is_used and isinstance(node, dict):
+            node = output_of_type(node, self._node_type)
         if isinstance(node, tuple | list | dict):
             raise cannot_pack(
                 f"its forward returns a {type(node).__name__}, more than one tensor; "
@@ -141,20 +154,26 @@ class StepReader:
         if node.op == "call_module":
             self._read_module(node)
             return
-        called = _name_of(node)
+        if node in self.typed.values:
+            self._values[node] = self.typed.values[node]
+            return
+        if node in self.typed.numbers:
+            self._edges.add(node)
+            return
+        called = called_name(node)
         if called == "" or self._fold_constant(node):
             return  # a check of arguments, or a constant
         self._values[node] = self._of_function(node, called)
-        target = _target(node)
+        target = called_function(node)
         same = target in DROPOUTS or (target in _SAME and target is not Tensor.clone)
-        self._note_same_tensor(node, same, changes=_changes_its_input(node))
+        self._note_same_tensor(node, same, changes=changes_its_input(node))
 
     def _read_attribute(self, node: fx.Node) -> bool:
         """Read ``data.x`` and the like."""
         data: Any
         data, name = node.args[:2]
-        if name == "values" and data in self._maxima:
-            self._values[node] = self._maxima[data]
+        if name == "values" and data in self._stacks.maxima:
+            self._values[node] = self._stacks.maxima[data]
         elif name == "x" and data in self._values:
             self._values[node] = self._values[data]
         elif name in _EDGES:
@@ -167,19 +186,22 @@ class StepReader:
         module = self.model.get_submodule(str(node.target))
         name = str(node.target)
         if isinstance(module, NORMS):
-            found = [self._operand(some) for some in self._given_to_norm(node)]
+            given = self._given_to_norm(node)
+            found = [self._operand(some) for some in given if some not in self._graph_ids]
             values = [v if isinstance(v, LazyValue) else _unknown(self._title(node)) for v in found]
-            self._values[node] = after_norm(self._steps, module, name, values)
+            per_graph = len(found) < len(given)
+            self._values[node] = after_norm(self._steps, module, name, values, per_graph=per_graph)
         elif isinstance(module, pyg.JumpingKnowledge):
             self._values[node] = self._jumping(node, module)
         elif isinstance(module, nn.Embedding):
-            self._values[node] = self._embedded(node, module, name)
+            ids: Any = argument_of(node, 0, "input")
+            self._values[node] = self._ids.embedded(node, self._values.get(ids), module, name)
         elif (pooling := pooling_of(node, module)) is not None:
             self._values[node] = self._pooled(node, *pooling)
         elif isinstance(module, TransformLater | pyg.MessagePassing):
             self._values[node] = self._after_convolution(node, module, name)
         else:
-            self._values[node] = self._after(module, self._argument(node, 0), name)
+            self._values[node] = self._modules.after(module, self._argument(node, 0), name)
             if isinstance(module, WrappedLayer):
                 self._check_edges(node, module)
         same = isinstance(module, nn.Identity | nn.Dropout)
@@ -197,12 +219,12 @@ class StepReader:
             return False
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda some: self._constants[some])
         with torch.no_grad():
-            self._constants[node] = _target(node)(*args, **kwargs)
+            self._constants[node] = called_function(node)(*args, **kwargs)
         return True
 
     def _note_same_tensor(self, node: fx.Node, same: bool, *, changes: bool) -> None:
         """Give all names of a tensor that was changed in place its new value."""
-        given = _argument_of(node, 0, "input", "x")
+        given = argument_of(node, 0, "input", "x")
         if not isinstance(given, fx.Node) or not (same or changes):
             return
         first = self._same_tensor.setdefault(given, given)
@@ -221,12 +243,12 @@ class StepReader:
         return given if is_number or isinstance(given, Tensor) else None
 
     def _argument(self, node: fx.Node, place: int, *names: str) -> LazyValue:
-        given = self._operand(_argument_of(node, place, *(names or ("input", "x"))))
+        given = self._operand(argument_of(node, place, *(names or ("input", "x"))))
         return given if isinstance(given, LazyValue) else _unknown(self._title(node))
 
     def _listed(self, node: fx.Node, *names: str) -> list[LazyValue] | None:
         """Find the values in the list that a function takes first; None if some are none."""
-        listed = _argument_of(node, 0, *names)
+        listed = argument_of(node, 0, *names)
         if not isinstance(listed, list | tuple) or not listed:
             return None
         found = [self._operand(some) for some in listed]
@@ -236,7 +258,7 @@ class StepReader:
         """Describe a call for messages: what is called, by which module, in which line."""
         if (module := self._module(node)) is not None:
             return title_of(module, str(node.target))
-        return f"'{_name_of(node).removesuffix('_')}'{_called_in(node)}{_line_of(node)}"
+        return f"'{called_name(node).removesuffix('_')}'{called_in(node)}{line_of_call(node)}"
 
     def _check_edges(
         self, node: fx.Node, module: nn.Module, node_arguments: Sequence[str] = ("x",)
@@ -253,7 +275,7 @@ class StepReader:
     def _of_function(self, node: fx.Node, called: str) -> LazyValue:
         if (pooling := pooling_of(node, None)) is not None:
             return self._pooled(node, *pooling)
-        target = _target(node)
+        target = called_function(node)
         if target in ACTIVATIONS:
             return self._activated_by_function(node, called)
         if target in DROPOUTS:
@@ -268,18 +290,18 @@ class StepReader:
             made = times(self._steps, self._argument(node, 0), -1.0)
         elif target in (torch.cat, torch.concat):
             values = self._listed(node, "tensors")
-            if _argument_of(node, 1, "dim") in (1, -1) and values and "out" not in node.kwargs:
+            if argument_of(node, 1, "dim") in (1, -1) and values and "out" not in node.kwargs:
                 made = self._side_by_side(values)
         elif target is torch.stack:
-            made = self._stacked(node)
-        elif target is operator.getitem or target in _RESHAPES:
+            made = self._stacks.add(node, self._listed(node, "tensors"), self._title(node))
+        elif target is operator.getitem or target in RESHAPES:
             made = self._taken_out(node)
-        elif target in _LAST and "log" not in called and _argument_of(node, 1, "dim") in (1, -1):
+        elif target in _LAST and "log" not in called and argument_of(node, 1, "dim") in (1, -1):
             made = self._steps.value("softmax", [self._argument(node, 0)])
         if made is None and target in _REDUCTIONS:
-            made = self._reduced(node, _REDUCTIONS[target])
+            made = self._stacks.reduced(node, _REDUCTIONS[target], self._title(node))
         if made is None and target in _MAXIMA:
-            pair = [self._operand(_argument_of(node, 0, "input")), self._second(node)]
+            pair = [self._operand(argument_of(node, 0, "input")), self._second(node)]
             if all(isinstance(some, LazyValue) for some in pair):
                 made = self._steps.value("maximum", pair)
         if made is not None:
@@ -291,80 +313,38 @@ class StepReader:
 
     def _pooled(self, node: fx.Node, aggr: str, graph_ids: Any) -> LazyValue:
         if graph_ids not in self._graph_ids:
-            return failing(f"a pooling{_called_in(node)} is not given the model's own 'batch'")
+            return failing(f"a pooling{called_in(node)} is not given the model's own 'batch'")
         return self._steps.value("pool", [self._argument(node, 0)], aggr=aggr)
 
     def _second(self, node: fx.Node) -> Any:
-        return self._operand(_argument_of(node, 1, "other"))
+        return self._operand(argument_of(node, 1, "other"))
 
     def _arithmetic(self, node: fx.Node) -> LazyValue | None:
-        a, b = self._operand(_argument_of(node, 0, "input")), self._second(node)
+        a, b = self._operand(argument_of(node, 0, "input")), self._second(node)
         known = {"input", "other", "alpha"}
         if a is None or b is None or len(node.args) > 2 or set(node.kwargs) - known:
             return None
         alpha: Any = node.kwargs.get("alpha", 1)
         if alpha != 1:
             b = times(self._steps, b, alpha) if isinstance(b, LazyValue) else b * alpha
-        return combined(self._steps, _target(node), a, b)
-
-    def _stacked(self, node: fx.Node) -> LazyValue:
-        values = self._listed(node, "tensors")
-        if values is not None:
-            self._stacks[node] = values
-            self._stacked_at[node] = (_argument_of(node, 1, "dim") or 0) % 3
-        return failing(f"{self._title(node)} is read by something other than sum, mean or max")
-
-    def _reduced(self, node: fx.Node, name: str) -> LazyValue | None:
-        """Read ``torch.stack(...).sum(dim)`` and the like."""
-        stack, dim = _argument_of(node, 0, "input"), _argument_of(node, 1, "dim")
-        if not isinstance(stack, fx.Node) or stack not in self._stacks or not isinstance(dim, int):
-            return None
-        if dim % 3 != self._stacked_at[stack] or "keepdim" in node.kwargs or len(node.args) > 2:
-            return None
-        made = reduced(self._steps, name, self._stacks[stack])
-        if name != "max":
-            return made
-        self._maxima[node] = made
-        return failing(f"the places of {self._title(node)} are read; take the values alone")
+        return combined(self._steps, called_function(node), a, b)
 
     def _taken_out(self, node: fx.Node) -> LazyValue | None:
-        """Read ``stack.max(dim)[0]``, ids ``x[:, k]`` or ``x.squeeze(-1)``, and embedded rows."""
-        given: Any = _argument_of(node, 0, "input")
-        place = _argument_of(node, 1)
-        if given in self._maxima:
-            return self._maxima[given] if place == 0 else None
+        """Read ``stack.max(dim)[0]``, ids in a column of x, and embedded rows."""
+        given: Any = argument_of(node, 0, "input")
+        if given in self._stacks.maxima:
+            return self._stacks.maxima[given] if argument_of(node, 1) == 0 else None
         if not isinstance(given, fx.Node) or given not in self._values:
             return None
-        if given in self._embeddings:
-            return self._values[given]
-        if _target(node) is operator.getitem:
-            is_column = isinstance(place, tuple) and place[:1] == (slice(None),) and len(place) == 2
-            column = place[1] if is_column else None
-            if not isinstance(column, int) or column < 0:
-                return None
-            self._ids[node] = column
-        elif given in self._ids or self._values[given] is self._x:
-            self._ids[node] = self._ids.get(given, 0)
-        else:
-            return None
-        return failing(f"{self._title(node)} is read by something other than an Embedding")
-
-    def _embedded(self, node: fx.Node, module: nn.Module, name: str) -> LazyValue:
-        ids: Any = _argument_of(node, 0, "input")
-        if ids not in self._ids and self._values.get(ids) is not self._x:
-            why = f"{title_of(module, name)} reads something other than a column of x"
-            return failing(f"{why}; call it as in emb(x[:, 0])")
-        column = self._ids.get(ids, 0)
-        self._embeddings.add(node)
-        return self._steps.value("embedding", [self._x], weight=module.weight, column=column)
+        return self._ids.taken_out(node, self._values[given], self._title(node))
 
     def _dropped(self, node: fx.Node) -> LazyValue:
         x = self._argument(node, 0)
-        p, training = _argument_of(node, 1, "p"), _argument_of(node, 2, "training", "train")
+        p, training = argument_of(node, 1, "p"), argument_of(node, 2, "training", "train")
         if p == 0 or training is False:
             return LazyValue(lambda: x.name, x.before if x.has_before else None)
         why = "a dropout acts in evaluation too, where 'training=self.training' is not given"
-        return failing(f"{why}{_line_of(node)}", x.before)
+        return failing(f"{why}{line_of_call(node)}", x.before)
 
     def _side_by_side(self, values: list[LazyValue]) -> LazyValue:
         if len(values) == 1:
@@ -376,22 +356,13 @@ class StepReader:
 
     def _activated_by_function(self, node: fx.Node, called: str) -> LazyValue:
         def argument(key: str) -> Any:
-            given = _argument_of(node, 2 if key in ("upper", "max_val") else 1, key)
+            given = argument_of(node, 2 if key in ("upper", "max_val") else 1, key)
             return self._operand(given) if isinstance(given, fx.Node) else given
 
         # torch's own ``elu_`` has two scales more.
         scaled = called == "elu_" and (len(node.args) > 2 or "scale" in str(node.kwargs))
         found = None if scaled else packed_activation(called.removesuffix("_"), argument)
-        return self._activated(self._argument(node, 0), found, self._title(node))
-
-    def _activated(
-        self, x: LazyValue, found: tuple[str, dict[str, Any]] | None, title: str
-    ) -> LazyValue:
-        if found is None:
-            why = f"no packed operation does what {title} does; take ReLU, ELU, GELU or SiLU"
-            return failing(why, x.before)
-        op, parameters = found
-        return self._steps.value(op, [x], before=x.before, **parameters)
+        return self._modules.activated(self._argument(node, 0), found, self._title(node))
 
     def _jumping(self, node: fx.Node, module: Any) -> LazyValue:
         """Build the value of a JumpingKnowledge with mode "max" or "lstm"."""
@@ -402,131 +373,40 @@ class StepReader:
             return reduced(self._steps, "max", values)
         if len(values) == 1:
             return values[0]
-        lstm, parameters = module.lstm, {"attention": module.att.weight[0]}
-        for reverse in ("", "_reverse"):
-            prefix = "reverse_" if reverse else ""
-            biases = (getattr(lstm, f"bias_{of}_l0{reverse}") for of in ("ih", "hh"))
-            parameters[f"{prefix}input_weight"] = getattr(lstm, f"weight_ih_l0{reverse}")
-            parameters[f"{prefix}hidden_weight"] = getattr(lstm, f"weight_hh_l0{reverse}")
-            parameters[f"{prefix}bias"] = sum(biases)
-        return self._steps.value("lstm_attention", values, **parameters)
-
-    def _after(self, module: nn.Module, x: LazyValue, name: str) -> LazyValue:
-        """Build the value of the output of a module that reads one value."""
-        if isinstance(module, WrappedLayer):
-            return self._after_layer(module, x, name)
-        if isinstance(module, NORMS):
-            return after_norm(self._steps, module, name, [x])
-        if isinstance(module, nn.Identity):
-            return x
-        if isinstance(module, nn.Dropout):
-            return LazyValue(lambda: x.name, x.before)
-        if isinstance(module, nn.Linear | pyg.Linear):
-            return self._steps.value("linear", [x], module)
-        if isinstance(module, nn.Softmax) and module.dim in (1, -1):
-            return self._steps.value("softmax", [x])
-        if type(module) is nn.Sequential:
-            for number, part in enumerate(module):
-                x = self._after(part, x, f"{name}.{number}")
-            return x
-        if isinstance(module, FunctionModule):
-            return self._after_function(module, x, name)
-        titled = title_of(module, name)
-        if isinstance(module, ACTIVATION_MODULES):
-            found = packed_activation(
-                activation_name(module), lambda key: getattr(module, key, None)
-            )
-            return self._activated(x, found, titled)
-        return failing(f"no packed operation does what {titled} does")
-
-    def _after_function(self, module: FunctionModule, x: LazyValue, name: str) -> LazyValue:
-        function: Any = module.function
-        if function is None:
-            return x
-        called = getattr(function, "__name__", type(function).__name__)
-        found = packed_activation(called, lambda _: None) if function in ACTIVATIONS else None
-        return self._activated(x, found, f"'{called}' in '{name}'")
+        return self._modules.attended_by_lstm(values, module)
 
     def _after_convolution(self, node: fx.Node, module: Any, name: str) -> LazyValue:
         """Build the value after a convolution of PyG's, or one that reads floats."""
         title, why = title_of(module, name), getattr(module, "not_packed", None)
         if why is None and isinstance(module, pyg.MessagePassing):  # in 'skip'
-            made = converted(module, _FLOAT)
+            made = converted(module, _FLOAT, of_relation=self.typed.is_used)
             module, why = (module, made) if isinstance(made, str) else (made, None)
         if why or (why == "" and type(module) not in WITHOUT_WEIGHTS):
             return failing(f"no packed operation does what {title}{why} does")
+        if isinstance(module, PairConv):
+            return self._after_pair(node, module, name)
         names = getattr(module, "node_arguments", ("x",))
         order = getattr(module, "arguments", ("x",))
         values = [self._argument(node, order.index(some), some) for some in names]
         self._check_edges(node, module, names)
         if type(module) in WITHOUT_WEIGHTS:
-            after = WITHOUT_WEIGHTS[type(module)](module, self._operations(name), *values)
+            after = WITHOUT_WEIGHTS[type(module)](module, self._modules.operations(name), *values)
             return cast(LazyValue, after)
         if isinstance(module, TransformLater):
-            return cast(LazyValue, module.compute(self._operations(name), *values))
-        return self._after(module, values[0], name)
+            return cast(LazyValue, module.compute(self._modules.operations(name), *values))
+        return self._modules.after(module, values[0], name)
 
-    def _operations(self, name: str) -> StepOperations:
-        return StepOperations(self._steps, lambda linear, x: self._after(linear, x, name))
-
-    def _after_layer(self, layer: Any, x: LazyValue, name: str) -> LazyValue:
-        if getattr(layer, "wrapping", None) is not None and layer.wrapping.reads_before_activation:
-            x = x.before
-        stage, center = getattr(layer, "input_stage", None), getattr(layer, "center", None)
-        if isinstance(stage, InputStage):
-            x = self._steps.value("standardize", [x], stage)
-        elif isinstance(center, nn.Module):
-            x = self._steps.value("batch_norm", [x], center)
-        if isinstance(layer, TransformFirst):
-            return cast(LazyValue, layer.compute(self._operations(name), x))
-        out = self._steps.value("layer", [x], layer)
-        return self._after(layer.rest, out, f"{name}.rest") if isinstance(layer, GINConv) else out
+    def _after_pair(self, node: fx.Node, module: PairConv, name: str) -> LazyValue:
+        """Build the value after a convolution of one relation."""
+        x, edges = argument_of(node, 0, "x"), argument_of(node, 1, "edge_index")
+        self._check_edges(node, module)
+        pair = [self._operand(some) for some in (x if isinstance(x, tuple) else (x, x))]
+        is_known = all(isinstance(some, LazyValue) for some in pair[: 2 - (pair[1] is None)])
+        if not is_known or edges not in self.typed.numbers:
+            return _unknown(self._title(node))
+        operations = self._modules.operations(name, self.typed.numbers[edges])
+        return cast(LazyValue, module.compute(operations, *pair))
 
 
 def _unknown(title: str) -> LazyValue:
     return failing(f"{title} reads something other than values of the nodes")
-
-
-def _called_in(node: fx.Node) -> str:
-    """Describe the innermost module that calls a function; empty for the model itself."""
-    within = [(name, kind) for name, kind in node.meta.get("nn_module_stack", {}).values() if name]
-    if not within:
-        return ""
-    name, kind = within[-1]
-    return f" in {kind.__name__} '{name}'"
-
-
-def _line_of(node: fx.Node) -> str:
-    """Name the line of code that a call is in, where it is known."""
-    found = re.findall(r'File "(.+)", line (\d+)', node.stack_trace or "")
-    return line_of([(file, int(line)) for file, line in found])
-
-
-def _argument_of(node: fx.Node, place: int, *names: str) -> Any:
-    """Find an argument by place or by name; None if it is not given."""
-    if len(node.args) > place:
-        return node.args[place]
-    return next((node.kwargs[name] for name in names if name in node.kwargs), None)
-
-
-def _target(node: fx.Node) -> Any:
-    """Find the function that is called."""
-    if node.op == "call_method":
-        return getattr(Tensor, str(node.target), None)
-    return node.target
-
-
-def _changes_its_input(node: fx.Node) -> bool:
-    """Whether a call works in place: ``relu_``, ``+=``, ``inplace=True``."""
-    if node.op == "call_function" and node.target in IN_PLACE_OPERATORS.values():
-        return True
-    return works_in_place(_target(node), node.kwargs)
-
-
-def _name_of(node: fx.Node) -> str:
-    if node.op == "call_method":
-        return str(node.target)
-    if node.op != "call_function":
-        return ""
-    name = getattr(node.target, "__name__", str(node.target))
-    return "" if name.startswith("_assert") else name

@@ -14,6 +14,7 @@ from bignn.errors import InputError, input_error
 from bignn.nn.cheb_conv import ChebConv
 from bignn.nn.convert.convolution_steps import WITHOUT_WEIGHTS
 from bignn.nn.convert.convolutions import converted, reads_edges
+from bignn.nn.convert.hetero import types_of
 from bignn.nn.convert.inner_linear import InnerLinear
 from bignn.nn.convert.layers import LINEARS, convert_linear
 from bignn.nn.convert.norms import NORMS_WITH_LAYERS
@@ -27,7 +28,9 @@ from bignn.nn.gin_conv import GINConv
 from bignn.nn.gnn import GNN
 from bignn.nn.input_stage import InputStage
 from bignn.nn.linear import Linear
+from bignn.nn.pair_conv import PairConv
 from bignn.nn.power_conv import PowerConv
+from bignn.nn.relational_conv import RelationalConv
 from bignn.nn.residual_gat_conv import ResidualGATConv
 from bignn.nn.sage_conv import SAGEConv
 from bignn.nn.sg_conv import SGConv
@@ -47,6 +50,7 @@ _FLOAT_PARTS: dict[type[nn.Module], str] = {
     PowerConv: "float: bias, sums over neighbours",
     ChebConv: "float: bias, sums over neighbours",
     SSGConv: "float: bias, sums over neighbours",
+    RelationalConv: "float: bias, sums over the neighbours of each relation",
     ResidualGATConv: "float: bias, attention, sums over neighbours",
     GATv2Conv: "float: biases, attention, sums over neighbours",
     TransformerConv: "float: biases, attention, sums over neighbours",
@@ -68,6 +72,7 @@ class LayerReplacement:
 
     Attributes:
         model: the model that is converted.
+        is_heterogeneous: whether the model has a convolution per relation.
         layers: the new layers, by their names in the model.
         first_is_binary: whether the layer that reads the features was replaced.
         unknown: convolutions that bignn has no layer for, by name, with the option that is why;
@@ -84,6 +89,7 @@ class LayerReplacement:
         narrow: int,
     ) -> None:
         self.model = model
+        self.is_heterogeneous = bool(types_of(model).edges)
         self.layers: dict[str, WrappedLayer] = {}
         self.first_is_binary = False
         self._binarization = binarization
@@ -133,7 +139,7 @@ class LayerReplacement:
             found.append(name)
             if any(isinstance(p, UninitializedParameter) for p in module.parameters()):
                 got = f"'{name}' with in_channels=-1"
-                fix = "call it once before, as in model(data.x, data.edge_index)"
+                fix = "give binarize_(model, example=data), or call it once before"
                 raise input_error("model", "one whose sizes are set", got, fix)
         if not found:
             raise InputError(
@@ -187,7 +193,7 @@ class LayerReplacement:
         if type(module) in LINEARS:
             layer: nn.Module | str = convert_linear(module, self._options)
         else:
-            layer = converted(module, self._options)
+            layer = converted(module, self._options, of_relation=self.is_heterogeneous)
         if isinstance(layer, str):
             return layer
         self._register(name, module, layer)
@@ -251,6 +257,9 @@ class LayerReplacement:
             elif self._is_skipped(name):
                 if name in self._skip:
                     yield ReportEntry(name, type(module).__name__, "", "float: in 'skip'")
+            elif isinstance(module, PairConv):
+                note = "float: bias, sums over the neighbours of a relation"
+                yield ReportEntry(name, self._kinds[name], "", note)
             elif name in self.unknown:
                 note = "message passing as it is, in torch; it does not pack"
                 if type(module) in WITHOUT_WEIGHTS and not self.unknown[name]:

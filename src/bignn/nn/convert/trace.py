@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
@@ -13,19 +14,40 @@ from torch import fx, nn
 
 from bignn.errors import InputError
 from bignn.nn.convert.arithmetic import IN_PLACE_OPERATORS
+from bignn.nn.convert.hetero import EdgeType, GraphTypes, ValuesOfTypes, types_of
 from bignn.nn.convert.norms import NORMS
 from bignn.nn.convert.pooling import POOLING_MODULES, recorded_pools
 from bignn.nn.convert.read_steps import StepReader
 from bignn.nn.convert.steps import Step, cannot_pack, line_of, title_of
+from bignn.nn.convert.typed_arguments import ANY_TYPE
 from bignn.nn.convert.wrapped_layer import WrappedLayer, is_wrapped
 from bignn.nn.convolution import Convolution
 from bignn.nn.evaluation import evaluating
 
 
-def trace(model: nn.Module) -> list[Step]:
+@dataclass(frozen=True)
+class TracedModel:
+    """A model as steps.
+
+    Attributes:
+        steps: the steps from x (``x.<type>`` in a heterogeneous model) to the logits.
+        relations: the types of edges that steps name by number; none in a homogeneous model.
+
+    """
+
+    steps: list[Step]
+    relations: list[EdgeType]
+
+
+def trace(model: nn.Module, node_type: str | None = None) -> TracedModel:
     """Trace the steps from x to the logits.
 
+    Args:
+        model: a converted model.
+        node_type: the type of nodes whose logits are wanted, where there are several.
+
     A softmax of each row at the end is left out, since it changes no class.
+
     """
     if not any(is_wrapped(module) for module in model.modules()):
         raise InputError(
@@ -33,7 +55,25 @@ def trace(model: nn.Module) -> list[Step]:
             f"{type(model).__name__}"
         )
     with evaluating(model):
-        return StepReader(model, traced_graph(model)).steps
+        reader = StepReader(model, traced_graph(model), node_type)
+    relations = reader.typed.relations
+    if not relations:
+        return TracedModel(reader.steps, [])
+    used = sorted({s.parameters["relation"] for s in reader.steps if "relation" in s.parameters})
+    steps = [_renumbered(step, used) for step in reader.steps]
+    return TracedModel(steps, [relations[relation] for relation in used])
+
+
+def _renumbered(step: Step, used: list[int]) -> Step:
+    """Replace the number of a step's relation by its place among those that are used."""
+    if "relation" not in step.parameters:
+        return step
+    relation = used.index(step.parameters["relation"])
+    return replace(step, parameters={**step.parameters, "relation": relation})
+
+
+# Arguments that are given when a model is called, whatever their defaults are.
+_GIVEN = ("edge_weight", "edge_type", "batch")
 
 
 def traced_graph(model: nn.Module) -> fx.Graph:
@@ -41,7 +81,7 @@ def traced_graph(model: nn.Module) -> fx.Graph:
     defaults = {
         name: parameter.default
         for name, parameter in inspect.signature(model.forward).parameters.items()
-        if parameter.default is not parameter.empty and name not in ("edge_weight", "batch")
+        if parameter.default is not parameter.empty and name not in _GIVEN
     }
     # Attributes that a forward sets would stay proxies.
     kept = [(module, dict(vars(module))) for module in model.modules()]
@@ -55,7 +95,7 @@ def traced_graph(model: nn.Module) -> fx.Graph:
 
 
 def _traced(model: nn.Module, defaults: dict[str, Any]) -> fx.Graph:
-    tracer = _Tracer()
+    tracer = _Tracer(types_of(model))
     try:
         graph = tracer.trace(model, defaults)
     except Exception as error:
@@ -90,8 +130,9 @@ def _why_not_followed(error: Exception) -> str:
 
 def packing_obstacle(model: nn.Module) -> str | None:
     """Find the reason why a converted model cannot be packed, trained or not; None if it can."""
+    types = types_of(model).nodes
     try:
-        trace(model)
+        trace(model, ANY_TYPE if types else None)
     except InputError as error:
         return str(error)
     return None
@@ -121,9 +162,17 @@ for _name, _function in IN_PLACE_OPERATORS.items():
 class _Tracer(fx.Tracer):
     failed_in: str | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, types: GraphTypes) -> None:
         super().__init__()
         self.record_stack_traces = True
+        self._types = types
+
+    def create_proxy(self, kind: str, target: Any, *args: Any, **kwargs: Any) -> Any:
+        """Make a proxy; of an argument of a heterogeneous model, one per type."""
+        made = super().create_proxy(kind, target, *args, **kwargs)
+        if kind != "placeholder" or not self._types.edges:
+            return made
+        return ValuesOfTypes(made, self._types)
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         """Make a proxy that records changes in place."""

@@ -36,6 +36,9 @@ _ARGUMENTS: dict[type[nn.Module], tuple[str, ...]] = {
     Linear: ("x",),
 }
 
+#: Those of them that are numbers of edges, which layers pass on.
+_OF_EDGES = ("edge_weight", "edge_type")
+
 
 @dataclass
 class Wrapping:
@@ -110,7 +113,7 @@ def _by_name(
     if isinstance(layer, Linear) and "input" in given:  # as torch calls it
         given["x"] = given.pop("input")
     for name in [*given]:
-        if name in ("x", "edge_index") or (name == "edge_weight" and name in names):
+        if name in ("x", "edge_index") or (name in _OF_EDGES and name in names):
             continue
         if given.pop(name) is not None or name not in names:
             raise InputError(f"'{layer_name}' is a bignn {type(layer).__name__}: no '{name}'")

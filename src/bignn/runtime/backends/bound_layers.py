@@ -15,8 +15,8 @@ from bignn.bits import words_per_row
 from bignn.kernels import native
 from bignn.kernels.layer import BinaryLayer, DenseBits, Edges
 from bignn.kernels.packed_layers import PackedLayers
+from bignn.runtime.neighbourhood import AnyPackedGraph
 from bignn.runtime.network import PackedStep
-from bignn.runtime.packed_graph import PackedGraph
 from bignn.runtime.planner import plan_layers
 from bignn.runtime.values import Bits, Floats
 
@@ -53,13 +53,11 @@ class BoundLayers:
     """
 
     def __init__(self) -> None:
-        self._idle: WeakKeyDictionary[PackedGraph, dict[Any, list[BoundLayer]]] = (
-            WeakKeyDictionary()
-        )
+        self._idle: WeakKeyDictionary[Any, dict[Any, list[BoundLayer]]] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
     @contextmanager
-    def lent(self, graph: PackedGraph, backend: str) -> Iterator[RunLayer]:
+    def lent(self, graph: AnyPackedGraph, backend: str) -> Iterator[RunLayer]:
         """Lend a function that runs layers; its results are valid until the end."""
         lent: list[tuple[Any, BoundLayer]] = []
 

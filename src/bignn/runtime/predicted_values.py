@@ -1,0 +1,79 @@
+"""What predictions read and give: features as values, chosen rows, and forms of the outputs."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bignn.errors import input_error
+from bignn.kernels.layer import SparseBits
+from bignn.runtime.features import take_features
+from bignn.runtime.hetero_graph import PackedNodes
+from bignn.runtime.packed_graph import PackedGraph
+from bignn.runtime.values import Bits, Value
+
+#: What a prediction gives of each node, or of each graph.
+Output = Literal["classes", "probabilities", "labels", "label_probabilities", "logits", "values"]
+
+
+def check_output(output: str) -> None:
+    """Refuse an output that is not known."""
+    if output not in get_args(Output):
+        raise input_error("output", f"one of {list(get_args(Output))}", repr(output))
+
+
+def check_no_plan(plan: str | None) -> None:
+    """Refuse a plan where there is nothing to plan."""
+    if plan is not None:
+        raise input_error("plan", "None for a model that is not all bits", repr(plan))
+
+
+def in_given_order(values: NDArray[Any], places: NDArray[np.int64] | None) -> NDArray[Any]:
+    """Put the rows of a graph's nodes back into the order that nodes were given in."""
+    return values if places is None else values[places]
+
+
+def finished(values: NDArray[Any], output: Output) -> NDArray[Any]:
+    """Make of logits what was asked for; classes are left as they are."""
+    if output == "labels":
+        return values > 0
+    if output == "label_probabilities":
+        with np.errstate(over="ignore"):
+            values = np.float32(1) / (np.float32(1) + np.exp(-values))
+    if output == "probabilities":
+        values = np.exp(values - values.max(axis=1, keepdims=True))
+        values /= values.sum(axis=1, keepdims=True)
+    return values
+
+
+def input_value(graph: PackedGraph | PackedNodes, nodes: NDArray[np.int64] | None) -> Value:
+    """Return features of all nodes or of some, as a value."""
+    features = graph.features
+    assert features is not None
+    if isinstance(features, np.ndarray):
+        return features if nodes is None else features[nodes]
+    assert graph.beta is not None
+    some = features if nodes is None else take_features(features, nodes)
+    words = (some.dense() if isinstance(some, SparseBits) else some).words
+    return Bits(words, graph.beta if nodes is None else graph.beta[nodes], graph.num_features)
+
+
+def checked_rows(argument: str, nodes: ArrayLike, num_rows: int, what: str) -> NDArray[np.int64]:
+    """Check a list of rows that are wanted; ``what`` says what they are numbers of."""
+    try:
+        ids = np.atleast_1d(np.asarray(nodes))
+    except ValueError:  # lists of unequal lengths
+        raise input_error(argument, f"a list of {what}", "lists of several lengths") from None
+    if ids.size == 0:
+        return ids.astype(np.int64)
+    if ids.dtype.kind not in "iu" or ids.ndim != 1:
+        got = f"{ids.dtype} of shape {list(ids.shape)}"
+        raise input_error(
+            argument, f"a list of {what}", got, "for a mask, pass np.flatnonzero(mask)"
+        )
+    if int(ids.min()) < 0 or int(ids.max()) >= num_rows:
+        bad = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
+        raise input_error(argument, f"{what} in 0..{num_rows - 1}", bad)
+    return ids.astype(np.int64)
