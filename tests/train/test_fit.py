@@ -16,7 +16,7 @@ from bignn.graph import Graph, from_arrays
 from bignn.nn import GCN
 from bignn.train.batches import Batch, full_batch, reachable
 from bignn.train.fit import fit
-from bignn.train.recipes import RECIPES, Settings, recipe, settings_for
+from bignn.train.recipes import CONVERTED, RECIPES, Settings, recipe, settings_for
 from bignn.train.run import TrainingRun
 
 QUICK = Settings(lr=0.01, epochs=60, patience=60)
@@ -245,6 +245,10 @@ def test_recipes() -> None:
         recipe("gin")
     assert settings_for(GCN(3, 3, 2, binarize="both")) == RECIPES["bi-gcn"].settings
     assert settings_for(torch.nn.Linear(1, 1)) == Settings()
+    for binarize, expected in (("none", Settings()), ("both", CONVERTED)):
+        converted = torch.nn.Sequential(torch.nn.Linear(20, 2))
+        bignn.binarize_(converted, binarize=binarize)  # type: ignore[arg-type]
+        assert settings_for(converted) == expected
 
 
 def test_small_graphs_train_on_one_torch_thread(

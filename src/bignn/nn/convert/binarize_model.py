@@ -13,8 +13,8 @@ from bignn.bits import words_per_row
 from bignn.config import BinarizeMode, SteRule
 from bignn.config.options import BELOW_ONE
 from bignn.errors import InputError, input_error
-from bignn.nn.batch_norm import BatchNorm
 from bignn.nn.convert.before_activation import record_origins_in
+from bignn.nn.convert.center import make_center
 from bignn.nn.convert.example import call_once
 from bignn.nn.convert.inner_linear import InnerLinear
 from bignn.nn.convert.remove_activations import remove_in_basic_gnn, remove_in_sequential
@@ -36,6 +36,10 @@ from bignn.nn.gcn_conv import GCNConv
 from bignn.nn.input_stage import InputStage
 from bignn.nn.linear import Linear
 from bignn.nn.sage_conv import SAGEConv
+
+# Optimizers add ``weight_decay`` times the weight to its gradient. Adam divides gradients by their
+# size, so of larger ones the decay is a smaller part, and nothing else changes.
+_GRADIENT_FACTOR = 128.0
 
 
 def binarize_(
@@ -127,6 +131,8 @@ def binarize_(
     replacement.check(first)
     report = Report(bytes_before=sum(4 * p.numel() for p in model.parameters()))
     replacement.replace()
+    if binarization.weights:
+        _outweigh_decay(model, report)
     reads_before = False
     if binarization.features:
         is_whole = _remove_activations(model, replacement)
@@ -156,6 +162,18 @@ def binarize_(
     report.bytes_after = _bytes_after(model)
     report.obstacle = packing_obstacle(model)
     return report
+
+
+def _outweigh_decay(model: nn.Module, report: Report) -> None:
+    """Multiply the gradients of binary weights, so that weight decay is little beside them."""
+    for module in model.modules():
+        if isinstance(module, Linear):
+            module.gradient_factor = _GRADIENT_FACTOR
+    report.notes.append(
+        f"Gradients of binary weights are multiplied by {_GRADIENT_FACTOR:g}: to Adam that is a "
+        "weight decay as much smaller, which turns their signs for no reason. For SGD divide their "
+        "learning rate by it."
+    )
 
 
 def _remove_activations(model: nn.Module, replacement: LayerReplacement) -> bool:
@@ -241,7 +259,7 @@ def _center(replacement: LayerReplacement, center: bool | Literal["auto"], repor
     for name in named:
         layer = layers[name]
         weight = input_maps(layer)[0].weight
-        layer.center = BatchNorm(weight.shape[1]).to(weight.device)
+        layer.center = make_center(weight.shape[1]).to(weight.device)
         layer.center.train(layer.training)
     if named:
         listed = ", ".join(f"'{name}'" for name in named)

@@ -6,14 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
-from bignn.nn.batch_norm import BatchNorm
+from bignn.nn.convert.center import make_center
 from bignn.nn.convert.wrapped_layer import value_before, watch_signs
 from bignn.nn.linear import Linear
-
-# Running statistics that trail behind the weights turn signs: of two SAGEConv(aggr="max") on Cora,
-# 25 epochs in a plain loop, 44.4 and 52.4 % of validation nodes were right with 0.1 (two seeds),
-# 61.8 and 62.0 % with 0.5.
-_MOMENTUM = 0.5
 
 
 class InnerLinear(Linear):
@@ -35,8 +30,7 @@ class InnerLinear(Linear):
         super().__init__(in_channels, out_channels, **options)
         self.center = None
         if self.binarization.features:
-            self.center = BatchNorm(in_channels)
-            self.center.momentum = _MOMENTUM
+            self.center = make_center(in_channels)
 
     def forward(self, x: Any) -> Tensor:
         """Compute the map of x."""

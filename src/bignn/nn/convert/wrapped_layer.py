@@ -81,6 +81,12 @@ def input_maps(layer: WrappedLayer) -> list[Linear]:
     return [layer.lin_l, layer.lin_r] if isinstance(layer, SAGEConv) else [layer.lin]
 
 
+def has_binary_layers(model: nn.Module) -> bool:
+    """Whether a model has converted layers with 1-bit parts."""
+    kinds = (input_maps(layer)[0].binarization for layer in model.modules() if is_wrapped(layer))  # type: ignore[arg-type]
+    return any(kind.features or kind.weights for kind in kinds)
+
+
 def set_dropout(layer: WrappedLayer, p: float) -> None:
     """Set the share of a layer's input that it drops."""
     for linear in input_maps(layer):

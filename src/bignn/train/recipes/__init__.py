@@ -15,12 +15,20 @@ from bignn.errors import input_error
 from bignn.graph import GraphLike, as_graph
 from bignn.train.recipes.definition import Recipe
 from bignn.train.recipes.paper import PAPER
-from bignn.train.recipes.tables import MANY_LABELS, MANY_LABELS_STUDENTS, RECIPES, STUDENTS, TWINS
+from bignn.train.recipes.tables import (
+    CONVERTED,
+    MANY_LABELS,
+    MANY_LABELS_STUDENTS,
+    RECIPES,
+    STUDENTS,
+    TWINS,
+)
 
 if TYPE_CHECKING:
     from torch import nn
 
 __all__ = [
+    "CONVERTED",
     "MANY_LABELS",
     "MANY_LABELS_STUDENTS",
     "PAPER",
@@ -117,8 +125,12 @@ def teacher_recipe(
 def settings_for(
     model: nn.Module, graph: Labelled | GraphLike | None = None, *, distill: bool = False
 ) -> Settings:
-    """Choose the settings of the recipe that builds such a model, or else the plain defaults."""
+    """Choose the settings of the recipe that builds such a model, or of converted models.
+
+    All other models have the plain defaults.
+    """
     from bignn.nn import GNN
+    from bignn.nn.convert.wrapped_layer import has_binary_layers
 
     if isinstance(model, GNN):
         options = ("binarize", "conv", "jk")
@@ -126,7 +138,7 @@ def settings_for(
         for known in (table[name] for name in RECIPES):
             if all(getattr(known, name) == model.config[name] for name in options):
                 return _as_deep(known.settings, len(model.convs))
-    return Settings()
+    return CONVERTED if has_binary_layers(model) else Settings()
 
 
 def _table(graph: Labelled | GraphLike | None, distill: bool) -> dict[str, Recipe]:

@@ -140,3 +140,8 @@ MANY_LABELS_STUDENTS = {
     ),
     "bi-gcn": Recipe("both", Settings(patience=300, distill_mix=0.7), 128, dropout=0.0, **_BINARY),
 }
+
+#: Settings of models that ``bignn.binarize_`` converted: PyG's weights are drawn for such a rate,
+#: and some of them (GIN's) grow so sure of themselves that the validation loss rises while ever
+#: more nodes are right (docs/design.md).
+CONVERTED = Settings(lr=0.01, epochs=300, select_by="accuracy")
