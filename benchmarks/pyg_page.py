@@ -51,7 +51,15 @@ def table(records: Sequence[Record]) -> str:
         names = sorted({run["row"] for run in of_kind}, key=lambda name: (name.lower(), name))
         if not names:
             continue
-        head = ["", "trains", "packs", "packed = torch", "smaller", *graphs, "remarks"]
+        head = [
+            "",
+            "trains",
+            "packs",
+            "packed = torch",
+            "smaller",
+            *(f"{graph}, %" for graph in graphs),
+            "remarks",
+        ]
         lines = [f"### {title}", "", _line(head), _line(["---"] * len(head))]
         lines += [
             _row(name, [run for run in of_kind if run["row"] == name], graphs, runs)
@@ -99,7 +107,7 @@ def _row(name: str, own: Sequence[Record], graphs: Sequence[str], runs: Sequence
     remarks = list(dict.fromkeys(run["remark"] for run in own if run.get("remark")))
     if reason := next((run["reason"] for run in own if "reason" in run), None):
         empty = ["–"] * (4 + len(graphs))
-        return _line([f"`{name}`", *empty, shortened(reason)])
+        return _line([f"`{name}`", *empty, reason.replace("|", "/")])
     binary = [run for run in own if run["way"] != "float" and "test" in run]
     packed = [run for run in binary if run.get("nodes")]
     trains, packs = ("yes" if some else "no" for some in (binary, packed))
@@ -135,5 +143,6 @@ def shortened(message: str) -> str:
     text = message.splitlines()[0].replace("|", "/")
     text = text.removeprefix("the model cannot be packed: ").split("; ")[0]
     text = re.sub(r"([A-Z]\w*) '(?:\w+\.)*\w+'", r"\1", text)
+    text = re.sub(r"^that of ", "the forward of ", text)
     text = re.sub(r" \(line \d+ of \w+\.py\)", "", text)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST].rsplit(' ', 1)[0]} …"

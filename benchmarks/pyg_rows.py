@@ -286,8 +286,9 @@ def _model_rows(kind: type[nn.Module]) -> Iterator[Row]:
 def _with_conversion(row: Row) -> Row:
     """Give a row its options of ``bignn.binarize_``, if it has any, and remark on them."""
     options = _CONVERSIONS.get(row.name, {})
-    told = [f"binarize_({name}={value!r})" for name, value in options.items()]
-    return replace(row, remark=", ".join(filter(None, [row.remark, *told])), conversion=options)
+    told = ", ".join(f"{name}={value!r}" for name, value in options.items())
+    remarks = filter(None, [row.remark, f"by binarize_({told})" if told else ""])
+    return replace(row, remark=", ".join(remarks), conversion=options)
 
 
 def _model(kind: type[nn.Module], width: int, data: Data) -> nn.Module:
