@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import argparse
 import ast
-import copy
 import statistics
 from collections.abc import Callable
 from typing import Any, Literal
 
-import numpy as np
 import torch
 import torch_geometric.nn as pyg
+from plain_loop import accuracies, nodes_packed_alike, train
 from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.data import Data
@@ -84,38 +83,6 @@ MODELS: dict[str, Callable[[int, int], nn.Module]] = {
 WAYS = ("float", "binary", "distilled", "continued")
 
 
-def train(model: nn.Module, data: Data, epochs: int) -> tuple[float, float]:
-    """Train in a plain loop; return validation and test accuracy of the best epoch, its weights."""
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
-    best, state = (-1.0, 0.0), model.state_dict()
-    for _ in range(epochs):
-        model.train()
-        optimizer.zero_grad()
-        logits = model(data.x, data.edge_index)
-        functional.cross_entropy(logits[data.train_mask], data.y[data.train_mask]).backward()
-        optimizer.step()
-        scores = accuracies(model, data)
-        if scores[0] > best[0]:  # the first such epoch: a tie is not broken by the test nodes
-            best, state = scores, copy.deepcopy(model.state_dict())
-    model.load_state_dict(state)
-    return best
-
-
-@torch.no_grad()
-def accuracies(model: nn.Module, data: Data) -> tuple[float, float]:
-    """Return the accuracies on validation and test nodes in percent."""
-    right = (model.eval()(data.x, data.edge_index).argmax(dim=-1) == data.y).float()
-    return 100 * float(right[data.val_mask].mean()), 100 * float(right[data.test_mask].mean())
-
-
-@torch.no_grad()
-def packed_agreement(model: nn.Module, data: Data) -> float:
-    """Return the share of nodes to which the packed model gives torch's class."""
-    expected = model.eval()(data.x, data.edge_index).argmax(dim=-1).numpy()
-    found = bignn.pack(model).predict(data)
-    return float(np.mean(found == expected))
-
-
 def measure(name: str, data: Data, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     """Train one model in all ways with one seed."""
     num_classes = int(data.y.max()) + 1
@@ -142,7 +109,7 @@ def measure(name: str, data: Data, seed: int, args: argparse.Namespace) -> dict[
             model.load_state_dict(teacher.state_dict())
             bignn.binarize_(model, **args.options)
             results[way] = train(model, data, args.epochs)
-        results["packed"].append(packed_agreement(model, data))
+        results["packed"].append(nodes_packed_alike(model, data) / data.num_nodes)
     return results
 
 

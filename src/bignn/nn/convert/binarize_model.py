@@ -63,7 +63,7 @@ def binarize_(
     2. PyG's convolutions and Linear layers become bignn's, called as before and with the very same
        parameters (but GCN2Conv's, which are transposed): an optimiser of them goes on working, and
        trained weights are a starting point. Normalisation layers, biases and attention vectors
-       stay float. In a convolution that bignn has no layer for (docs/convolutions.md) every linear
+       stay float. In a convolution that bignn has no layer for (docs/models.md) every linear
        map of node values becomes binary, with batch normalisation of its input; the message passing
        stays as it is. Such a model trains, and does not pack.
     3. Activations before a binary layer are dropped, since the sign is one (and after a ReLU all

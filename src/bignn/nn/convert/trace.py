@@ -49,7 +49,7 @@ def trace(model: nn.Module, node_type: str | None = None) -> TracedModel:
     A softmax of each row at the end is left out, since it changes no class.
 
     """
-    if not any(is_wrapped(module) for module in model.modules()):
+    if not any(is_wrapped(m) or hasattr(m, "not_packed") for m in model.modules()):
         raise InputError(
             f"'model' must be a bignn.nn.GNN or one that bignn.binarize_ has converted, got "
             f"{type(model).__name__}"
