@@ -171,8 +171,9 @@ def from_file(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> 
     for key in (*keys[0], *keys[1]):
         if key not in arrays:
             raise FileError(f"array '{key}' is missing")
-    known = {f"features.{n}.{part}" for n in range(len(types)) for part in FEATURE_PARTS}
-    known |= {f"beta.{n}" for n in range(len(types))}
+    with_features = [number for number, (_, _, width, _) in enumerate(types) if width]
+    known = {f"features.{n}.{part}" for n in with_features for part in FEATURE_PARTS}
+    known |= {f"beta.{n}" for n in with_features}
     if others := sorted(set(arrays) - {*known, *keys[0], *keys[1]}):
         raise FileError(f"it has an unknown part '{others[0][:40]}'; a newer bignn may read it")
     nodes = {}

@@ -124,6 +124,8 @@ def understand(
     steps = checked(operations, arrays, num_features, relations)
     reader = _Reader(steps)
     is_heterogeneous = isinstance(num_features, dict)
+    if relations and not is_heterogeneous:
+        raise FileError("relations are listed, but features are of one type of nodes")
     inputs = {}
     if is_heterogeneous:
         stage, source = InputSpec(0, False, None, None, False), ""

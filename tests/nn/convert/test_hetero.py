@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch_geometric.nn as pyg
+from conftest import make_packed_model
 from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.data import Data, HeteroData
@@ -18,6 +19,7 @@ import bignn
 from bignn import FileError, InputError
 from bignn.kernels.layer import DenseBits
 from bignn.nn.pair_conv import PairConv
+from bignn.runtime import tensors
 from bignn.runtime.hetero_graph import PackedHeteroGraph
 from bignn.runtime.network import PackedStep
 
@@ -227,6 +229,36 @@ def test_files_give_everything_back(tmp_path: Path) -> None:
         bignn.PackedGraph.open(tmp_path / "graph.bigraph")
 
 
+def test_files_of_something_else_are_refused_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "graph.bigraph"
+    packed, _ = trained(make_graph())
+    bignn.pack_graph(make_graph(), like=packed).save(path)
+    arrays, header = tensors.read(path)
+    arrays = {name: np.array(array) for name, array in arrays.items()}
+    types, relations = header["node_types"], header["relations"]
+    for change, line in (
+        ({"version": 2}, "version 2 is not known, expected 1"),
+        ({"version": True}, "version True is not known"),
+        ({"more": 1}, "it has an unknown part 'more'"),
+        ({"node_types": None}, "'node_types' must list names"),
+        ({"node_types": [*types, types[0]]}, "'node_types' must list names"),
+        ({"node_types": [[*types[0][:1], -1, *types[0][2:]], *types[1:]]}, "must list names"),
+        ({"node_types": [[*types[0][:2], 0, ""], *types[1:]]}, "an unknown part 'beta.0'"),
+        (
+            {"node_types": [*types, ["venue", 5, 3, "a"]]},
+            r"array 'features\.2\.offsets' is missing",
+        ),
+        ({"relations": [relations[0]]}, "it has an unknown part 'ids"),
+        ({"relations": [["paper", 1, "paper"]]}, "'relations' must be a list of different triples"),
+        ({"relations": [*relations, relations[0]]}, "'relations' must be a list of different"),
+        ({"relations": [*relations, ["a", "b", "c"]]}, r"array 'offsets\.3' is missing"),
+    ):
+        tensors.write(path, arrays, {**header, **change})
+        with pytest.raises(FileError, match=line) as caught:
+            bignn.open(path)
+        assert "\n" not in str(caught.value)
+
+
 def test_a_changed_graph_is_packed_again() -> None:
     data = make_graph()
     packed, _ = trained(data)
@@ -324,6 +356,9 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
         with pytest.raises(FileError, match=line):
             bignn.PackedModel(steps, packed.arrays, widths, relations=packed.network.relations)
 
+    with pytest.raises(FileError, match="relations are listed, but features are of one type"):
+        one = make_packed_model([20, 8, 2])
+        bignn.PackedModel(one.operations, one.arrays, 20, relations=packed.network.relations)
     refused("reads relation 7, which is not from such nodes", relation=7)
     refused("reads edges of no relation", relation=None)
     refused("reads edges of no relation", aggr="gcn")
