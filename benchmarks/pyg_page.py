@@ -79,13 +79,15 @@ def _line(cells: Sequence[str]) -> str:
 
 def _how(runs: Sequence[Record], graphs: Sequence[str]) -> str:
     measured = [run for run in runs if "test" in run]
-    seeds = ", ".join(f"{_most_seeds(runs, graph)} of {graph}" for graph in graphs)
-    epochs = _listed({run["epochs"] for run in measured})
+    seeds = []
+    for graph in graphs:
+        epochs = _listed({run["epochs"] for run in measured if run["graph"] == graph})
+        seeds.append(f"{_most_seeds(runs, graph)} of {graph} ({epochs} epochs at most)")
     version = _listed({run["pyg"] for run in runs})
     hours = sum(run["seconds"] for run in measured) / 3600
     rows = len({run["row"] for run in runs})
     return (
-        f"PyG {version}: {rows} rows. Seeds: {seeds} (fewer are in brackets); {epochs} epochs. All "
+        f"PyG {version}: {rows} rows. Seeds: {', '.join(seeds)}; fewer are in brackets. All "
         f"{len(measured)} runs took {hours:.1f} hours of one core."
     )
 
