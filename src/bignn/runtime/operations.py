@@ -204,9 +204,9 @@ def checked(
 def _inputs(num_features: Any) -> dict[str, _ValueType]:
     """Name the values that features are: ``x``, or ``x.<type>`` in a heterogeneous model."""
     widths = num_features if isinstance(num_features, dict) else {None: num_features}
-    for kind, width in widths.items():
-        if type(width) is not int or not 0 < width < 2**31:
-            raise FileError("the number of features is missing or out of range")
+    if not widths or any(type(d) is not int or not 0 < d < 2**31 for d in widths.values()):
+        raise FileError("the number of features is missing or out of range")
+    for kind in widths:
         if isinstance(num_features, dict) and not isinstance(kind, str):
             raise FileError("the numbers of features are not by type of nodes")
     return {

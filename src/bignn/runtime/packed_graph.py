@@ -317,5 +317,6 @@ def graph_reader(
     path: str | os.PathLike[str],
 ) -> Callable[[Mapping[str, NDArray[Any]], Mapping[str, Any]], PackedGraph]:
     """Make a function that reads a graph from arrays and a header, and names it by its path."""
-    name = os.fspath(path)
-    return lambda arrays, header: PackedGraph(**graph_attributes(arrays, header), name=name)
+    return lambda arrays, header: PackedGraph(
+        **graph_attributes(arrays, header), name=os.fspath(path)
+    )

@@ -17,6 +17,8 @@ from bignn.files import atomic_path, check_writable
 from bignn.graph import load
 from bignn.kernels.threads import set_num_threads
 from bignn.runtime import Output, PackedGraph, PackedModel, pack_graph
+from bignn.runtime.hetero_graph import PackedHeteroGraph
+from bignn.runtime.neighbourhood import AnyPackedGraph
 from bignn.runtime.node_order import Order
 from bignn.runtime.tensors import GRAPH_SUFFIX, check_suffix
 
@@ -162,7 +164,7 @@ def _check_different(inputs: dict[str, str], outputs: dict[str, str | None]) -> 
         taken[Path(path).resolve()] = name
 
 
-def _graph(dataset: str, model: PackedModel, order: Order | None) -> PackedGraph:
+def _graph(dataset: str, model: PackedModel, order: Order | None) -> AnyPackedGraph:
     """Open a packed graph's file; load and pack anything else."""
     if Path(dataset).is_file() and not dataset.endswith(".npz"):
         if order is not None:
@@ -170,12 +172,16 @@ def _graph(dataset: str, model: PackedModel, order: Order | None) -> PackedGraph
                 f"'order' is for graphs that are packed now; {dataset} keeps the order that it was "
                 "packed in"
             )
+        if model.network.inputs:
+            return PackedHeteroGraph.open(dataset)
         return PackedGraph.open(dataset)
     return pack_graph(load(dataset), like=model, order=order)
 
 
-def _test_accuracy(graph: PackedGraph, ids: NDArray[Any], classes: NDArray[Any]) -> float | None:
+def _test_accuracy(graph: AnyPackedGraph, ids: NDArray[Any], classes: NDArray[Any]) -> float | None:
     """Percent of the test nodes among ``ids`` whose class is right; None if there are none."""
+    if isinstance(graph, PackedHeteroGraph):
+        return None
     if "y" not in graph.labels or "test_idx" not in graph.labels:
         return None
     tested = np.isin(ids, graph.labels["test_idx"])

@@ -22,6 +22,7 @@ from bignn.nn.pair_conv import PairConv
 from bignn.runtime import tensors
 from bignn.runtime.hetero_graph import PackedHeteroGraph
 from bignn.runtime.network import PackedStep
+from bignn.runtime.predict_file import predict_file
 
 H, CLASSES = 20, 3
 CITES, WRITES = ("paper", "cites", "paper"), ("author", "writes", "paper")
@@ -223,6 +224,8 @@ def test_files_give_everything_back(tmp_path: Path) -> None:
     ):
         assert isinstance(graph, PackedHeteroGraph)
         assert np.array_equal(model.predict(graph), expected.argmax(axis=1))
+    report = predict_file(str(tmp_path / "model.bignn"), str(tmp_path / "graph.bigraph"))
+    assert report["predictions"] == expected.argmax(axis=1).tolist()
     assert "60 paper" in repr(graph)
     assert "24 paper" in repr(model)
     with pytest.raises(FileError, match="holds a packed heterogeneous graph, expected a packed gr"):

@@ -13,6 +13,7 @@ from torch_geometric.data import Batch, Data
 
 import bignn
 from bignn import FileError
+from bignn.runtime.neighbourhood import Surroundings
 
 H = 16
 
@@ -105,6 +106,8 @@ def test_nodes_depend_on_their_own_graph_alone(name: str) -> None:
     expected = prepare(model, batch)
     packed = bignn.pack(model)
     orders: list[Any] = [None, "locality"]
+    read = Surroundings(bignn.pack_graph(batch, like=packed), packed.network, np.array([13])).first
+    assert read.tolist() == [12, 13, 14, 15, 16]
     for order in orders:
         graph = bignn.pack_graph(batch, like=packed, order=order)
         assert np.allclose(packed.predict(graph, output="logits"), expected, atol=1e-4)

@@ -16,7 +16,10 @@ from bignn.nn import GCNConv
 def test_what_cannot_be_binarized_says_so() -> None:
     layer: Callable[[], nn.Module]
     for layer, line in (
-        (lambda: pyg.GCNConv(-1, 4), "'0' with in_channels=-1; call it once before"),
+        (
+            lambda: pyg.GCNConv(-1, 4),
+            "'0' with in_channels=-1; give binarize_",
+        ),
         (nn.ReLU, "nothing to binarize"),
         (lambda: GCNConv(4, 4), "bignn's layers already"),
     ):
