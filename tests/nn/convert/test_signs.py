@@ -3,6 +3,7 @@
 import copy
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -39,7 +40,7 @@ def between(function: Callable[..., Tensor]) -> nn.Module:
 
 def test_statistics_of_centred_inputs_follow_the_weights_closely(data: Data) -> None:
     """Half of them are the last batch's."""
-    model = between(lambda h, y: h.relu() + y.relu())
+    model: Any = between(lambda h, y: h.relu() + y.relu())
     center = model.head.center
     assert isinstance(center, BatchNorm)
     seen: list[Tensor] = []
