@@ -107,27 +107,6 @@ class _SignOfWeight(torch.autograd.Function):
         return (_within(grads[0], ctx.saved_tensors[0], 1.0),)
 
 
-class _ScaledGradient(torch.autograd.Function):
-    """The identity, whose gradient is multiplied by a number."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
-        ctx.factor = factor
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return grads[0] * ctx.factor, None
-
-
-def scaled_gradient(x: Tensor, factor: float) -> Tensor:
-    """Return x, with gradients that are multiplied by a number on their way back to it."""
-    if factor == 1:
-        return x
-    scaled: Tensor = _ScaledGradient.apply(x, factor)  # type: ignore[no-untyped-call]
-    return scaled
-
-
 def binarize_features(h: Tensor, ste: SteRule = "input") -> tuple[Tensor, Tensor]:
     r"""Binarize rows: ``H̃_i = β_i F_i``, ``F_i = sign(H_i)``, ``β_i = ||H_i||_1 / d`` (Sec. 4.2.2).
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bignn.binarize import Binarization, binarize_features, binarize_weight, scaled_gradient
+from bignn.binarize import Binarization, binarize_features, binarize_weight
 from bignn.config import BinarizeMode, DropMode, SteRule
 from bignn.config.options import BELOW_ONE, COUNT, check_choice
 from bignn.errors import input_error
@@ -47,15 +47,9 @@ class Linear(nn.Module):
         scale_gradient: gradients reach binary weights through their scale α too, the first term of
             Eq. bp-W; without it only through their signs.
 
-    Attributes:
-        gradient_factor: factor on the gradient of binary weights, 1 unless :func:`bignn.binarize_`
-            set it.
-
     Shapes: [N, d_in] (or a form of ``nn.features``) -> [N, d_out]; ``weight`` is [d_out, d_in].
 
     """
-
-    gradient_factor: float = 1.0
 
     def __init__(
         self,
@@ -160,7 +154,7 @@ class Linear(nn.Module):
 
     def binary_weight(self) -> tuple[Tensor, Tensor]:
         """Compute the signs B [d_out, d_in] and scales α [d_out, 1] of the weights."""
-        weight = scaled_gradient(self.weight, self.gradient_factor)
+        weight: Tensor = self.weight
         if self.balance:
             weight = weight - median(weight.detach())
         signs, alpha = binarize_weight(weight)

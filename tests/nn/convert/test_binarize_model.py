@@ -64,43 +64,6 @@ def test_parameters_are_the_same_objects() -> None:
         assert all(torch.equal(before[key], after[key]) for key in before)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_gradients_of_binary_weights_alone_are_multiplied(name: str, data: Data) -> None:
-    """By a power of two, so that nothing is rounded otherwise."""
-    model = family()[name]
-    bignn.binarize_(model)
-    plain = copy.deepcopy(model)
-    binary = {n for n, m in model.named_modules() if isinstance(m, Linear)}
-    assert binary
-    for module in plain.modules():
-        if isinstance(module, Linear):
-            module.gradient_factor = 1.0
-    for some in (model, plain):
-        some(data.x, data.edge_index).square().mean().backward()
-    for (key, mine), theirs in zip(model.named_parameters(), plain.parameters(), strict=True):
-        is_binary = key.removesuffix(".weight") in binary
-        assert mine.grad is not None
-        assert theirs.grad is not None
-        assert torch.equal(mine.grad, theirs.grad * (128 if is_binary else 1)), key
-
-
-def test_weight_decay_turns_hardly_any_sign(data: Data) -> None:
-    def trained_signs(weight_decay: float) -> Tensor:
-        torch.manual_seed(0)
-        model = Own()
-        bignn.binarize_(model)
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=weight_decay)
-        for _ in range(100):
-            optimizer.zero_grad()
-            out = model(data.x, data.edge_index)[data.train_mask]
-            torch.nn.functional.cross_entropy(out, data.y[data.train_mask]).backward()
-            optimizer.step()
-        return sign(weights_of(model.conv1.lin))
-
-    turned = trained_signs(0.0) != trained_signs(5e-3)
-    assert turned.float().mean() < 0.05
-
-
 def signs_of(x: Tensor) -> Tensor:
     """``β sign(x)``."""
     signs, beta = binarize_features(x)

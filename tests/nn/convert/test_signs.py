@@ -3,6 +3,7 @@
 import copy
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -35,6 +36,21 @@ def between(function: Callable[..., Tensor]) -> nn.Module:
     model = Between(function)
     bignn.binarize_(model)
     return model
+
+
+def test_statistics_of_centred_inputs_follow_the_weights_closely(data: Data) -> None:
+    """Half of them are the last batch's."""
+    model: Any = between(lambda h, y: h.relu() + y.relu())
+    center = model.head.center
+    assert isinstance(center, BatchNorm)
+    seen: list[Tensor] = []
+    center.register_forward_pre_hook(lambda module, args: seen.append(args[0].mean(dim=0)))
+    for _ in range(2):
+        model(data.x, data.edge_index)
+        with torch.no_grad():
+            model.conv.bias += 1
+    assert center.running_mean is not None
+    assert torch.allclose(center.running_mean, seen[0] / 4 + seen[1] / 2, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -37,10 +37,6 @@ from bignn.nn.input_stage import InputStage
 from bignn.nn.linear import Linear
 from bignn.nn.sage_conv import SAGEConv
 
-# Optimizers add ``weight_decay`` times the weight to its gradient. Adam divides gradients by their
-# size, so of larger ones the decay is a smaller part, and nothing else changes.
-_GRADIENT_FACTOR = 128.0
-
 
 def binarize_(
     model: nn.Module,
@@ -131,8 +127,6 @@ def binarize_(
     replacement.check(first)
     report = Report(bytes_before=sum(4 * p.numel() for p in model.parameters()))
     replacement.replace()
-    if binarization.weights:
-        _outweigh_decay(model, report)
     reads_before = False
     if binarization.features:
         is_whole = _remove_activations(model, replacement)
@@ -162,18 +156,6 @@ def binarize_(
     report.bytes_after = _bytes_after(model)
     report.obstacle = packing_obstacle(model)
     return report
-
-
-def _outweigh_decay(model: nn.Module, report: Report) -> None:
-    """Multiply the gradients of binary weights, so that weight decay is little beside them."""
-    for module in model.modules():
-        if isinstance(module, Linear):
-            module.gradient_factor = _GRADIENT_FACTOR
-    report.notes.append(
-        f"Gradients of binary weights are multiplied by {_GRADIENT_FACTOR:g}: to Adam that is a "
-        "weight decay as much smaller, which turns their signs for no reason. For SGD divide their "
-        "learning rate by it."
-    )
 
 
 def _remove_activations(model: nn.Module, replacement: LayerReplacement) -> bool:
