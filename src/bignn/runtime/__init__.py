@@ -3,13 +3,17 @@
 May import ``kernels`` and ``graph``.
 """
 
+from bignn.runtime.live import LayerWork, LiveGraph
+from bignn.runtime.outputs import Output
 from bignn.runtime.packed_graph import PackedGraph, pack_graph
-from bignn.runtime.packed_model import ModelSizes, Output, PackedModel
+from bignn.runtime.packed_model import ModelSizes, PackedModel
 from bignn.runtime.planner import LayerPlan, Plan
 from bignn.runtime.storage import open_packed
 
 __all__ = [
     "LayerPlan",
+    "LayerWork",
+    "LiveGraph",
     "ModelSizes",
     "Output",
     "PackedGraph",

@@ -5,13 +5,29 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.kernels.compressed_rows import entries_of
+from bignn.kernels.compressed_rows import rows_and_sources, take_rows
 from bignn.kernels.layer import Edges
 from bignn.runtime.network import Network, aggregation_of, reads_neighbours
 from bignn.runtime.operations import GRAPHWIDE, Operation
 from bignn.runtime.packed_graph import Members, PackedGraph
 
 Nodes = NDArray[np.int64]
+
+# What an entry of surroundings costs, in entries of a whole graph: surroundings are cut out and
+# bound anew, and what a whole graph is bound to is kept from call to call.
+_ENTRY_COST = 2.0
+
+
+class _TooManyError(Exception):
+    """Surroundings that take longer than all nodes would."""
+
+
+def find_surroundings(graph: PackedGraph, network: Network, nodes: Nodes) -> Surroundings | None:
+    """Find what some nodes' predictions depend on; None where predicting all nodes costs less."""
+    try:
+        return Surroundings(graph, network, nodes)
+    except _TooManyError:
+        return None
 
 
 class Surroundings:
@@ -27,6 +43,11 @@ class Surroundings:
 
     def __init__(self, graph: PackedGraph, network: Network, nodes: Nodes) -> None:
         self._graph = graph
+        steps = [aggregation_of(step) for step in network.rest if reads_neighbours(step)]
+        steps += [layer.aggr for layer in network.layers]
+        #: Entries and rows that surroundings may have until all nodes cost less.
+        whole = sum(len(graph.edges(aggr).ids) + graph.num_nodes for aggr in steps)
+        self._left = whole / _ENTRY_COST
         self.values: dict[str, Nodes] = {network.result: nodes}
         for step in reversed(network.rest):
             wanted = self.values[step.out]
@@ -55,17 +76,9 @@ class Surroundings:
     def edges(self, aggr: str, taken: Nodes, made: Nodes) -> Edges:
         """Return edges from the nodes ``taken`` to the nodes ``made``, both rising."""
         whole = self._graph.edges(aggr)
-        offsets, entries = entries_of(whole.offsets, made)
-        weights = None if whole.weights is None else whole.weights[entries]
-        return Edges(
-            offsets,
-            np.searchsorted(taken, whole.ids[entries]).astype(np.int32),
-            weights,
-            whole.target_factor[made],
-            len(taken),
-            np.searchsorted(taken, made).astype(np.int32),
-            None if whole.source_scale is None else whole.source_scale[taken],
-        )
+        offsets, ids, weights, own = take_rows(whole.offsets, whole.ids, whole.weights, made, taken)
+        scale = None if whole.source_scale is None else whole.source_scale[taken]
+        return Edges(offsets, ids, weights, whole.target_factor[made], len(taken), own, scale)
 
     def members(self, taken: Nodes, graphs: Nodes) -> Members:
         """Return the nodes of some graphs as places among the nodes ``taken``, rising."""
@@ -77,10 +90,13 @@ class Surroundings:
         self.values[name] = nodes if known is None else _union([known, nodes])
 
     def _sources(self, aggr: str, nodes: Nodes) -> Nodes:
-        """Return nodes and their neighbours, rising."""
+        """Return nodes and their neighbours, rising, unless there are too many."""
         whole = self._graph.edges(aggr)
-        _, entries = entries_of(whole.offsets, nodes)
-        return _union([nodes, whole.ids[entries]])
+        entries = whole.offsets[nodes + 1] - whole.offsets[nodes]
+        self._left -= int(entries.sum()) + len(nodes)
+        if self._left < 0:
+            raise _TooManyError
+        return rows_and_sources(whole.offsets, whole.ids, nodes)
 
 
 def _union(sets: list[Nodes]) -> Nodes:

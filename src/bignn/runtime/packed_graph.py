@@ -214,6 +214,10 @@ class PackedGraph:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph to a ``.bigraph`` file; :meth:`open` reads it."""
         tensors.check_suffix(path, tensors.GRAPH_SUFFIX)
+        tensors.write(path, *self.parts())
+
+    def parts(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return the arrays and the header of the graph's file."""
         arrays: dict[str, NDArray[Any]] = {
             "offsets": self.offsets,
             "ids": self.ids,
@@ -239,7 +243,7 @@ class PackedGraph:
             "adjacency": self.adjacency,
             "input": self.input_digest,
         }
-        tensors.write(path, arrays, header)
+        return arrays, header
 
     def __repr__(self) -> str:
         form = type(self.features).__name__ if not isinstance(self.features, np.ndarray) else "x"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,19 +21,22 @@ from bignn.runtime import executor, tensors
 from bignn.runtime.backends.bound_layers import BoundLayers, RunLayer, run_once
 from bignn.runtime.backends.cpu import CpuBackend
 from bignn.runtime.features import take_features
-from bignn.runtime.neighbourhood import Surroundings
+from bignn.runtime.neighbourhood import Surroundings, find_surroundings
 from bignn.runtime.network import understand
+from bignn.runtime.new_nodes import with_new_nodes
 from bignn.runtime.operations import FIRST_VERSION_EDGE_BITS
+from bignn.runtime.outputs import Output, check_output, finished, row_ids
 from bignn.runtime.packed_graph import Members, PackedGraph
 from bignn.runtime.packings import Packings
 from bignn.runtime.planner import Plan
 from bignn.runtime.values import Bits, Floats, Value
 
+if TYPE_CHECKING:
+    from bignn.runtime.live.live_graph import LiveGraph
+
 VERSION = 2
 _HEADER = frozenset(["format", "version", "num_features", "operations", "about"])
 
-#: What a prediction gives of each node, or of each graph.
-Output = Literal["classes", "probabilities", "labels", "label_probabilities", "logits", "values"]
 #: A packed graph, or one that is packed when it is first predicted.
 AnyGraph = PackedGraph | Graphs
 
@@ -92,7 +95,7 @@ class PackedModel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Pickles and copies go through the model's own bytes, with all the checks of a file.
-        return _from_bytes, (tensors.to_bytes(self.arrays, self._header()),)
+        return _from_bytes, (tensors.to_bytes(*self.parts()),)
 
     @property
     def num_classes(self) -> int:
@@ -138,8 +141,9 @@ class PackedModel:
                 ``Data``, which is packed first; the packing is kept while the graph lives, and made
                 anew if any number in the graph has changed. Or many graphs, a PyG ``Batch`` or a
                 list, which is packed at every call.
-            nodes: ids, in any order, repetitions allowed; only what they depend on is computed.
-                None for all nodes. Of a model that pools, numbers of graphs.
+            nodes: ids, in any order, repetitions allowed; only what they depend on is computed,
+                unless computing all nodes takes less. None for all nodes. Of a model that pools,
+                numbers of graphs.
             output: ``"classes"`` int64 [n]; ``"probabilities"`` of classes that exclude each other
                 (softmax), float32 [n, num_classes]; ``"labels"`` bool, whether each of several
                 labels that do not exclude each other is there (a logit over 0), and
@@ -149,24 +153,73 @@ class PackedModel:
             backend: a name from ``bignn.kernels.available_backends()``; None for the fastest.
 
         """
-        _check_output(output)
+        check_output(output)
         chosen, packed = kernels.checked_backend(backend), self._packed(graph)
         if nodes is None:
             values = _in_given_order(self._run(packed, output, plan, chosen), self._places(packed))
-            return _finished(values, output)
+            return finished(values, output)
         places = self._places(packed)
         if self.network.is_pooled:
-            wanted = _row_ids("nodes", nodes, packed.num_graphs, "numbers of graphs")
+            wanted = row_ids("nodes", nodes, packed.num_graphs, "numbers of graphs")
         else:
-            wanted = _row_ids("nodes", nodes, packed.num_nodes, "node ids")
+            wanted = row_ids("nodes", nodes, packed.num_nodes, "node ids")
         if wanted.size == 0:
             if output == "classes":
                 return np.empty(0, dtype=np.int64)
-            return _finished(np.empty((0, self.num_classes), dtype=np.float32), output)
+            return finished(np.empty((0, self.num_classes), dtype=np.float32), output)
         rows = wanted if places is None else places[wanted]
-        unique, place = np.unique(rows, return_inverse=True)
-        values = _finished(self._run_some(packed, unique, output, plan, chosen), output)
-        return values[place]
+        unique, place = _distinct(rows, packed.num_nodes)
+        around = find_surroundings(packed, self.network, unique)
+        if around is None:
+            values = self._run(packed, output, plan, chosen)[unique]
+        else:
+            values = self._run_some(packed, around, output, plan, chosen)
+        return finished(values, output)[place]
+
+    def predict_new(
+        self,
+        graph: AnyGraph,
+        x: Any,
+        edges: ArrayLike,
+        *,
+        edge_weight: ArrayLike | None = None,
+        output: Output = "classes",
+        backend: str | None = None,
+    ) -> NDArray[Any]:
+        """Predict nodes that are not in a graph, without changing it.
+
+        The answers are those of the graph with these nodes and edges added, to the last bit.
+
+        Args:
+            graph: as in :meth:`predict`; packed once (:func:`bignn.pack_graph`), it is not read
+                again by every call.
+            x: features of the new nodes, as rows [n, d].
+            edges: [2, m], sources and targets, between new nodes, numbered from the graph's number
+                of nodes on, and others. A node reads its sources: edges from new nodes to old ones
+                count as far as the old ones are read in turn.
+            edge_weight: a weight per edge; None for all ones.
+            output: as in :meth:`predict`.
+            backend: as in :meth:`predict`.
+
+        """
+        check_output(output)
+        if self.network.is_pooled:
+            raise InputError("a model that pools makes answers of graphs; predict a graph instead")
+        packed = self._packed(graph)
+        part, new = with_new_nodes(self.network, packed, x, edges, edge_weight)
+        return self.predict(part, new, output=output, backend=backend)
+
+    def live(self, graph: AnyGraph) -> LiveGraph:
+        """Make a live graph: answers that are kept, and brought up to date as the graph changes.
+
+        Args:
+            graph: as in :meth:`predict`; it is copied, and later changes of it do not count.
+
+        """
+        from bignn.runtime.live.live_graph import LiveGraph, check_model
+
+        check_model(self)
+        return LiveGraph(self, self._packed(graph))
 
     def score_pairs(
         self, graph: AnyGraph, pairs: ArrayLike, *, backend: str | None = None
@@ -189,7 +242,7 @@ class PackedModel:
         if ids.ndim != 2 or len(ids) != 2:
             raise input_error("pairs", "node ids [2, n]", f"shape {list(ids.shape)}")
         packed = self._packed(graph)
-        ids = _row_ids("pairs", ids.reshape(-1), packed.num_nodes, "node ids")
+        ids = row_ids("pairs", ids.reshape(-1), packed.num_nodes, "node ids")
         nodes, place = np.unique(ids, return_inverse=True)
         values = self.predict(packed, nodes, output="values", backend=backend)
         source, target = place.reshape(2, -1)
@@ -213,7 +266,7 @@ class PackedModel:
 
         A binary model makes one block of floats at a time, where ``predict`` makes them all.
         """
-        _check_output(output)
+        check_output(output)
         if not isinstance(block, int) or block < 1:
             raise input_error("block", "a number of nodes, at least 1", repr(block))
         chosen, packed = kernels.checked_backend(backend), self._packed(graph)
@@ -232,7 +285,7 @@ class PackedModel:
             blocks = bound.run_in_blocks(block)
         for begin, some in blocks:
             classes = first_largest(some) if output == "classes" else some
-            yield slice(begin, begin + len(some)), _finished(classes, output)
+            yield slice(begin, begin + len(some)), finished(classes, output)
 
     def explain(
         self,
@@ -272,10 +325,11 @@ class PackedModel:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a ``.bignn`` file (docs/format.md)."""
         tensors.check_suffix(path, tensors.MODEL_SUFFIX)
-        tensors.write(path, self.arrays, self._header())
+        tensors.write(path, *self.parts())
 
-    def _header(self) -> dict[str, Any]:
-        return {
+    def parts(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return the arrays and the header of the model's file."""
+        return self.arrays, {
             "format": tensors.MODEL_FORMAT,
             "version": VERSION,
             "num_features": self.num_features,
@@ -322,12 +376,11 @@ class PackedModel:
     def _run_some(
         self,
         graph: PackedGraph,
-        nodes: NDArray[np.int64],
+        around: Surroundings,
         output: Output,
         plan: str | None,
         backend: str,
     ) -> NDArray[Any]:
-        around = Surroundings(graph, self.network, nodes)
         if not self.network.layers:
             _check_no_plan(plan)
             return self._run_rest(graph, None, around, output, backend)
@@ -389,9 +442,14 @@ class PackedModel:
             return first_largest(logits) if output == "classes" else np.array(logits)
 
 
-def _check_output(output: str) -> None:
-    if output not in get_args(Output):
-        raise input_error("output", f"one of {list(get_args(Output))}", repr(output))
+def _distinct(rows: NDArray[np.int64], limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct rows, rising, and the place of each given one among them."""
+    if 64 * len(rows) < limit:
+        unique, place = np.unique(rows, return_inverse=True)
+        return unique, place
+    is_there = np.zeros(limit, dtype=np.bool_)  # no sorting of many
+    is_there[rows] = True
+    return np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[rows]
 
 
 def _check_no_plan(plan: str | None) -> None:
@@ -404,18 +462,6 @@ def _in_given_order(values: NDArray[Any], places: NDArray[np.int64] | None) -> N
     return values if places is None else values[places]
 
 
-def _finished(values: NDArray[Any], output: Output) -> NDArray[Any]:
-    if output == "labels":
-        return values > 0
-    if output == "label_probabilities":
-        with np.errstate(over="ignore"):
-            values = np.float32(1) / (np.float32(1) + np.exp(-values))
-    if output == "probabilities":
-        values = np.exp(values - values.max(axis=1, keepdims=True))
-        values /= values.sum(axis=1, keepdims=True)
-    return values
-
-
 def _input_value(graph: PackedGraph, nodes: NDArray[np.int64] | None) -> Value:
     """Return features of all nodes or of some, as a value."""
     features = graph.features
@@ -425,24 +471,6 @@ def _input_value(graph: PackedGraph, nodes: NDArray[np.int64] | None) -> Value:
     some = features if nodes is None else take_features(features, nodes)
     words = (some.dense() if isinstance(some, SparseBits) else some).words
     return Bits(words, graph.beta if nodes is None else graph.beta[nodes], graph.num_features)
-
-
-def _row_ids(argument: str, nodes: ArrayLike, num_rows: int, what: str) -> NDArray[np.int64]:
-    try:
-        ids = np.atleast_1d(np.asarray(nodes))
-    except ValueError:  # lists of unequal lengths
-        raise input_error(argument, f"a list of {what}", "lists of several lengths") from None
-    if ids.size == 0:
-        return ids.astype(np.int64)
-    if ids.dtype.kind not in "iu" or ids.ndim != 1:
-        got = f"{ids.dtype} of shape {list(ids.shape)}"
-        raise input_error(
-            argument, f"a list of {what}", got, "for a mask, pass np.flatnonzero(mask)"
-        )
-    if int(ids.min()) < 0 or int(ids.max()) >= num_rows:
-        bad = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
-        raise input_error(argument, f"{what} in 0..{num_rows - 1}", bad)
-    return ids.astype(np.int64)
 
 
 def from_file(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> PackedModel:

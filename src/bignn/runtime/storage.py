@@ -7,22 +7,26 @@ from collections.abc import Callable
 from typing import Any
 
 from bignn.runtime import packed_model, tensors
+from bignn.runtime.live.live_graph import LiveGraph
 from bignn.runtime.packed_graph import PackedGraph, graph_reader
 from bignn.runtime.packed_model import PackedModel
 
 
-def open_packed(path: str | os.PathLike[str]) -> PackedModel | PackedGraph:
-    """Open a packed model (``.bignn``) or a packed graph (``.bigraph``).
+def open_packed(path: str | os.PathLike[str]) -> PackedModel | PackedGraph | LiveGraph:
+    """Open a packed model (``.bignn``), a packed graph (``.bigraph``) or a live one (``.biglive``).
 
-    Where the kind is known, :meth:`PackedModel.open` and :meth:`PackedGraph.open` state it, for
-    type checkers too.
+    Where the kind is known, :meth:`PackedModel.open`, :meth:`PackedGraph.open` and
+    :meth:`LiveGraph.open` state it, for type checkers too.
 
     A graph's arrays are mapped into memory and read from disk when used. A damaged or malicious
     file gives a valid object or a one-line :class:`bignn.FileError`, nothing else.
     """
-    known: dict[str, Callable[[tensors.Arrays, dict[str, Any]], PackedModel | PackedGraph]] = {
+    known: dict[
+        str, Callable[[tensors.Arrays, dict[str, Any]], PackedModel | PackedGraph | LiveGraph]
+    ] = {
         tensors.MODEL_FORMAT: packed_model.from_file,
         tensors.GRAPH_FORMAT: graph_reader(path),
+        tensors.LIVE_FORMAT: lambda _arrays, _header: LiveGraph.open(path),
     }
     return tensors.open_as(path, known)
 
