@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,20 @@ def test_a_change_that_changes_nothing_computes_nothing_further() -> None:
     row[0, [first, second]] = row[0, [second, first]]
     live.update(nodes=[5], x=row)
     assert live.work[0].rows == 0
+
+
+def test_rows_in_any_order() -> None:
+    """A packed graph that was not made by ``pack_graph`` may have its neighbours in any order."""
+    graph = pack_graph(raw_graph(), like=GCN)
+    ids = graph.ids.copy()
+    for row in range(graph.num_nodes):
+        part = slice(*graph.offsets[row : row + 2])
+        ids[part] = ids[part][::-1]
+    source, target = raw_graph().edge_index[:, :1].T[0]
+    one, other = GCN.live(graph), GCN.live(replace(graph, ids=ids))
+    for live in (one, other):
+        live.update(remove_edges=[[source], [target]])
+    assert same(one, other)
 
 
 def test_features_given_sparse_are_those_given_dense() -> None:

@@ -33,4 +33,18 @@ class Aligned {
     std::size_t size_ = 0;
 };
 
+// An allocator of memory that begins on a cache line, for vectors that grow.
+template <class T>
+struct OnLines {
+    using value_type = T;
+    OnLines() = default;
+    template <class U>
+    OnLines(const OnLines<U>&) {}
+    T* allocate(std::size_t count) {
+        return static_cast<T*>(::operator new(count * sizeof(T), std::align_val_t{64}));
+    }
+    void deallocate(T* items, std::size_t) { ::operator delete(items, std::align_val_t{64}); }
+    bool operator==(const OnLines&) const { return true; }
+};
+
 }  // namespace bignn

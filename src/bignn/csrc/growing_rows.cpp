@@ -1,6 +1,7 @@
 #include "growing_rows.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace bignn {
 namespace {
@@ -21,12 +22,24 @@ GrowingRows::GrowingRows(std::size_t num_rows, const std::int64_t* offsets, cons
     }
     ids_.resize(total);
     if (weights) weights_.resize(total);
+    std::vector<std::int64_t> order;
     for (std::size_t row = 0; row < num_rows; ++row) {
-        const auto at = static_cast<std::ptrdiff_t>(rows_[row].begin);
-        std::copy(ids + offsets[row], ids + offsets[row + 1], ids_.begin() + at);
-        if (!weights) continue;
-        std::copy(weights + offsets[row], weights + offsets[row + 1], weights_.begin() + at);
-        for (std::int64_t e = offsets[row]; e < offsets[row + 1]; ++e) count_weight(weights[e], 1);
+        // Rows that somebody else made may be in any order.
+        order.resize(rows_[row].size);
+        std::iota(order.begin(), order.end(), offsets[row]);
+        if (!std::is_sorted(ids + offsets[row], ids + offsets[row + 1])) {
+            std::stable_sort(order.begin(), order.end(),
+                             [&](std::int64_t a, std::int64_t b) { return ids[a] < ids[b]; });
+        }
+        std::size_t at = rows_[row].begin;
+        for (const std::int64_t e : order) {
+            ids_[at] = ids[e];
+            if (weights) {
+                weights_[at] = weights[e];
+                count_weight(weights[e], 1);
+            }
+            ++at;
+        }
     }
     num_entries_ = static_cast<std::size_t>(offsets[num_rows]);
 }

@@ -12,7 +12,7 @@ namespace bignn {
 // Entries of a row are sorted by id; equal ones stay in the order they were put in.
 class GrowingRows {
    public:
-    // Copies rows [offsets, ids, weights]; without weights (null) all are 1.
+    // Copies rows [offsets, ids, weights], sorted; without weights (null) all are 1.
     GrowingRows(std::size_t num_rows, const std::int64_t* offsets, const std::int32_t* ids,
                 const float* weights);
 

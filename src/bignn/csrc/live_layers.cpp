@@ -6,7 +6,7 @@
 #include <mutex>
 #include <numeric>
 
-#include "arithmetic.h"
+#include "reweighed.h"
 #include "threads.h"
 
 namespace bignn {
@@ -58,10 +58,12 @@ void LiveLayers::add(const LayerWeights* weights, const EdgeKind& kind) {
 
 std::size_t LiveLayers::nbytes() const {
     std::size_t total = rows_.nbytes() + (readers_ ? readers_->nbytes() : 0) +
-                        8 * classes_.capacity() + 4 * marks_.capacity() + is_removed_.capacity();
+                        8 * classes_.capacity() + 4 * sums_.capacity() + 4 * marks_.capacity() +
+                        is_removed_.capacity();
     for (const State& state : states_) {
         total += 8 * state.words.capacity() +
-                 4 * (state.beta.capacity() + state.factor.capacity() + state.scores.capacity());
+                 4 * (state.beta.capacity() + state.factor.capacity() + state.scores.capacity()) +
+                 sizeof(Rounding) * state.roundings.capacity();
     }
     for (const Kind& kind : kinds_) total += 4 * kind.scale.capacity();
     return total;
@@ -92,6 +94,7 @@ void LiveLayers::add_nodes(std::size_t count) {
         // No scale is NaN, so a new node is taken for one that changed.
         state.beta.resize(nodes, std::nanf(""));
         state.factor.resize(nodes, std::nanf(""));
+        if (!state.weights->attention.heads) state.roundings.resize(nodes);
         const std::size_t count_of_scores = 2 * state.weights->attention.heads;
         if (count_of_scores == 0 || capacity_ == before) continue;
         std::vector<float> scores(count_of_scores * capacity_);
@@ -102,6 +105,9 @@ void LiveLayers::add_nodes(std::size_t count) {
     }
     for (Kind& kind : kinds_) {
         if (is_by_degree(kind.kind)) kind.scale.resize(nodes, std::nanf(""));
+    }
+    if (last_panels_.size()) {
+        sums_.resize(nodes * sums_stride_);
     }
     classes_.resize(nodes, no_class);
     is_removed_.resize(nodes, 0);
@@ -246,13 +252,34 @@ bool LiveLayers::mark(std::int32_t node) {
     return true;
 }
 
+void LiveLayers::Changed::add(std::int32_t node, float factor, bool bits) {
+    nodes.push_back(node);
+    old_factor.push_back(factor);
+    // A source that was not there is new however it is rounded.
+    has_new_bits.push_back(bits || std::isnan(factor));
+}
+
+// Puts marked nodes in order: neighbouring rows share what they read.
+LiveLayers::Nodes LiveLayers::in_order(Nodes found) const {
+    if (found.size() < num_nodes() / 32) {
+        std::sort(found.begin(), found.end());
+        return found;
+    }
+    found.clear();
+    for (std::size_t node = 0; node < num_nodes(); ++node) {
+        if (marks_[node] == mark_) found.push_back(static_cast<std::int32_t>(node));
+    }
+    return found;
+}
+
 // The rows of a layer that read a source that changed, or whose own edges did, rising.
-LiveLayers::Nodes LiveLayers::readers_of(std::size_t number, const Nodes& changed,
+LiveLayers::Nodes LiveLayers::readers_of(std::size_t number, const Changed& changed,
                                          const Nodes& touched) {
     const State& state = states_[number];
     const Kind& kind = kinds_[state.kind];
-    const bool reads_itself =
-        kind.kind.loops == EdgeKind::Loops::added || state.weights->reads_bits();
+    const bool has_loop_of_its_own = kind.kind.loops == EdgeKind::Loops::added && !has_loops_;
+    const bool reads_itself = has_loop_of_its_own || state.weights->reads_bits();
+    const bool has_weights = kind.kind.is_weighted && rows_.is_weighted();
     Nodes found;
     start_marks();
     const auto add = [&](std::int32_t node) {
@@ -260,20 +287,25 @@ LiveLayers::Nodes LiveLayers::readers_of(std::size_t number, const Nodes& change
     };
     for (const std::int32_t node : touched) add(node);
     for (const std::int32_t node : kind.rescaled) add(node);
-    for (const std::int32_t node : changed) {
-        if (reads_itself) add(node);
-        for (const std::int32_t reader : readers_->ids(static_cast<std::size_t>(node))) add(reader);
-    }
-    // In order, neighbouring rows share what they read.
-    if (found.size() < num_nodes() / 32) {
-        std::sort(found.begin(), found.end());
-    } else {
-        found.clear();
-        for (std::size_t node = 0; node < num_nodes(); ++node) {
-            if (marks_[node] == mark_) found.push_back(static_cast<std::int32_t>(node));
+    for (std::size_t c = 0; c < changed.nodes.size(); ++c) {
+        const auto node = static_cast<std::size_t>(changed.nodes[c]);
+        if (reads_itself) add(changed.nodes[c]);
+        const auto readers = readers_->ids(node);
+        if (changed.has_new_bits[c] || state.weights->attention.heads) {
+            for (const std::int32_t reader : readers) add(reader);
+            continue;
+        }
+        const float* weights = has_weights ? readers_->weights(node) : nullptr;
+        for (std::size_t e = 0; e < readers.size(); ++e) {
+            const Rounding& rounding = state.roundings[static_cast<std::size_t>(readers[e])];
+            const float weight = weights ? weights[e] : 1.0f;
+            const Reweighed q =
+                reweighed(rounding.two_to_e, rounding.top, rounding.count, state.weights->edge_bits,
+                          weight * changed.old_factor[c], weight * state.factor[node]);
+            if (q.is_scale_new || q.before != q.after) add(readers[e]);
         }
     }
-    return found;
+    return in_order(std::move(found));
 }
 
 // Adds a node's entries, with self-loops as the kind takes them.
@@ -304,12 +336,28 @@ void LiveLayers::append_row(const EdgeKind& kind, std::int32_t node, Entries& en
     }
     const std::size_t count = entries.ids.size() - before;
     entries.offsets.push_back(static_cast<std::int64_t>(entries.ids.size()));
+    entries.roundings.push_back({.count = static_cast<std::uint32_t>(count)});
     entries.target_factor.push_back(kind.factor == EdgeKind::Factor::mean
                                         ? 1.0f / static_cast<float>(std::max<std::size_t>(1, count))
                                         : 1.0f);
 }
 
-// Computes rows of a layer into where `layer` sends them, one after the other.
+// Notes how the last row appended rounds its weights.
+void LiveLayers::round_row(const State& state, std::size_t begin, Entries& entries) {
+    if (state.weights->attention.heads) return;
+    float most = 0;
+    for (std::size_t e = begin; e < entries.ids.size(); ++e) {
+        const float factor = state.factor[static_cast<std::size_t>(entries.ids[e])];
+        most =
+            std::max(most, entries.weights.empty() ? factor : bounded(entries.weights[e] * factor));
+    }
+    Rounding& rounding = entries.roundings.back();
+    rounding.two_to_e = row_weights(most, rounding.count, 1.0f, state.weights->edge_bits).two_to_e;
+    rounding.top = floor_log2(most);
+}
+
+// Computes rows of a layer into where `layer` sends them, one after the other. With scales and
+// shifts in `layer` already, values are the rows' sums times these.
 void LiveLayers::compute(std::size_t number, const std::int32_t* nodes, std::size_t count,
                          Layer& layer, Entries& entries) const {
     const State& state = states_[number];
@@ -319,13 +367,25 @@ void LiveLayers::compute(std::size_t number, const std::int32_t* nodes, std::siz
     entries.ids.clear();
     entries.weights.clear();
     entries.target_factor.clear();
+    entries.roundings.clear();
     for (std::size_t n = 0; n < count; ++n) {
+        const std::size_t begin = entries.ids.size();
         append_row(kind.kind, nodes[n], entries);
+        round_row(state, begin, entries);
         if (!kind.scale.empty()) {
             entries.target_factor.back() = kind.scale[static_cast<std::size_t>(nodes[n])];
         }
     }
+    const bool is_sum = layer.scale != nullptr;  // the caller's own scales
+    const float *scale = layer.scale, *shift = layer.shift;
     weights.set(layer);
+    if (is_sum) {
+        layer.scale = scale;
+        layer.shift = shift;
+        for (std::size_t n = 0; n < count; ++n) {
+            entries.target_factor[n] = entries.roundings[n].two_to_e;
+        }
+    }
     layer.way = Way::bits;
     layer.edges = {
         .offsets = entries.offsets.data(),
@@ -355,88 +415,118 @@ void LiveLayers::compute(std::size_t number, const std::int32_t* nodes, std::siz
     kernels_.layer_rows(layer, 0, count, thread_scratch(kernels_.scratch_bytes(layer)));
 }
 
-// Computes rows of a layer and keeps them; returns those that are not what they were.
-LiveLayers::Nodes LiveLayers::run_layer(std::size_t number, const Nodes& nodes) {
-    const bool is_last = number + 1 == num_layers();
-    State& next = states_[number + 1];
-    const std::size_t num_words = words_per_row(states_[number].weights->num_outputs());
-    std::vector<std::uint8_t> is_new(nodes.size(), 0);
+// Computes rows of a hidden layer and keeps them; returns those that are not what they were.
+LiveLayers::Changed LiveLayers::run_layer(std::size_t number, const Nodes& nodes) {
+    State &state = states_[number], &next = states_[number + 1];
+    const std::size_t num_words = words_per_row(state.weights->num_outputs());
+    const bool keeps_old = keeps_old_words(number);
+    enum : std::uint8_t { same, new_factor, new_bits };
+    std::vector<std::uint8_t> found(nodes.size(), same);
+    std::vector<float> old_factor(nodes.size());
+    std::vector<word> old_words(keeps_old ? nodes.size() * num_words : 0);
     auto some = [&](std::size_t begin, std::size_t end) {
         thread_local Entries entries;
         thread_local std::vector<word> words;
         thread_local std::vector<float> beta, factor;
-        thread_local std::vector<std::int64_t> classes;
         const std::size_t count = end - begin;
         const std::int32_t* rows = nodes.data() + begin;
+        words.resize(count * num_words);
+        beta.resize(count);
+        factor.resize(count);
         Layer layer{};
-        if (is_last) {
-            classes.resize(count);
-            layer.classes = classes.data();
-        } else {
-            words.resize(count * num_words);
-            beta.resize(count);
-            factor.resize(count);
-            layer.out_words = words.data();
-            layer.out_beta = beta.data();
-            layer.out_factor = factor.data();
-        }
+        layer.out_words = words.data();
+        layer.out_beta = beta.data();
+        layer.out_factor = factor.data();
         compute(number, rows, count, layer, entries);
         for (std::size_t n = 0; n < count; ++n) {
             const auto node = static_cast<std::size_t>(rows[n]);
-            if (is_last) {
-                is_new[begin + n] = classes[n] != classes_[node];
-                classes_[node] = classes[n];
-                continue;
-            }
+            if (!state.roundings.empty()) state.roundings[node] = entries.roundings[n];
             word* kept = next.words.data() + node * num_words;
             const word* made = words.data() + n * num_words;
-            const bool differs = std::memcmp(kept, made, num_words * sizeof(word)) != 0;
-            if (differs) std::copy(made, made + num_words, kept);
+            if (keeps_old) {
+                std::copy(kept, kept + num_words, old_words.data() + (begin + n) * num_words);
+            }
+            old_factor[begin + n] = next.factor[node];
             next.beta[node] = beta[n];
-            const bool has_new_factor = set_factor(number + 1, rows[n]);
-            is_new[begin + n] = differs || has_new_factor;
+            if (set_factor(number + 1, rows[n])) found[begin + n] = new_factor;
+            if (std::memcmp(kept, made, num_words * sizeof(word)) != 0) {
+                std::copy(made, made + num_words, kept);
+                found[begin + n] = new_bits;
+            }
         }
     };
     run_in_pieces(nodes.size(), grain_for(nodes.size()), some);
-    Nodes changed;
+    Changed changed;
     for (std::size_t n = 0; n < nodes.size(); ++n) {
-        if (is_new[n]) changed.push_back(nodes[n]);
+        if (found[n] == same) continue;
+        changed.add(nodes[n], old_factor[n], found[n] == new_bits);
+        if (keeps_old) {
+            const auto from = old_words.begin() + static_cast<std::ptrdiff_t>(n * num_words);
+            changed.old_words.insert(changed.old_words.end(), from,
+                                     from + static_cast<std::ptrdiff_t>(num_words));
+        }
     }
-    work_[number] = {nodes.size(), changed.size()};
+    work_[number] = {nodes.size(), changed.nodes.size()};
     return changed;
 }
 
 // Brings every layer up to date. `changed` are sources of the first layer whose bits or factors
 // are new, `touched` the rows whose edges are; with `all`, every row is computed.
-std::vector<std::int64_t> LiveLayers::run_wave(Nodes changed, const Nodes& touched, bool all) {
+std::vector<std::int64_t> LiveLayers::run_wave(Changed changed, const Nodes& touched, bool all) {
     work_.assign(num_layers(), {0, 0});
     Nodes every;
     if (all) {
         every.resize(num_nodes());
         std::iota(every.begin(), every.end(), 0);
     }
-    for (std::size_t number = 0; number < num_layers(); ++number) {
-        score(number, changed);
+    const std::size_t last = num_layers() - 1;
+    for (std::size_t number = 0; number < last; ++number) {
+        score(number, changed.nodes);
         changed = run_layer(number, all ? every : readers_of(number, changed, touched));
-        if (number + 1 == num_layers()) break;
-        // Sources that no row of which was computed, but whose degree is another.
-        start_marks();
-        for (const std::int32_t node : changed) mark(node);
-        for (const std::int32_t node : kinds_[states_[number + 1].kind].rescaled) {
-            if (set_factor(number + 1, node) && mark(node)) changed.push_back(node);
+        // Sources of which no row was computed, but whose degree is another.
+        const State& next = states_[number + 1];
+        for (const std::int32_t node : kinds_[next.kind].rescaled) {
+            const auto at = static_cast<std::size_t>(node);
+            const float before = next.factor[at];
+            if (!set_factor(number + 1, node)) continue;
+            changed.add(node, before, false);
+            if (!keeps_old_words(number)) continue;
+            const std::size_t width = words_per_row(next.weights->num_inputs);
+            const auto from = next.words.begin() + static_cast<std::ptrdiff_t>(at * width);
+            changed.old_words.insert(changed.old_words.end(), from,
+                                     from + static_cast<std::ptrdiff_t>(width));
         }
     }
-    return {changed.begin(), changed.end()};
+    score(last, changed.nodes);
+    Nodes found;
+    if (all) {
+        found = run_last(every);
+    } else if (last_panels_.size() == 0) {
+        found = run_last(readers_of(last, changed, touched));
+    } else {
+        Nodes computed = touched;
+        const Nodes& rescaled = kinds_[states_[last].kind].rescaled;
+        computed.insert(computed.end(), rescaled.begin(), rescaled.end());
+        const Nodes moved = move_sums(changed, computed);
+        found = run_last(computed);
+        const Nodes others = finish_sums(moved);
+        found.insert(found.end(), others.begin(), others.end());
+        work_[last] = {computed.size() + moved.size(), found.size()};
+    }
+    return {found.begin(), found.end()};
 }
 
 void LiveLayers::refresh() {
     if (!readers_) readers_ = transposed(rows_);
+    bind_sums();
     add_nodes(0);
     Nodes every(num_nodes());
     std::iota(every.begin(), every.end(), 0);
     rescale(every, every);
     for (const std::int32_t node : every) set_factor(0, node);
-    run_wave(every, {}, true);
+    Changed changed;
+    for (const std::int32_t node : every) changed.add(node, 0, true);
+    run_wave(std::move(changed), {}, true);
     is_whole_ = true;
 }
 
@@ -445,7 +535,8 @@ std::vector<std::int64_t> LiveLayers::update(const LiveChanges& changes) {
     is_whole_ = false;  // and stays so where memory runs out on the way
     const std::size_t first = num_nodes();
     const bool was_weighted = rows_.is_weighted();
-    Nodes changed, touched, sources;
+    Changed changed;
+    Nodes touched, sources;
     add_nodes(changes.num_added);
     for (std::size_t n = 0; n < changes.num_added; ++n) {
         touched.push_back(static_cast<std::int32_t>(first + n));
@@ -466,7 +557,6 @@ std::vector<std::int64_t> LiveLayers::update(const LiveChanges& changes) {
     rescale(touched, sources);
     State& input = states_[0];
     const std::size_t num_words = words_per_row(input.weights->num_inputs);
-    start_marks();
     for (std::size_t n = 0; n < changes.beta.size(); ++n) {
         const std::size_t node = n < changes.nodes.size()
                                      ? static_cast<std::size_t>(changes.nodes[n])
@@ -477,10 +567,12 @@ std::vector<std::int64_t> LiveLayers::update(const LiveChanges& changes) {
         std::copy(given, given + num_words, kept);
         input.beta[node] = changes.beta[n];
         const auto id = static_cast<std::int32_t>(node);
-        if ((set_factor(0, id) || differs) && mark(id)) changed.push_back(id);
+        const float before = input.factor[node];
+        if (set_factor(0, id) || differs) changed.add(id, before, differs);
     }
     for (const std::int32_t node : kinds_[input.kind].rescaled) {
-        if (set_factor(0, node) && mark(node)) changed.push_back(node);
+        const float before = input.factor[static_cast<std::size_t>(node)];
+        if (set_factor(0, node)) changed.add(node, before, false);
     }
     std::vector<std::int64_t> found = run_wave(std::move(changed), touched, all);
     // Removed nodes have no class, and lost theirs when they were removed.

@@ -5,6 +5,11 @@
 // the kernels of a full run. So after a change it is enough to compute the rows again that read
 // something that changed, layer by layer; a row whose bits and scale come out as they were changes
 // nothing further on. The state after any number of updates is that of a full run to the last bit.
+//
+// Two things make waves small. Layers round the weights of neighbours to integers, so a source
+// whose scale alone changed is new to a row only if its rounded weight there is. And the last
+// layer's integer sums are kept, where floats hold them exactly: a source that changed is taken off
+// and put on again, and no other neighbour of the row is read.
 #pragma once
 
 #include <memory>
@@ -87,6 +92,21 @@ class LiveLayers {
 
    private:
     using Nodes = std::vector<std::int32_t>;
+    // How a row rounds the weights of its entries (arithmetic.h), as it was last computed.
+    struct Rounding {
+        float two_to_e = 0;
+        std::int32_t top = 0;     // exponent of the largest weight
+        std::uint32_t count = 0;  // entries
+        bool has_sum = false;     // whether the last layer's sum is kept
+    };
+    // Sources of a layer that are not what they were.
+    struct Changed {
+        Nodes nodes;
+        std::vector<float> old_factor;
+        std::vector<std::uint8_t> has_new_bits;
+        std::vector<word> old_words;  // [nodes, words], for the last layer's sums only
+        void add(std::int32_t node, float factor, bool bits);
+    };
     // What a layer reads of every node. The last state is that of no layer, and empty.
     struct State {
         const LayerWeights* weights = nullptr;
@@ -94,6 +114,7 @@ class LiveLayers {
         std::vector<word> words;
         std::vector<float> beta, factor;  // factor: beta times the kind's scale
         std::vector<float> scores;        // of attention: [2 heads, capacity]
+        std::vector<Rounding> roundings;  // of the layer's rows; without attention
     };
     // A kind of sum that layers share, and the nodes' degree scales under it (empty: all 1).
     struct Kind {
@@ -106,6 +127,7 @@ class LiveLayers {
         std::vector<std::int64_t> offsets;
         std::vector<std::int32_t> ids;
         std::vector<float> weights, target_factor;
+        std::vector<Rounding> roundings;
     };
 
     void add_nodes(std::size_t count);
@@ -116,14 +138,30 @@ class LiveLayers {
     void rescale(const Nodes& targets, const Nodes& sources);
     bool set_factor(std::size_t number, std::int32_t node);
     void score(std::size_t number, const Nodes& nodes);
-    std::vector<std::int64_t> run_wave(Nodes changed, const Nodes& touched, bool all);
-    Nodes readers_of(std::size_t number, const Nodes& changed, const Nodes& touched);
+    std::vector<std::int64_t> run_wave(Changed changed, const Nodes& touched, bool all);
+    Nodes readers_of(std::size_t number, const Changed& changed, const Nodes& touched);
     void append_row(const EdgeKind& kind, std::int32_t node, Entries& entries) const;
+    static void round_row(const State& state, std::size_t begin, Entries& entries);
     void compute(std::size_t number, const std::int32_t* nodes, std::size_t count, Layer& layer,
                  Entries& entries) const;
-    Nodes run_layer(std::size_t number, const Nodes& nodes);
+    Changed run_layer(std::size_t number, const Nodes& nodes);
     bool mark(std::int32_t node);
     void start_marks();
+    Nodes in_order(Nodes found) const;
+
+    // live_last_layer.cpp: the last layer, whose sums may be kept.
+    void bind_sums();
+    // Whether the rows that a layer replaces are needed: where the next one keeps sums of them.
+    bool keeps_old_words(std::size_t number) const {
+        return last_panels_.size() && number + 2 == num_layers();
+    }
+    Nodes run_last(const Nodes& nodes);
+    void compute_sums(const Nodes& nodes);
+    Nodes compute_classes(const Nodes& nodes);
+    Nodes move_sums(const Changed& changed, Nodes& computed);
+    using Lines = std::vector<float, OnLines<float>>;
+    Lines multiply(const std::vector<word>& words, std::size_t count) const;
+    Nodes finish_sums(const Nodes& nodes);
 
     const Kernels& kernels_;
     GrowingRows rows_;                      // sources of each target
@@ -132,6 +170,10 @@ class LiveLayers {
     std::vector<State> states_;
     std::vector<Kind> kinds_;
     std::vector<std::int64_t> classes_;
+    std::vector<float, OnLines<float>> sums_;  // of the last layer: [nodes, sums_stride_], whole
+    Aligned<half> last_panels_;  // its weights, in natural order; empty if no sums are kept
+    std::size_t sums_stride_ = 0;
+    std::size_t most_summed_ = 0;  // entries of a row whose sum, and every part of it, is exact
     std::vector<std::uint8_t> is_removed_;
     bool is_whole_ = false;
     std::vector<std::uint32_t> marks_;
