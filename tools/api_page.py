@@ -124,7 +124,8 @@ HELPERS = {
 
 #: Classes whose methods are worth a line each.
 WITH_METHODS = {
-    *("bignn.Graph", "bignn.PackedModel", "bignn.PackedGraph", "bignn.FitResult", "bignn.Recipe"),
+    *("bignn.Graph", "bignn.PackedModel", "bignn.PackedGraph", "bignn.LiveGraph"),
+    *("bignn.FitResult", "bignn.Recipe"),
     *("bignn.nn.GNN", "bignn.cost.Cost", "bignn.cost.Sizes", "bignn.PackedModel.explain()"),
 }
 
@@ -153,6 +154,8 @@ module), `fit(resume=True)`, `bignn pack` and `bignn train --teacher` (our model
 predict`; no torch |
 | `.bigraph` | a packed graph | `PackedGraph.save`, `bignn predict \
 --save-graph` | `PackedGraph.open`, `bignn predict`; mapped into memory, no torch |
+| `.biglive`, `.biglive.journal` | a live graph with its model, and its updates since | \
+`LiveGraph.save` | `LiveGraph.open`; no torch |
 | a folder with `runs.jsonl` | results | `bignn reproduce`, `bignn capacity` | the same commands \
 (they resume), `bignn report` |
 """

@@ -224,14 +224,14 @@ class LiveGraph:
                 self._journal.close()
             self._journal = None
 
-    def replay(self, changes: Changes) -> None:
+    def _replay(self, changes: Changes) -> None:
         """Make changes of a journal, which are in it already."""
         try:
             self._apply(changes)
         except ValueError as error:
             raise FileError(f"the journal does not fit the graph ({error})") from None
 
-    def attach(self, journal: Journal) -> None:
+    def _attach(self, journal: Journal) -> None:
         """Write every later update to a journal."""
         self._journal = journal
 

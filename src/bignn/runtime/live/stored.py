@@ -78,13 +78,13 @@ def open_live(path: str | os.PathLike[str]) -> LiveGraph:
         live = model.live(graph)
         num_words = words_per_row(model.num_features)
         if removed.size:
-            live.replay(from_arrays({"removed_nodes": removed}, 0, num_words))
+            live._replay(from_arrays({"removed_nodes": removed}, 0, num_words))
         for changes in opened.read(state, num_words):
-            live.replay(changes)
+            live._replay(changes)
     except BaseException:
         opened.close()
         raise
-    live.attach(opened)
+    live._attach(opened)
     return live
 
 
