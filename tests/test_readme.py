@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import make_packed_model
 
 import bignn
 
@@ -19,7 +20,7 @@ def programs(page: Path) -> list[str]:
 
 
 QUICKSTART, CONVERSION, WIDTH = programs(README)
-MANY_GRAPHS, SAMPLING, SAMPLED_FIT = programs(GUIDE)
+MANY_GRAPHS, LIVE, SAMPLING, SAMPLED_FIT = programs(GUIDE)
 
 
 @pytest.fixture
@@ -64,6 +65,19 @@ def test_many_graphs_are_learned_and_packed(capsys: pytest.CaptureFixture[str]) 
     exec(MANY_GRAPHS.replace("val=0.2", "bignn.Settings(lr=0.01, epochs=20), val=0.2"), names)
     assert float(capsys.readouterr().out.split()[0]) > 60
     assert names["many"].num_graphs == 50
+
+
+def test_a_graph_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_packed_model([1433, 16, 7]).save("cora.bignn")
+    names: dict[str, Any] = {}
+    exec(LIVE, names)
+    live = names["live"]
+    assert live.num_nodes == 2709
+    assert live.removed.tolist() == [12]
+    fresh = names["packed"].predict(live.packed_graph())
+    fresh[12] = -1
+    assert (live.predict() == fresh).all()
 
 
 def test_sampling_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,7 +59,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "bignn.PackedModel",
         "bignn.PackedModel.sizes()",
         "bignn.PackedModel.explain()",
+        "bignn.LiveGraph",
         "bignn.runtime.LayerPlan",
+        "bignn.runtime.LayerWork",
         "bignn.pack_graph",
         "bignn.PackedGraph",
         "bignn.open",
@@ -122,7 +124,8 @@ HELPERS = {
 
 #: Classes whose methods are worth a line each.
 WITH_METHODS = {
-    *("bignn.Graph", "bignn.PackedModel", "bignn.PackedGraph", "bignn.FitResult", "bignn.Recipe"),
+    *("bignn.Graph", "bignn.PackedModel", "bignn.PackedGraph", "bignn.LiveGraph"),
+    *("bignn.FitResult", "bignn.Recipe"),
     *("bignn.nn.GNN", "bignn.cost.Cost", "bignn.cost.Sizes", "bignn.PackedModel.explain()"),
 }
 
@@ -151,6 +154,8 @@ module), `fit(resume=True)`, `bignn pack` and `bignn train --teacher` (our model
 predict`; no torch |
 | `.bigraph` | a packed graph | `PackedGraph.save`, `bignn predict \
 --save-graph` | `PackedGraph.open`, `bignn predict`; mapped into memory, no torch |
+| `.biglive`, `.biglive.journal` | a live graph with its model, and its updates since | \
+`LiveGraph.save` | `LiveGraph.open`; no torch |
 | a folder with `runs.jsonl` | results | `bignn reproduce`, `bignn capacity` | the same commands \
 (they resume), `bignn report` |
 """

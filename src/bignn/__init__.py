@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bignn.kernels.threads import get_num_threads, set_num_threads
     from bignn.nn.convert.binarize_model import binarize_
     from bignn.packing import pack
-    from bignn.runtime import PackedGraph, PackedModel, open_packed, pack_graph
+    from bignn.runtime import LiveGraph, PackedGraph, PackedModel, open_packed, pack_graph
     from bignn.train.checkpoint import load_model, load_state
     from bignn.train.fit import FitResult, fit
     from bignn.train.recipes import Recipe, recipe
@@ -47,6 +47,7 @@ _WITHOUT_TORCH = {
     "FileError": "bignn.errors",
     "Graph": "bignn.graph",
     "InputError": "bignn.errors",
+    "LiveGraph": "bignn.runtime",
     "PackedGraph": "bignn.runtime",
     "PackedModel": "bignn.runtime",
     "Recipe": "bignn.train.recipes",
@@ -72,6 +73,7 @@ __all__ = [
     "FitResult",
     "Graph",
     "InputError",
+    "LiveGraph",
     "PackedGraph",
     "PackedModel",
     "Recipe",

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from bignn.kernels import native
-from bignn.kernels.compressed_rows import compress_edges, offsets_fit, order_of_entries
+from bignn.kernels.compressed_rows import (
+    compress_edges,
+    offsets_fit,
+    order_of_entries,
+    rows_and_sources,
+    take_rows,
+)
 from bignn.kernels.gcn_degrees import degree_scale, gcn_degree_scale, with_self_loops
 
 
@@ -98,3 +104,41 @@ def test_offsets_fit_if_they_rise_from_0_to_the_count() -> None:
         ([], 0, False),
     ):
         assert offsets_fit(np.array(offsets, dtype=np.int64), count) is fits, (offsets, count)
+
+
+@pytest.mark.parametrize("num_nodes", [1, 7, 60, 100_000])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_some_rows_natively_and_in_numpy(
+    num_nodes: int, dtype: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few and many rows: found by sorting and by a bitmap, places by bisection and by a table."""
+    rng = np.random.default_rng(num_nodes)
+    source, target = rng.integers(0, num_nodes, (2, 5 * num_nodes))
+    of_edges = rng.random(5 * num_nodes, dtype=np.float32)
+    offsets, ids, weights = compress_edges(source, target, of_edges, num_nodes)
+    ids = ids.astype(dtype)
+    for count in {0, 1, num_nodes // 3, num_nodes}:
+        rows = np.sort(rng.permutation(num_nodes)[:count])
+        found = []
+        for is_native in (True, False):
+            with monkeypatch.context() as patch:
+                if not is_native:
+                    patch.setattr(native, "is_available", lambda: False)
+                taken = rows_and_sources(offsets, ids, rows)
+                found += [
+                    [taken, *take_rows(offsets, ids, given, rows, taken)]
+                    for given in (weights, None)
+                ]
+        for mine, other in zip(found[:2], found[2:], strict=True):
+            for one, two in zip(mine, other, strict=True):
+                np.testing.assert_array_equal(one, two)
+                assert getattr(one, "dtype", None) == getattr(two, "dtype", None)
+
+
+def test_rows_whose_neighbours_were_not_taken_are_refused() -> None:
+    offsets, ids = np.array([0, 1, 2]), np.array([1, 0], dtype=np.int32)
+    rows = np.array([0])
+    with pytest.raises(ValueError, match="not among the nodes taken"):
+        native.take_rows(offsets, ids, None, rows, rows)
+    with pytest.raises(ValueError, match="no such node"):
+        native.rows_and_sources(offsets, ids, np.array([2]))

@@ -76,8 +76,10 @@ class Writer:
         return PackedModel(self.operations, self.arrays, num_features)
 
 
-def make_chain(kinds: list[str], seed: int = 0, *, batch_norm: bool = True) -> PackedModel:
-    """Binary convolutions of these kinds."""
+def make_chain(
+    kinds: list[str], seed: int = 0, *, batch_norm: bool = True, edge_bits: int | None = None
+) -> PackedModel:
+    """Binary convolutions of these kinds; with ``edge_bits``, as trained with so many."""
     writer = Writer(seed)
     value = "x"
     sizes = [*SIZES[: len(kinds)], SIZES[-1]]
@@ -87,7 +89,8 @@ def make_chain(kinds: list[str], seed: int = 0, *, batch_norm: bool = True) -> P
         inputs, outputs = sizes[number], sizes[number + 1]
         if last and kind == "gat":
             kind = "gat mean"
-        value = writer.convolution(kind, value, inputs, outputs, 20 if last else 17)
+        of_edges = (20 if last else 17) if edge_bits is None else edge_bits
+        value = writer.convolution(kind, value, inputs, outputs, of_edges)
         value = writer.bias(value, outputs)
         if batch_norm and not last:
             value = writer.batch_norm(value, outputs)

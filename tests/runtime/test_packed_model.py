@@ -4,12 +4,13 @@ from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
+import pytest
 from conftest import make_graph
 from packed_models import NODES, OUTPUTS, as_floats, for_each_case, packed_case
 
 from bignn import Graph, PackedGraph, PackedModel, kernels, pack_graph
 from bignn.kernels.layer import DenseBits, SparseBits
-from bignn.runtime import executor
+from bignn.runtime import executor, neighbourhood
 from bignn.runtime.backends.bound_layers import run_once
 from bignn.runtime.operations import checked
 from bignn.runtime.values import Bits
@@ -66,6 +67,22 @@ def test_probabilities_of_large_logits_do_not_overflow(binary: PackedModel) -> N
     assert np.array_equal(probabilities, [[0.5, 0, 0, 0.5, 0]] * 3)
 
 
+@pytest.fixture(params=["part", "either"])
+def some_nodes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small graphs are mostly predicted whole; as a part, whatever that costs."""
+    if request.param == "part":
+        monkeypatch.setattr(neighbourhood, "_ENTRY_COST", 1e-9)
+
+
+def test_as_few_nodes_as_possible_are_computed(binary: PackedModel) -> None:
+    graph = pack_graph(make_graph(5000, 300, like_words=True), like=binary)
+    few = neighbourhood.find_surroundings(graph, binary.network, np.array([3, 4000]))
+    assert few is not None
+    assert 2 <= len(few.layers[0]) <= len(few.first) < 2500
+    assert neighbourhood.find_surroundings(graph, binary.network, np.arange(4000)) is None
+
+
+@pytest.mark.usefixtures("some_nodes")
 @for_each_case
 def test_some_nodes_are_predicted_as_among_all(case: str) -> None:
     model, graph = packed_case(case)
@@ -118,6 +135,7 @@ def test_no_nodes_give_empty_results(case: str) -> None:
             assert got.dtype == np.float32
 
 
+@pytest.mark.usefixtures("some_nodes")
 def test_some_nodes_by_every_plan_and_backend(
     binary: PackedModel, binary_graph: PackedGraph
 ) -> None:

@@ -217,6 +217,22 @@ using ScoreRows = void (*)(const Scores& scores, std::size_t begin, std::size_t 
 using LayerRows = bool (*)(const Layer& layer, std::size_t begin, std::size_t end,
                            std::byte* scratch);
 
+// Turns the sums of up to tile_rows rows, `stride` apart (whole 64s), into classes; sums are
+// overwritten.
+using ClassTile = void (*)(float* sums, std::size_t stride, std::size_t num_rows,
+                           const float* row_scale, const float* scale, const float* shift,
+                           std::size_t num_outputs, std::int64_t* classes);
+
+// Live graphs. A source that changed is taken off a row's sum with one weight and put on with
+// another: sums[row] = (sums[row] - before old[source]) + after new[source], whole numbers that
+// floats hold exactly. All rows are `stride` floats, a multiple of 16.
+struct SumMove {
+    std::size_t row, source;
+    float before, after;
+};
+using MoveSums = void (*)(float* sums, const float* old_dots, const float* new_dots,
+                          std::size_t stride, const SumMove* moves, std::size_t count);
+
 // Training. Entries of a binary matrix are kept with probability keep / 2^keep_bits.
 constexpr int keep_bits = 12;
 
@@ -279,6 +295,8 @@ struct Kernels {
     std::size_t (*product_bytes)(std::size_t num_inputs, std::size_t num_outputs);
     void (*make_product)(const word* b, std::size_t num_inputs, std::size_t num_outputs,
                          std::byte* product);
+    ClassTile class_tile;
+    MoveSums move_sums;
     DrawMasks draw_masks;
     MaskedRows masked_rows;
     MaskedGradient masked_gradient;

@@ -27,6 +27,16 @@ void fill_panels(const word* b, std::size_t num_rows, std::size_t num_words,
     }
 }
 
+void LayerWeights::set(Layer& layer) const {
+    layer.edge_bits = edge_bits;
+    layer.num_inputs = num_inputs;
+    layer.num_outputs = num_outputs();
+    layer.scale = scale.data();
+    layer.shift = shift.data();
+    layer.end_scale = reads_bits() ? end_scale.data() : nullptr;
+    if (!own_words.empty()) layer.own = {.panels = own_panels().data(), .scale = own_scale.data()};
+}
+
 void LayerWeights::widen(std::size_t overflowed) const {
     std::size_t known = bytes_per_column_;
     while (known < 2 * overflowed &&

@@ -44,6 +44,9 @@ class LayerWeights {
     // Whether the layer reads the bits of the rows themselves, besides what it gathers.
     bool reads_bits() const { return !own_words.empty() || attention.heads; }
 
+    // Points a layer at its weights and scales; not at its edges, nor at forms of B for one way.
+    void set(Layer& layer) const;
+
     // Bytes per column of the layer's records: 1 until a value did not fit.
     std::size_t bytes_per_column() const { return bytes_per_column_; }
     // Doubles the bytes that overflowed, unless another thread already did.

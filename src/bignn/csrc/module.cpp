@@ -15,6 +15,7 @@
 #include "arrays.h"
 #include "dispatch.h"
 #include "layer_weights.h"
+#include "live_layers_module.h"
 #include "packed_layers_module.h"
 #include "sampling_module.h"
 #include "threads.h"
@@ -310,4 +311,5 @@ NB_MODULE(_native, m) {
           nb::arg("begin"), nb::arg("end"), nb::arg("isa"));
     bind_packed_layers(m);
     bind_sampling(m);
+    bind_live_layers(m);
 }

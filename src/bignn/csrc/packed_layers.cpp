@@ -21,13 +21,6 @@ std::size_t grain_for(std::size_t num_rows) {
     return rows / tile_rows * tile_rows;
 }
 
-// Each thread keeps its scratch from call to call.
-std::byte* scratch_of(std::size_t size) {
-    thread_local Aligned<std::byte> bytes;
-    if (size > bytes.size()) bytes = Aligned<std::byte>((size + 4095) / 4096 * 4096);
-    return bytes.data();
-}
-
 }  // namespace
 
 // Binds the layers to buffers of their present sizes; what the graph and weights do not change is
@@ -52,20 +45,12 @@ void PackedLayers::bind_layer(std::size_t number) {
     Layer& layer = steps_[number].layer;
     layer.edges = spec.edges;
     layer.edges.source_factor = number == 0 ? source_factor_ : buffers_[number - 1].factor.data();
-    layer.edge_bits = weights.edge_bits;
-    layer.num_inputs = weights.num_inputs;
-    layer.num_outputs = weights.num_outputs();
-    layer.scale = weights.scale.data();
-    layer.shift = weights.shift.data();
-    layer.end_scale = weights.reads_bits() ? weights.end_scale.data() : nullptr;
+    weights.set(layer);
     layer.way = spec.way == LayerSpec::Way::gather ? Way::bits : Way::records;
     if (layer.way == Way::bits || weights.reads_bits()) {
         layer.words = number == 0 ? dense_features() : buffers_[number - 1].words.data();
     }
     if (weights.reads_bits()) layer.own_ids = spec.own_ids;
-    if (!weights.own_words.empty()) {
-        layer.own = {.panels = weights.own_panels().data(), .scale = weights.own_scale.data()};
-    }
     if (layer.way == Way::bits) {
         layer.product = weights.product_form(kernels_).bytes.data();
     } else {
@@ -258,7 +243,7 @@ bool PackedLayers::run_layer(const Layer& layer, std::size_t begin, std::size_t 
     std::atomic<bool> fits{true};
     const std::size_t size = kernels_.scratch_bytes(layer);
     auto rows = [&](std::size_t first, std::size_t last) {
-        if (!kernels_.layer_rows(layer, begin + first, begin + last, scratch_of(size))) {
+        if (!kernels_.layer_rows(layer, begin + first, begin + last, thread_scratch(size))) {
             fits = false;
         }
     };

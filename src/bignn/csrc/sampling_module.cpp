@@ -13,6 +13,7 @@
 #include "arrays.h"
 #include "node_order.h"
 #include "sampling.h"
+#include "surroundings.h"
 
 namespace nb = nanobind;
 
@@ -41,13 +42,6 @@ void check_nodes(std::span<const std::int64_t> nodes, std::size_t num_nodes) {
             throw std::invalid_argument("there is no such node");
         }
     }
-}
-
-// Makes an array that owns its numbers.
-Result handed_over(Numbers&& numbers) {
-    auto* held = new Numbers(std::move(numbers));
-    nb::capsule owner(held, [](void* p) noexcept { delete static_cast<Numbers*>(p); });
-    return Result(held->data(), {held->size()}, owner);
 }
 
 template <class Id>
@@ -117,6 +111,38 @@ Result order(Ints offsets, Vector<const std::int32_t> ids) {
     return handed_over(std::move(nodes));
 }
 
+template <class Id>
+Result with_sources(Ints offsets, Vector<const Id> ids, Ints rows) {
+    const Adjacency<Id> graph = adjacency(offsets, ids, std::nullopt);
+    Numbers nodes;
+    {
+        nb::gil_scoped_release release;
+        check_nodes(span_of(rows), graph.num_nodes);
+        nodes = rows_and_sources(graph, span_of(rows));
+    }
+    return handed_over(std::move(nodes));
+}
+
+template <class Id>
+nb::tuple taken_rows(Ints offsets, Vector<const Id> ids, std::optional<Vector<const float>> weights,
+                     Ints rows, Ints taken) {
+    const Adjacency<Id> graph = adjacency(offsets, ids, std::nullopt);
+    if (weights && weights->size() != ids.size()) {
+        throw std::invalid_argument("weights and ids do not fit each other");
+    }
+    TakenRows made;
+    {
+        nb::gil_scoped_release release;
+        check_nodes(span_of(rows), graph.num_nodes);
+        check_nodes(span_of(taken), graph.num_nodes);
+        made = take_rows(graph, weights ? weights->data() : nullptr, span_of(rows), span_of(taken));
+    }
+    nb::object of_edges = nb::none();
+    if (weights) of_edges = nb::cast(handed_over(std::move(made.weights)));
+    return nb::make_tuple(handed_over(std::move(made.offsets)), handed_over(std::move(made.ids)),
+                          of_edges, handed_over(std::move(made.own_ids)));
+}
+
 // Arrays are taken as they are: nanobind would silently convert and copy a graph at every call.
 template <class Id>
 void bind_for(nb::module_& m) {
@@ -129,6 +155,11 @@ void bind_for(nb::module_& m) {
     m.def("edges_between", &between<Id>, nb::arg("offsets").noconvert(), nb::arg("ids").noconvert(),
           nb::arg("numbers").noconvert().none(), nb::arg("rows").noconvert(),
           nb::arg("columns").noconvert());
+    m.def("rows_and_sources", &with_sources<Id>, nb::arg("offsets").noconvert(),
+          nb::arg("ids").noconvert(), nb::arg("rows").noconvert());
+    m.def("take_rows", &taken_rows<Id>, nb::arg("offsets").noconvert(), nb::arg("ids").noconvert(),
+          nb::arg("weights").noconvert().none(), nb::arg("rows").noconvert(),
+          nb::arg("taken").noconvert());
 }
 
 }  // namespace

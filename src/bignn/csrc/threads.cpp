@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "aligned.h"
 #include "interrupts.h"
 
 namespace bignn {
@@ -178,6 +179,12 @@ void run_in_pieces(std::size_t count, std::size_t grain, Body body, void* contex
         current.wanted_workers = workers;
     }
     current.pool->run(count, grain, body, context);
+}
+
+std::byte* thread_scratch(std::size_t size) {
+    thread_local Aligned<std::byte> bytes;
+    if (size > bytes.size()) bytes = Aligned<std::byte>((size + 4095) / 4096 * 4096);
+    return bytes.data();
 }
 
 }  // namespace bignn

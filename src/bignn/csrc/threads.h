@@ -31,4 +31,7 @@ void run_in_pieces(std::size_t count, std::size_t grain, Function& function) {
         &function);
 }
 
+// Memory of the calling thread, aligned to cache lines, which it keeps from call to call.
+std::byte* thread_scratch(std::size_t size);
+
 }  // namespace bignn

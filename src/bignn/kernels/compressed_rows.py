@@ -12,6 +12,8 @@ from bignn.kernels import native, sampling_reference
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 T = TypeVar("T", bound=np.generic)
+#: Offsets, ids and weights of some rows, and the place of each row itself.
+TakenRows = tuple[Ints, NDArray[np.int32], Floats | None, NDArray[np.int32]]
 
 
 def offsets_fit(offsets: NDArray[Any], count: int) -> bool:
@@ -66,3 +68,30 @@ def entries_of(offsets: Ints, rows: Ints) -> tuple[Ints, Ints]:
     np.cumsum(counts, out=taken[1:])
     entries = np.arange(taken[-1]) + np.repeat(offsets[rows] - taken[:-1], counts)
     return taken, entries
+
+
+def rows_and_sources(offsets: Ints, ids: NDArray[Any], rows: Ints) -> Ints:
+    """Return rising rows together with all of their neighbours, rising."""
+    if native.is_available():
+        return native.rows_and_sources(offsets, ids, rows)
+    found: Ints = np.unique(np.concatenate([rows, ids[entries_of(offsets, rows)[1]]]))
+    return found.astype(np.int64)
+
+
+def take_rows(
+    offsets: Ints, ids: NDArray[Any], weights: Floats | None, rows: Ints, taken: Ints
+) -> TakenRows:
+    """Take some rows, with their neighbours as places among ``taken``; both are rising.
+
+    Returns offsets, ids and weights of the rows, and the place of each row itself.
+    """
+    if native.is_available():
+        made: TakenRows = native.take_rows(offsets, ids, weights, rows, taken)
+        return made
+    of_rows, entries = entries_of(offsets, rows)
+    return (
+        of_rows,
+        np.searchsorted(taken, ids[entries]).astype(np.int32),
+        None if weights is None else weights[entries],
+        np.searchsorted(taken, rows).astype(np.int32),
+    )

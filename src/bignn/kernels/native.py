@@ -166,6 +166,18 @@ def packed_layers(isa: str, features: Any, source_factor: NDArray[np.float32]) -
     return _native.PackedLayers(isa, features, source_factor)
 
 
+def live_layers(
+    isa: str,
+    edges: tuple[NDArray[np.int64], NDArray[np.int32], Floats | None],
+    has_loops: bool,
+    words: Words,
+    beta: Floats,
+) -> Any:
+    """Make a native live graph of edges (offsets, ids, weights); its ``add`` takes the layers."""
+    assert _native is not None
+    return _native.LiveLayers(isa, *edges, has_loops, readable(words), readable(beta))
+
+
 def keep_bits() -> int | None:
     """Return the number of binary digits of the probabilities that :func:`draw_masks` takes."""
     return None if _native is None else int(_native.keep_bits)
@@ -295,6 +307,27 @@ def locality_order(offsets: NDArray[np.int64], ids: NDArray[np.int32]) -> NDArra
     assert _native is not None
     order: NDArray[np.int64] = _native.locality_order(offsets, ids)
     return order
+
+
+def rows_and_sources(
+    offsets: NDArray[np.int64], ids: NDArray[Any], rows: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """See :func:`bignn.kernels.compressed_rows.rows_and_sources`."""
+    assert _native is not None
+    found: NDArray[np.int64] = _native.rows_and_sources(offsets, ids, rows)
+    return found
+
+
+def take_rows(
+    offsets: NDArray[np.int64],
+    ids: NDArray[Any],
+    weights: Floats | None,
+    rows: NDArray[np.int64],
+    taken: NDArray[np.int64],
+) -> Any:
+    """See :func:`bignn.kernels.compressed_rows.take_rows`."""
+    assert _native is not None
+    return _native.take_rows(offsets, ids, weights, rows, taken)
 
 
 def sample_neighbours(

@@ -3,6 +3,7 @@
 May import ``kernels`` and ``graph``.
 """
 
+from bignn.runtime.live import LayerWork, LiveGraph
 from bignn.runtime.packed_graph import PackedGraph, pack_graph
 from bignn.runtime.packed_model import ModelSizes, PackedModel
 from bignn.runtime.planner import LayerPlan, Plan
@@ -11,6 +12,8 @@ from bignn.runtime.storage import open_packed
 
 __all__ = [
     "LayerPlan",
+    "LayerWork",
+    "LiveGraph",
     "ModelSizes",
     "Output",
     "PackedGraph",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -41,9 +40,8 @@ _ARRAYS = frozenset(
 _HEADER = frozenset(["format", "version", "num_features", "adjacency", "input"])
 
 
-def write_graph(path: str | os.PathLike[str], graph: PackedGraph) -> None:
-    """Write a graph to a ``.bigraph`` file."""
-    tensors.check_suffix(path, tensors.GRAPH_SUFFIX)
+def graph_parts(graph: PackedGraph) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return the arrays and the header of a graph's file."""
     arrays: dict[str, NDArray[Any]] = {
         "offsets": graph.offsets,
         "ids": graph.ids,
@@ -62,7 +60,7 @@ def write_graph(path: str | os.PathLike[str], graph: PackedGraph) -> None:
         "adjacency": graph.adjacency,
         "input": graph.input_digest,
     }
-    tensors.write(path, arrays, header)
+    return arrays, header
 
 
 def graph_attributes(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.kernels.compressed_rows import entries_of
+from bignn.kernels.compressed_rows import entries_of, rows_and_sources, take_rows
 from bignn.kernels.layer import Edges
 from bignn.runtime.hetero_graph import PackedHeteroGraph
 from bignn.runtime.network import Network, aggregation_of, reads_neighbours
@@ -15,6 +15,22 @@ from bignn.runtime.packed_graph import Members, PackedGraph
 Nodes = NDArray[np.int64]
 #: A packed graph with nodes of one type, or of several.
 AnyPackedGraph = PackedGraph | PackedHeteroGraph
+
+# What an entry of surroundings costs, in entries of a whole graph: surroundings are cut out and
+# bound anew, and what a whole graph is bound to is kept from call to call.
+_ENTRY_COST = 2.0
+
+
+class _TooManyError(Exception):
+    """Surroundings that take longer than all nodes would."""
+
+
+def find_surroundings(graph: AnyPackedGraph, network: Network, nodes: Nodes) -> Surroundings | None:
+    """Find what some nodes' predictions depend on; None where predicting all nodes costs less."""
+    try:
+        return Surroundings(graph, network, nodes)
+    except _TooManyError:
+        return None
 
 
 class Surroundings:
@@ -30,6 +46,12 @@ class Surroundings:
 
     def __init__(self, graph: AnyPackedGraph, network: Network, nodes: Nodes) -> None:
         self._graph = graph
+        steps = [aggregation_of(step) for step in network.rest if reads_neighbours(step)]
+        steps += [layer.aggr for layer in network.layers]
+        #: Entries and rows that surroundings may have until all nodes cost less.
+        edges = [graph.edges(aggr) for aggr in steps]
+        whole = sum(len(some.ids) + some.num_rows for some in edges)
+        self._left = whole / _ENTRY_COST
         self.values: dict[str, Nodes] = {network.result: nodes}
         for step in reversed(network.rest):
             wanted = self.values[step.out]
@@ -64,18 +86,16 @@ class Surroundings:
     def edges(self, aggr: str, taken: Nodes, made: Nodes) -> Edges:
         """Return edges from the nodes ``taken`` to the nodes ``made``, both rising."""
         whole = self._graph.edges(aggr)
-        offsets, entries = entries_of(whole.offsets, made)
-        weights = None if whole.weights is None else whole.weights[entries]
-        own_ids = np.searchsorted(taken, made) if _has_own(whole) else np.zeros(len(made))
-        return Edges(
-            offsets,
-            np.searchsorted(taken, whole.ids[entries]).astype(np.int32),
-            weights,
-            whole.target_factor[made],
-            len(taken),
-            own_ids.astype(np.int32),
-            None if whole.source_scale is None else whole.source_scale[taken],
-        )
+        scale = None if whole.source_scale is None else whole.source_scale[taken]
+        if _has_own(whole):
+            rows = take_rows(whole.offsets, whole.ids, whole.weights, made, taken)
+            offsets, ids, weights, own = rows
+        else:
+            offsets, entries = entries_of(whole.offsets, made)
+            ids = np.searchsorted(taken, whole.ids[entries]).astype(np.int32)
+            weights = None if whole.weights is None else whole.weights[entries]
+            own = np.zeros(len(made), dtype=np.int32)
+        return Edges(offsets, ids, weights, whole.target_factor[made], len(taken), own, scale)
 
     def members(self, step: Operation) -> Members:
         """Return the nodes of the graphs that an operation makes, as places in what it takes."""
@@ -100,10 +120,13 @@ class Surroundings:
     def _sources(self, aggr: str, nodes: Nodes) -> Nodes:
         """Return nodes and their neighbours, rising; neighbours alone where they are others."""
         whole = self._graph.edges(aggr)
+        self._left -= int((whole.offsets[nodes + 1] - whole.offsets[nodes]).sum()) + len(nodes)
+        if self._left < 0:
+            raise _TooManyError
+        if _has_own(whole):
+            return rows_and_sources(whole.offsets, whole.ids, nodes)
         _, entries = entries_of(whole.offsets, nodes)
-        if not _has_own(whole):
-            return np.unique(whole.ids[entries]).astype(np.int64)
-        return _union([nodes, whole.ids[entries]])
+        return np.unique(whole.ids[entries]).astype(np.int64)
 
 
 def _has_own(edges: Edges) -> bool:

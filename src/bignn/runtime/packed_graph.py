@@ -26,7 +26,7 @@ from bignn.runtime.graph_file import (
     OPTIONAL_ARRAYS,
     Adjacency,
     graph_attributes,
-    write_graph,
+    graph_parts,
 )
 from bignn.runtime.hetero_graph import PackedHeteroGraph, pack_hetero_graph
 from bignn.runtime.node_order import Order, check_order, in_locality_order
@@ -228,7 +228,12 @@ class PackedGraph:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph to a ``.bigraph`` file; :meth:`open` reads it."""
-        write_graph(path, self)
+        tensors.check_suffix(path, tensors.GRAPH_SUFFIX)
+        tensors.write(path, *self.parts())
+
+    def parts(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return the arrays and the header of the graph's file."""
+        return graph_parts(self)
 
     def __repr__(self) -> str:
         form = type(self.features).__name__ if not isinstance(self.features, np.ndarray) else "x"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,8 +22,9 @@ from bignn.runtime import executor, tensors
 from bignn.runtime.backends.bound_layers import BoundLayers, RunLayer, run_once
 from bignn.runtime.backends.cpu import CpuBackend
 from bignn.runtime.hetero_graph import PackedHeteroGraph, checked_relations
-from bignn.runtime.neighbourhood import AnyPackedGraph, Surroundings
+from bignn.runtime.neighbourhood import AnyPackedGraph, Surroundings, find_surroundings
 from bignn.runtime.network import understand
+from bignn.runtime.new_nodes import with_new_nodes
 from bignn.runtime.operations import FIRST_VERSION_EDGE_BITS, Operation
 from bignn.runtime.packed_graph import Members, PackedGraph
 from bignn.runtime.packings import Packings
@@ -38,6 +39,9 @@ from bignn.runtime.predicted_values import (
     input_value,
 )
 from bignn.runtime.values import Bits, Floats, Value
+
+if TYPE_CHECKING:
+    from bignn.runtime.live.live_graph import LiveGraph
 
 VERSION = 2
 _HEADER = frozenset(["format", "version", "num_features", "operations", "about", "relations"])
@@ -104,7 +108,7 @@ class PackedModel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Pickles and copies go through the model's own bytes, with all the checks of a file.
-        return _from_bytes, (tensors.to_bytes(self.arrays, self._header()),)
+        return _from_bytes, (tensors.to_bytes(*self.parts()),)
 
     @property
     def num_classes(self) -> int:
@@ -151,8 +155,9 @@ class PackedModel:
                 anew if any number in the graph has changed. Or many graphs, a PyG ``Batch`` or a
                 list, which is packed at every call. For a heterogeneous model a ``HeteroData``;
                 the nodes of the type that the model was packed for are predicted.
-            nodes: ids, in any order, repetitions allowed; only what they depend on is computed.
-                None for all nodes. Of a model that pools, numbers of graphs.
+            nodes: ids, in any order, repetitions allowed; only what they depend on is computed,
+                unless computing all nodes takes less. None for all nodes. Of a model that pools,
+                numbers of graphs.
             output: ``"classes"`` int64 [n]; ``"probabilities"`` of classes that exclude each other
                 (softmax), float32 [n, num_classes]; ``"labels"`` bool, whether each of several
                 labels that do not exclude each other is there (a logit over 0), and
@@ -178,9 +183,58 @@ class PackedModel:
                 return np.empty(0, dtype=np.int64)
             return finished(np.empty((0, self.num_classes), dtype=np.float32), output)
         rows = wanted if places is None else places[wanted]
-        unique, place = np.unique(rows, return_inverse=True)
-        values = finished(self._run_some(packed, unique, output, plan, chosen), output)
-        return values[place]
+        unique, place = _distinct(rows, self._num_nodes(packed))
+        around = find_surroundings(packed, self.network, unique)
+        if around is None:
+            values = self._run(packed, output, plan, chosen)[unique]
+        else:
+            values = self._run_some(packed, around, output, plan, chosen)
+        return finished(values, output)[place]
+
+    def predict_new(
+        self,
+        graph: AnyGraph,
+        x: Any,
+        edges: ArrayLike,
+        *,
+        edge_weight: ArrayLike | None = None,
+        output: Output = "classes",
+        backend: str | None = None,
+    ) -> NDArray[Any]:
+        """Predict nodes that are not in a graph, without changing it.
+
+        The answers are those of the graph with these nodes and edges added, to the last bit.
+
+        Args:
+            graph: as in :meth:`predict`; packed once (:func:`bignn.pack_graph`), it is not read
+                again by every call.
+            x: features of the new nodes, as rows [n, d].
+            edges: [2, m], sources and targets, between new nodes, numbered from the graph's number
+                of nodes on, and others. A node reads its sources: edges from new nodes to old ones
+                count as far as the old ones are read in turn.
+            edge_weight: a weight per edge; None for all ones.
+            output: as in :meth:`predict`.
+            backend: as in :meth:`predict`.
+
+        """
+        check_output(output)
+        if self.network.is_pooled:
+            raise InputError("a model that pools makes answers of graphs; predict a graph instead")
+        packed = self._of_one_relation(graph)
+        part, new = with_new_nodes(self.network, packed, x, edges, edge_weight)
+        return self.predict(part, new, output=output, backend=backend)
+
+    def live(self, graph: AnyGraph) -> LiveGraph:
+        """Make a live graph: answers that are kept, and brought up to date as the graph changes.
+
+        Args:
+            graph: as in :meth:`predict`; it is copied, and later changes of it do not count.
+
+        """
+        from bignn.runtime.live.live_graph import LiveGraph, check_model
+
+        check_model(self)
+        return LiveGraph(self, self._of_one_relation(graph))
 
     def score_pairs(
         self, graph: AnyGraph, pairs: ArrayLike, *, backend: str | None = None
@@ -209,6 +263,17 @@ class PackedModel:
         source, target = place.reshape(2, -1)
         scores: NDArray[np.float32] = np.einsum("nd,nd->n", values[source], values[target])
         return scores
+
+    def _of_one_relation(self, graph: AnyGraph) -> PackedGraph:
+        """Pack a graph if it is not packed; refuse models that tell types of edges apart."""
+        if self.network.relations or self.network.num_relations:
+            raise InputError(
+                "a model with types of edges predicts graphs as they are: new nodes and updates "
+                "cannot name types yet; pack the changed graph instead"
+            )
+        packed = self._packed(graph)
+        assert isinstance(packed, PackedGraph)
+        return packed
 
     def _num_nodes(self, graph: AnyPackedGraph) -> int:
         """Count the nodes that are predicted."""
@@ -296,11 +361,12 @@ class PackedModel:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a ``.bignn`` file (docs/format.md)."""
         tensors.check_suffix(path, tensors.MODEL_SUFFIX)
-        tensors.write(path, self.arrays, self._header())
+        tensors.write(path, *self.parts())
 
-    def _header(self) -> dict[str, Any]:
+    def parts(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return the arrays and the header of the model's file."""
         relations = [list(relation) for relation in self.network.relations]
-        return ({"relations": relations} if relations else {}) | {
+        return self.arrays, ({"relations": relations} if relations else {}) | {
             "format": tensors.MODEL_FORMAT,
             "version": VERSION,
             "num_features": self.network.num_features,
@@ -369,12 +435,11 @@ class PackedModel:
     def _run_some(
         self,
         graph: AnyPackedGraph,
-        nodes: NDArray[np.int64],
+        around: Surroundings,
         output: Output,
         plan: str | None,
         backend: str,
     ) -> NDArray[Any]:
-        around = Surroundings(graph, self.network, nodes)
         if not self.network.layers:
             check_no_plan(plan)
             return self._run_rest(graph, None, around, output, backend)
@@ -438,6 +503,16 @@ class PackedModel:
             logits = run(None, run_layer)
             # The next prediction overwrites a layer's values.
             return first_largest(logits) if output == "classes" else np.array(logits)
+
+
+def _distinct(rows: NDArray[np.int64], limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct rows, rising, and the place of each given one among them."""
+    if 64 * len(rows) < limit:
+        unique, place = np.unique(rows, return_inverse=True)
+        return unique, place
+    is_there = np.zeros(limit, dtype=np.bool_)  # no sorting of many
+    is_there[rows] = True
+    return np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[rows]
 
 
 def from_file(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> PackedModel:

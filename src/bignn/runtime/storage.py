@@ -8,18 +8,19 @@ from typing import Any
 
 from bignn.runtime import hetero_graph, packed_model, tensors
 from bignn.runtime.hetero_graph import PackedHeteroGraph
+from bignn.runtime.live.live_graph import LiveGraph
 from bignn.runtime.packed_graph import PackedGraph, graph_reader
 from bignn.runtime.packed_model import PackedModel
 
 #: What a packed file holds.
-Packed = PackedModel | PackedGraph | PackedHeteroGraph
+Packed = PackedModel | PackedGraph | PackedHeteroGraph | LiveGraph
 
 
 def open_packed(path: str | os.PathLike[str]) -> Packed:
-    """Open a packed model (``.bignn``) or a packed graph (``.bigraph``), of one type or several.
+    """Open a packed model (``.bignn``), a packed graph (``.bigraph``) or a live one (``.biglive``).
 
-    Where the kind is known, :meth:`PackedModel.open` and :meth:`PackedGraph.open` state it, for
-    type checkers too.
+    Where the kind is known, :meth:`PackedModel.open`, :meth:`PackedGraph.open` and
+    :meth:`LiveGraph.open` state it, for type checkers too.
 
     A graph's arrays are mapped into memory and read from disk when used. A damaged or malicious
     file gives a valid object or a one-line :class:`bignn.FileError`, nothing else.
@@ -28,6 +29,7 @@ def open_packed(path: str | os.PathLike[str]) -> Packed:
         tensors.MODEL_FORMAT: packed_model.from_file,
         tensors.GRAPH_FORMAT: graph_reader(path),
         tensors.HETERO_FORMAT: hetero_graph.from_file,
+        tensors.LIVE_FORMAT: lambda _arrays, _header: LiveGraph.open(path),
     }
     return tensors.open_as(path, known)
 

@@ -27,14 +27,23 @@ Opened = TypeVar("Opened")
 #: The endings of file names.
 MODEL_SUFFIX = ".bignn"
 GRAPH_SUFFIX = ".bigraph"
+LIVE_SUFFIX = ".biglive"
 
 MODEL_FORMAT = "bignn-model"
 GRAPH_FORMAT = "bignn-graph"
 HETERO_FORMAT = "bignn-hetero-graph"
+LIVE_FORMAT = "bignn-live"
 KINDS = {
     MODEL_FORMAT: "a packed model",
     GRAPH_FORMAT: "a packed graph",
     HETERO_FORMAT: "a packed heterogeneous graph",
+    LIVE_FORMAT: "a live graph",
+}
+#: What a file of each ending is, and what makes one, for messages.
+_FILES = {
+    MODEL_SUFFIX: ("a packed model (.bignn)", "'bignn pack'"),
+    GRAPH_SUFFIX: ("a packed graph (.bigraph)", "'bignn predict --save-graph'"),
+    LIVE_SUFFIX: ("a live graph (.biglive)", "LiveGraph.save"),
 }
 
 _DTYPES = {
@@ -132,12 +141,8 @@ def read(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[Arrays,
     A model is compared with its digest. A graph's header and small arrays are compared with theirs,
     and with ``verify`` all of it.
     """
-    is_graph = checked_path(path).suffix == GRAPH_SUFFIX
-    file = check_regular_file(
-        path,
-        "a packed graph (.bigraph)" if is_graph else "a packed model (.bignn)",
-        f"make one with '{'bignn predict --save-graph' if is_graph else 'bignn pack'}'",
-    )
+    what, maker = _FILES.get(checked_path(path).suffix, _FILES[MODEL_SUFFIX])
+    file = check_regular_file(path, what, f"make one with {maker}")
     try:
         if file.stat().st_size < 8:
             raise ValueError("it is empty or cut short")

@@ -1,0 +1,186 @@
+// The native live graph: a graph that changes, with the bits and scales that every layer reads kept
+// and brought up to date row by row.
+//
+// A row of a layer is a function of the bits, scales and edges it reads, computed in integers by
+// the kernels of a full run. So after a change it is enough to compute the rows again that read
+// something that changed, layer by layer; a row whose bits and scale come out as they were changes
+// nothing further on. The state after any number of updates is that of a full run to the last bit.
+//
+// Two things make waves small. Layers round the weights of neighbours to integers, so a source
+// whose scale alone changed is new to a row only if its rounded weight there is. And the last
+// layer's integer sums are kept, where floats hold them exactly: a source that changed is taken off
+// and put on again, and no other neighbour of the row is read.
+#pragma once
+
+#include <memory>
+#include <shared_mutex>
+#include <vector>
+
+#include "growing_rows.h"
+#include "layer_weights.h"
+
+namespace bignn {
+
+// What a layer's sum is taken over (kernels/edge_kinds.py has the definitions).
+struct EdgeKind {
+    enum class Loops { added, given, removed } loops;
+    enum class Factor { none, mean, degree, source_degree } factor;
+    bool is_weighted;
+    float own_weight;  // of an added self-loop where edges have weights
+    bool operator==(const EdgeKind&) const = default;
+};
+
+// One batch of changes, in the order in which they are made. Numbers are checked by the caller.
+struct LiveChanges {
+    std::size_t num_added = 0;  // new nodes, whose features follow those of `nodes`
+    std::vector<std::int64_t> nodes;
+    std::vector<word> words;  // [nodes and new nodes, words of the inputs]
+    std::vector<float> beta;
+    std::vector<std::int64_t> removed_sources, removed_targets;  // edges, every copy of each
+    std::vector<std::int64_t> added_sources, added_targets;
+    std::vector<float> added_weights;         // empty: all 1
+    std::vector<std::int64_t> removed_nodes;  // lose all their edges, and have no answer
+};
+
+class LiveLayers {
+   public:
+    static constexpr std::int64_t no_class = -1;
+
+    // `has_loops`: every node is once its own neighbour, whatever edges are given or removed.
+    LiveLayers(const Kernels& kernels, GrowingRows rows, bool has_loops, std::vector<word> words,
+               std::vector<float> beta)
+        : kernels_(kernels), rows_(std::move(rows)), has_loops_(has_loops) {
+        states_.emplace_back();
+        states_[0].words = std::move(words);
+        states_[0].beta = std::move(beta);
+    }
+
+    void add(const LayerWeights* weights, const EdgeKind& kind);
+    // Computes all rows of all layers; comes after the last add.
+    void refresh();
+    // Makes changes; returns the nodes whose class is another, rising.
+    std::vector<std::int64_t> update(const LiveChanges& changes);
+
+    std::size_t num_nodes() const { return rows_.num_rows(); }
+    std::size_t num_layers() const { return states_.size() - 1; }
+    std::size_t nbytes() const;
+    const GrowingRows& rows() const { return rows_; }
+
+    // What the last update or refresh did in each layer: rows computed, and rows that came out new.
+    struct Work {
+        std::size_t rows, changed;
+    };
+    const std::vector<Work>& work() const { return work_; }
+
+    // Bits and scales that layer `number` reads.
+    const std::vector<word>& words(std::size_t number) const { return states_[number].words; }
+    const std::vector<float>& beta(std::size_t number) const { return states_[number].beta; }
+    // A node's class, or no_class of a removed one.
+    std::int64_t class_of(std::int64_t node) const {
+        return is_removed(node) ? no_class : classes_[static_cast<std::size_t>(node)];
+    }
+    bool is_removed(std::int64_t node) const {
+        return is_removed_[static_cast<std::size_t>(node)] != 0;
+    }
+    // False before the first run, and after an update that failed half way.
+    bool is_whole() const { return is_whole_; }
+    // Computes the last layer's values of some nodes; those of removed ones are NaN.
+    void values_of(const std::vector<std::int32_t>& nodes, float* values) const;
+
+    // Readers hold it shared, an update alone.
+    std::shared_mutex& mutex() const { return mutex_; }
+
+   private:
+    using Nodes = std::vector<std::int32_t>;
+    // How a row rounds the weights of its entries (arithmetic.h), as it was last computed.
+    struct Rounding {
+        float two_to_e = 0;
+        std::int32_t top = 0;     // exponent of the largest weight
+        std::uint32_t count = 0;  // entries
+        bool has_sum = false;     // whether the last layer's sum is kept
+    };
+    // Sources of a layer that are not what they were.
+    struct Changed {
+        Nodes nodes;
+        std::vector<float> old_factor;
+        std::vector<std::uint8_t> has_new_bits;
+        std::vector<word> old_words;  // [nodes, words], for the last layer's sums only
+        void add(std::int32_t node, float factor, bool bits);
+    };
+    // What a layer reads of every node. The last state is that of no layer, and empty.
+    struct State {
+        const LayerWeights* weights = nullptr;
+        std::size_t kind = 0;
+        std::vector<word> words;
+        std::vector<float> beta, factor;  // factor: beta times the kind's scale
+        std::vector<float> scores;        // of attention: [2 heads, capacity]
+        std::vector<Rounding> roundings;  // of the layer's rows; without attention
+    };
+    // A kind of sum that layers share, and the nodes' degree scales under it (empty: all 1).
+    struct Kind {
+        EdgeKind kind;
+        std::vector<float> scale;
+        Nodes rescaled;  // nodes whose scale the update changed
+    };
+    // The entries of some rows side by side, as a kernel reads them.
+    struct Entries {
+        std::vector<std::int64_t> offsets;
+        std::vector<std::int32_t> ids;
+        std::vector<float> weights, target_factor;
+        std::vector<Rounding> roundings;
+    };
+
+    void add_nodes(std::size_t count);
+    void change_edges(const LiveChanges& changes, Nodes& targets, Nodes& sources);
+    void remove_edge(std::int32_t source, std::int32_t target);
+    void add_edge(std::int32_t source, std::int32_t target, float weight);
+    float scale_of(const EdgeKind& kind, std::int32_t node) const;
+    void rescale(const Nodes& targets, const Nodes& sources);
+    bool set_factor(std::size_t number, std::int32_t node);
+    void score(std::size_t number, const Nodes& nodes);
+    std::vector<std::int64_t> run_wave(Changed changed, const Nodes& touched, bool all);
+    Nodes readers_of(std::size_t number, const Changed& changed, const Nodes& touched);
+    void append_row(const EdgeKind& kind, std::int32_t node, Entries& entries) const;
+    static void round_row(const State& state, std::size_t begin, Entries& entries);
+    void compute(std::size_t number, const std::int32_t* nodes, std::size_t count, Layer& layer,
+                 Entries& entries) const;
+    Changed run_layer(std::size_t number, const Nodes& nodes);
+    bool mark(std::int32_t node);
+    void start_marks();
+    Nodes in_order(Nodes found) const;
+
+    // live_last_layer.cpp: the last layer, whose sums may be kept.
+    void bind_sums();
+    // Whether the rows that a layer replaces are needed: where the next one keeps sums of them.
+    bool keeps_old_words(std::size_t number) const {
+        return last_panels_.size() && number + 2 == num_layers();
+    }
+    Nodes run_last(const Nodes& nodes);
+    void compute_sums(const Nodes& nodes);
+    Nodes compute_classes(const Nodes& nodes);
+    Nodes move_sums(const Changed& changed, Nodes& computed);
+    using Lines = std::vector<float, OnLines<float>>;
+    Lines multiply(const std::vector<word>& words, std::size_t count) const;
+    Nodes finish_sums(const Nodes& nodes);
+
+    const Kernels& kernels_;
+    GrowingRows rows_;                      // sources of each target
+    std::unique_ptr<GrowingRows> readers_;  // targets of each source
+    bool has_loops_;
+    std::vector<State> states_;
+    std::vector<Kind> kinds_;
+    std::vector<std::int64_t> classes_;
+    std::vector<float, OnLines<float>> sums_;  // of the last layer: [nodes, sums_stride_], whole
+    Aligned<half> last_panels_;  // its weights, in natural order; empty if no sums are kept
+    std::size_t sums_stride_ = 0;
+    std::size_t most_summed_ = 0;  // entries of a row whose sum, and every part of it, is exact
+    std::vector<std::uint8_t> is_removed_;
+    bool is_whole_ = false;
+    std::vector<std::uint32_t> marks_;
+    std::uint32_t mark_ = 0;
+    std::size_t capacity_ = 0;  // nodes that scores have room for
+    std::vector<Work> work_;
+    mutable std::shared_mutex mutex_;
+};
+
+}  // namespace bignn
