@@ -65,7 +65,7 @@ def open_live(path: str | os.PathLike[str]) -> LiveGraph:
         if header.get("version") != VERSION or set(header) != _HEADER:
             raise FileError(f"version {header.get('version')!r} is not known, expected {VERSION}")
         model = packed_model.from_file(_part("model", arrays), header["model"])
-        graph = packed_graph.from_file(_part("graph", arrays), header["graph"], os.fspath(path))
+        graph = packed_graph.graph_reader(path)(_part("graph", arrays), header["graph"])
         removed = arrays.get("removed", np.empty(0, dtype=np.int64))
         return model, graph, removed, str(header["state"])
 
