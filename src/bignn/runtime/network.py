@@ -28,7 +28,7 @@ from bignn.kernels.attention import Attention, whole_scores
 from bignn.kernels.edge_kinds import EDGE_KINDS
 from bignn.kernels.layer import BinaryLayer, Keep, OwnPart
 from bignn.runtime.input_stage import InputSpec
-from bignn.runtime.operations import NEIGHBOURLY, Arrays, Operation, checked
+from bignn.runtime.operations import NEIGHBOURLY, Arrays, Operation, checked, diagonals_of
 
 Floats = NDArray[np.float32]
 
@@ -194,15 +194,20 @@ class _Reader:
 
 
 def _input(reader: _Reader, num_features: int) -> tuple[InputSpec, str]:
-    """Recognise ``[normalize_rows] [standardize] [binarize]`` of x that nothing else reads."""
+    """Recognise the input stage in what reads x, each step the only one that reads the last.
+
+    It is ``[normalize_rows] [standardize] [[rotate | threshold] binarize]``.
+    """
     source = "x"
     found: dict[str, Operation] = {}
-    for op in ("normalize_rows", "standardize", "binarize"):
-        step = reader.only_user(source, op)
-        if step is not None:
-            found[op] = step
-            reader.take(step)
-            source = step.out
+    for ops in (("normalize_rows",), ("standardize",), ("rotate", "threshold"), ("binarize",)):
+        step = reader.only_user(source, *ops)
+        is_encoder = step is not None and step.op in ("rotate", "threshold")
+        if step is None or (is_encoder and reader.only_user(step.out, "binarize") is None):
+            continue
+        found[step.op] = step
+        reader.take(step)
+        source = step.out
     standardize = found.get("standardize")
     stage = InputSpec(
         num_features,
@@ -210,6 +215,8 @@ def _input(reader: _Reader, num_features: int) -> tuple[InputSpec, str]:
         None if standardize is None else standardize.arrays["mean"],
         None if standardize is None else standardize.arrays["scale"],
         "binarize" in found,
+        diagonals_of(found["rotate"]) if "rotate" in found else None,
+        found["threshold"].arrays["thresholds"] if "threshold" in found else None,
     )
     return stage, source
 

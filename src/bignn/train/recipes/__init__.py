@@ -11,8 +11,10 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from bignn.config import SampleKind, Sampling, Settings
+from bignn.config.input_bits import AUTO
 from bignn.errors import input_error
-from bignn.graph import GraphLike, as_graph
+from bignn.graph import Graph, GraphLike, as_graph
+from bignn.runtime.input_bits import choose_input_bits
 from bignn.train.recipes.definition import Recipe
 from bignn.train.recipes.paper import PAPER
 from bignn.train.recipes.tables import MANY_LABELS, MANY_LABELS_STUDENTS, RECIPES, STUDENTS, TWINS
@@ -90,6 +92,8 @@ def recipe(
     if of_sampling:
         settings["sampling"] = _sampled(base.settings.sampling, of_sampling)
     changed = replace(base, settings=replace(base.settings, **settings), **given)
+    if changed.input_bits == AUTO and (x := _features(graph)) is not None:
+        changed = replace(changed, input_bits=choose_input_bits(x))
     if "fan_outs" not in of_sampling:
         changed = replace(changed, settings=_as_deep(changed.settings, changed.num_layers))
     if (sampling := changed.settings.sampling) is not None:
@@ -136,6 +140,13 @@ def _table(graph: Labelled | GraphLike | None, distill: bool) -> dict[str, Recip
     if graph is not None and labelled and labelled >= _MANY * graph.num_nodes:
         return MANY_LABELS_STUDENTS if distill else MANY_LABELS
     return STUDENTS if distill else RECIPES
+
+
+def _features(graph: Labelled | GraphLike | None) -> Any:
+    """Return the features of a graph that is at hand."""
+    if graph is None or (isinstance(graph, Labelled) and not isinstance(graph, Graph)):
+        return None
+    return as_graph(graph).x
 
 
 def _of_paper(model: str, paper: str) -> Recipe:
