@@ -151,6 +151,8 @@ def test_auto_is_decided_by_the_features(dense: Graph, graph: Graph) -> None:
         untouched = model.layers[0].lin.weight
         bignn.fit(model, some, SHORT, progress=False)
         assert (model.config["input_bits"] != "sign") == is_wider
+        assert model.config["normalize_rows"] != is_wider
+        assert model.input_stage.normalize_rows != is_wider
         assert (model.layers[0].lin.weight is untouched) != is_wider
         assert model.layers[0].lin.weight.shape[1] == model.input_stage.num_bits
         before = model.state_dict()["convs.0.lin.weight"].clone()
@@ -180,6 +182,9 @@ def test_auto_leaves_weights_alone_that_came_from_elsewhere(dense: Graph) -> Non
 def test_recipes_choose_by_the_graph(dense: Graph, graph: Graph) -> None:
     assert recipe("bi-gcn", graph=dense).input_bits.startswith("rotate:")
     assert recipe("bi-gcn", graph=dense, input_bits="sign").input_bits == "sign"
+    assert not recipe("bi-gcn", graph=dense, input_bits="sign").normalize_rows
+    assert recipe("bi-gcn", graph=dense, normalize_rows=True).normalize_rows
+    assert recipe("bi-gcn", graph=graph).normalize_rows
     assert recipe("bi-gcn", graph=bignn.to_pyg(dense)).input_bits.startswith("rotate:")
     assert recipe("bi-gcn", graph=graph).input_bits == "sign"
     assert recipe("bi-gcn").input_bits == "auto"

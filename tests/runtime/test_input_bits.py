@@ -13,8 +13,8 @@ from bignn.errors import FileError
 from bignn.graph import SparseRows
 from bignn.kernels.layer import DenseBits
 from bignn.runtime.features import read_features
-from bignn.runtime.input_bits import choose_input_bits, rotation_matrix
-from bignn.runtime.input_stage import InputSpec, absolute_sums, rotate_rows, row_scales
+from bignn.runtime.input_bits import choose_input_bits, rotation_scales
+from bignn.runtime.input_stage import InputSpec, absolute_sums, rotate_rows, rotation_of, row_scales
 
 
 def random_diagonals(blocks: int, size: int, seed: int = 0) -> Any:
@@ -23,7 +23,7 @@ def random_diagonals(blocks: int, size: int, seed: int = 0) -> Any:
 
 def test_a_rotation_of_a_power_of_two_is_orthogonal() -> None:
     diagonals = random_diagonals(3, 16)
-    matrix = rotation_matrix(diagonals, 16)
+    matrix = rotation_of(diagonals, 16)
     assert matrix.shape == (16, 48)
     for block in np.split(matrix, 3, axis=1):
         assert np.array_equal(block.T @ block, 16**3 * np.eye(16))  # whole numbers, exactly
@@ -37,12 +37,18 @@ def test_a_rotation_is_what_the_format_says() -> None:
     for first, second, third in diagonals.astype(int):
         whole = hadamard @ np.diag(third) @ hadamard @ np.diag(second) @ hadamard @ np.diag(first)
         expected.append(whole[:3, :3])
-    assert np.array_equal(rotation_matrix(diagonals, 3), np.concatenate(expected).T)
-    z = np.array([[0.25, -1.0, 3.00003], [100, -1e30, 0.00001]], dtype=np.float32)
-    whole = np.array([[1024, -4096, 12288], [32767, -32767, 0]])
-    y = rotate_rows(z, rotation_matrix(diagonals, 3))
+    assert np.array_equal(rotation_of(diagonals, 3), np.concatenate(expected).T)
+    z = np.array([[0.25, -1.0, 3.00003], [200, -1e30, 0.00001]], dtype=np.float32)
+    whole = np.array([[1024, -4096, 12288], [524287, -524287, 0]])
+    y = rotate_rows(z, rotation_of(diagonals, 3))
     sums = whole @ np.concatenate(expected).T
     assert np.array_equal(y, (sums / (4096 * 4 * np.sqrt(3))).astype(np.float32))
+
+
+def test_rotated_columns_keep_their_proportions() -> None:
+    assert rotation_scales(np.array([1.0, 7.0, 0.0])).tolist() == [0.06**0.5] * 3
+    assert rotation_scales(np.array([2.0, 4.0, 500.0, 0.0])).tolist() == [0.5, 0.25, 0.002, 1]
+    assert rotation_scales(np.zeros(2)).tolist() == [1, 1]
 
 
 def test_thresholds_are_compared_column_by_column() -> None:
@@ -66,6 +72,10 @@ def test_dense_features_with_few_columns_are_rotated() -> None:
     dense = rng.standard_normal((50, 20)).astype(np.float32)
     assert choose_input_bits(dense).startswith("rotate:")
     assert choose_input_bits(np.abs(dense)).startswith("rotate:")
+    per_feature = {1: 32, 8: 32, 20: 16, 100: 4, 128: 4, 129: 4, 512: 4}
+    for columns, expected in per_feature.items():
+        x = rng.standard_normal((9, columns)).astype(np.float32)
+        assert choose_input_bits(x) == f"rotate:{expected}"
     two_values = (dense > 0).astype(np.float32)
     words = np.where(rng.random((50, 20)) < 0.2, np.abs(dense), 0)
     wide = rng.standard_normal((5, 3000)).astype(np.float32)

@@ -100,10 +100,10 @@ class GNN(nn.Module):
             ``"rotate:4"``, signs of random rotations, four per feature; ``"threshold:4"``,
             comparisons with four quantiles of each feature (:mod:`bignn.runtime.input_bits`).
             ``"auto"`` is decided by :meth:`fit_input`, which :func:`bignn.fit` calls: dense
-            features with few columns are rotated, others are not; the first layer is then made
-            anew. A loop of your own calls it before it makes its optimiser; without it, and for
-            a model whose state was loaded, ``"auto"`` is ``"sign"``. Ignored where features are
-            float.
+            features with few columns are rotated, and their rows are not normalised; the first
+            layer is then made anew. A loop of your own calls it before it makes its optimiser;
+            without it, and for a model whose state was loaded, ``"auto"`` is ``"sign"``. Ignored
+            where features are float.
 
     Shapes: x [N, in_channels], edge_index [2, E] (or a sparse CSR adjacency with targets as rows),
     edge_weight [E] -> logits [N, out_channels].
@@ -233,11 +233,13 @@ class GNN(nn.Module):
 
         It also decides ``input_bits="auto"``, once.
         """
-        is_open = self.config["input_bits"] == AUTO and not bool(self.input_stage.is_fitted)
+        was_fitted = self.input_stage.has_statistics
         self.input_stage.fit(x)
-        if is_open:
-            self.config["input_bits"] = choose_input_bits(x.detach().float().cpu().numpy())
-            if self.config["input_bits"] != SIGN:
+        if self.config["input_bits"] == AUTO and not was_fitted:
+            chosen = choose_input_bits(x.detach().float().cpu().numpy())
+            self.config["input_bits"] = chosen
+            if chosen != SIGN:
+                self.config["normalize_rows"] = False
                 self._make_first_layer()
                 self.input_stage.fit(x)
 

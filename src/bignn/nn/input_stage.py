@@ -19,9 +19,11 @@ from bignn.nn.tensor_cache import TensorCache
 from bignn.runtime.input_bits import (
     NUM_DIAGONALS,
     compared,
+    hadamard_matrix,
     rotated,
     rotation_matrix,
     rotation_scale,
+    rotation_scales,
     rotation_size,
 )
 from bignn.runtime.input_stage import normalized, row_scales
@@ -34,7 +36,8 @@ class InputStage(nn.Module):
     2. ``x_k <- (x_k - mean_k) * scale_k``, ``scale_k = 1 / std_k`` (1 for a constant column): the
        paper's batch normalisation of the input, with zero mean, unit variance and no affine part,
        which keeps +1 and -1 in balance. The statistics are taken once, from the training input,
-       and kept with the weights, since unseen nodes need them.
+       and kept with the weights, since unseen nodes need them. Columns that are rotated have one
+       scale together (:func:`bignn.runtime.input_bits.rotation_scales`).
     3. More bits than one per feature, where ``input_bits`` asks for them: random rotations, drawn
        when the module is built, or thresholds, quantiles of the training input
        (:mod:`bignn.runtime.input_bits`). They are kept with the weights too.
@@ -57,6 +60,7 @@ class InputStage(nn.Module):
     mean: Tensor
     scale: Tensor
     diagonals: Tensor
+    hadamard: Tensor
     thresholds: Tensor
     is_fitted: Tensor
 
@@ -89,6 +93,8 @@ class InputStage(nn.Module):
         if self.encoder is not None and self.encoder.kind == "rotate":
             shape = (self.encoder.per_feature, NUM_DIAGONALS, rotation_size(num_features))
             self.register_buffer("diagonals", 1 - 2 * torch.randint(2, shape, dtype=torch.int8))
+            hadamard = torch.from_numpy(hadamard_matrix(num_features))
+            self.register_buffer("hadamard", hadamard, persistent=False)
         elif self.encoder is not None:
             self.register_buffer("thresholds", torch.zeros(num_features, self.encoder.per_feature))
         self._made = TensorCache()
@@ -99,6 +105,11 @@ class InputStage(nn.Module):
         return (
             self.num_features if self.encoder is None else self.encoder.num_bits(self.num_features)
         )
+
+    @property
+    def has_statistics(self) -> bool:
+        """Whether the statistics have been taken, or none are needed."""
+        return self._has_statistics
 
     @torch.no_grad()
     def fit(self, x: Tensor) -> None:
@@ -115,7 +126,11 @@ class InputStage(nn.Module):
         # A constant column has no spread to scale by; rounding must not make one up.
         constant = deviation <= 1e-7 * rows.abs().amax(dim=0)
         self.mean.copy_(torch.where(constant, rows[0], rows.mean(dim=0)))
-        self.scale.copy_(torch.where(constant, 1.0, 1.0 / deviation))
+        scale = torch.where(constant, 1.0, 1.0 / deviation)
+        if self.encoder is not None and self.encoder.kind == "rotate":
+            spread = torch.where(constant, 0.0, deviation).cpu().numpy()
+            scale = torch.from_numpy(rotation_scales(spread))
+        self.scale.copy_(scale)
         if self.encoder is not None and self.encoder.kind == "threshold":
             in_order = self._normalized(x).sort(dim=0).values
             count = self.encoder.per_feature
@@ -173,14 +188,14 @@ class InputStage(nn.Module):
         if self.encoder.kind == "threshold":
             made = compared(x, self.thresholds)
             return made
-        table = rotation_matrix(self.diagonals.cpu().numpy(), self.num_features)
-        matrix = torch.from_numpy(table).to(x.device)
+        matrix = rotation_matrix(self.diagonals.double(), self.hadamard.double(), self.num_features)
         made = rotated(x.detach(), matrix, Tensor.double, lambda some: some.to(x.dtype))
         if not x.requires_grad:
             return made
         # Away from the bounds of its rounding a rotation is linear.
         linear = x @ (matrix * rotation_scale(self.num_features)).to(x.dtype)
-        return made + (linear - linear.detach())
+        passed: Tensor = made + (linear - linear.detach())
+        return passed
 
     def _as_constant(self, x: Tensor) -> Tensor | BinaryRows | SparseFeatures:
         x = self._encoded(self._normalized(x))

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.runtime.input_bits import compared, rotated, rotation_matrix
+from bignn.runtime.input_bits import compared, hadamard_matrix, rotated, rotation_matrix
 
 Floats = NDArray[np.float32]
 
@@ -88,9 +88,14 @@ class InputSpec:
 
     @cached_property
     def _rotation(self) -> NDArray[np.float64] | None:
-        if self.diagonals is None:
-            return None
-        return rotation_matrix(self.diagonals, self.num_features)
+        return None if self.diagonals is None else rotation_of(self.diagonals, self.num_features)
+
+
+def rotation_of(diagonals: NDArray[np.int8], num_features: int) -> NDArray[np.float64]:
+    """Multiply out the rotation [d, K d] of diagonals [K, 3, p] of ±1."""
+    hadamard = hadamard_matrix(num_features).astype(np.float64)
+    matrix = rotation_matrix(diagonals.astype(np.float64), hadamard, num_features)
+    return np.ascontiguousarray(matrix)
 
 
 def rotate_rows(x: Floats, matrix: NDArray[np.float64]) -> Floats:

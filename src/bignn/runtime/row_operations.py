@@ -11,8 +11,8 @@ from bignn.errors import InputError
 from bignn.kernels import native, reference
 from bignn.kernels.edge_rounding import bounded
 from bignn.runtime.activations import ACTIVATION_FUNCTIONS, sigmoid
-from bignn.runtime.input_bits import compared, rotation_matrix
-from bignn.runtime.input_stage import absolute_sums, normalized, rotate_rows
+from bignn.runtime.input_bits import compared
+from bignn.runtime.input_stage import absolute_sums, normalized, rotate_rows, rotation_of
 from bignn.runtime.operations import Operation, diagonals_of
 from bignn.runtime.values import Bits, Floats, Value, floats_of
 
@@ -47,7 +47,7 @@ def run_on_rows(
         case "standardize" | "batch_norm":
             out = (x - arrays["mean"]) * arrays["scale"]
         case "rotate":
-            out = rotate_rows(x, rotation_matrix(diagonals_of(step), step.num_inputs))
+            out = rotate_rows(x, rotation_of(diagonals_of(step), step.num_inputs))
         case "threshold":
             out = compared(x, arrays["thresholds"])
         case "bias":
