@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch_geometric.nn as pyg
 from torch import Tensor, nn
 
 import bignn
@@ -220,3 +221,40 @@ def test_teachers_read_the_features_themselves(dense: Graph) -> None:
             rows = {tuple(row) for row in x.tolist()}
             assert rows <= {tuple(row) for row in dense.dense_x().tolist()}
         seen.clear()
+
+
+@pytest.mark.parametrize("input_bits", ENCODERS)
+def test_converted_models_read_more_bits(input_bits: str, dense: Graph) -> None:
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv1, self.conv2 = pyg.GCNConv(10, 16), pyg.GCNConv(16, 3)
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            out: Tensor = self.conv2(self.conv1(x, edge_index).relu(), edge_index)
+            return out
+
+    families = [pyg.GCN, pyg.GraphSAGE, pyg.GAT, pyg.GIN]
+    for model in [*(family(10, 16, 2, 3) for family in families), Own()]:
+        first = "conv1" if isinstance(model, Own) else None
+        report = bignn.binarize_(model, input_bits=input_bits, first=first)
+        assert any(f"10 features become 30 bits ({input_bits})" in note for note in report.notes)
+        bignn.fit(model, dense, SHORT, progress=False)
+        x, edges = torch.from_numpy(dense.dense_x()), torch.from_numpy(dense.edge_index)
+        expected = model(x, edges).argmax(dim=1)
+        packed = bignn.pack(model)
+        assert packed.network.input.num_columns == 30
+        assert np.array_equal(packed.predict(dense), expected.numpy())
+
+
+def test_conversions_that_cannot_have_more_bits_say_so() -> None:
+    def own(conv: nn.Module) -> nn.Module:
+        model: nn.Module = pyg.Sequential("x, edge_index", [(conv, "x, edge_index -> x")])
+        return model
+
+    with pytest.raises(InputError, match=r"'sign' without 'first', got 'rotate:4'; name the layer"):
+        bignn.binarize_(own(pyg.GCNConv(10, 3)), input_bits="rotate:4")
+    other = own(pyg.TAGConv(10, 3))
+    with pytest.raises(InputError, match="'sign' where 'module_0' is a TAGConv"):
+        bignn.binarize_(other, input_bits="rotate:4", first="module_0")
+    assert isinstance(next(other.children()), pyg.TAGConv)  # it is as it was

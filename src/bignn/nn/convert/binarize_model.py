@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+import torch_geometric.nn as pyg
 from torch import nn
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
@@ -24,6 +25,7 @@ from bignn.nn.convert.sign_watch import watch_outputs
 from bignn.nn.convert.trace import packing_obstacle, traced_graph
 from bignn.nn.convert.uncentred_inputs import uncentred_layers
 from bignn.nn.convert.wrapped_layer import (
+    WrappedLayer,
     Wrapping,
     input_maps,
     set_dropout,
@@ -129,6 +131,8 @@ def binarize_(
     narrow = narrow if binarization.features else 0
     replacement = LayerReplacement(model, binarization, options, tuple(skip), narrow)
     replacement.check(first)
+    if encodes and first is not None:
+        _check_widens(model.get_submodule(first), first)
     report = Report(bytes_before=sum(4 * p.numel() for p in model.parameters()))
     replacement.replace()
     reads_before = False
@@ -204,7 +208,7 @@ def _standardize(
         input_bits=input_bits,
     ).to(weight.device)
     if stage.encoder is not None:
-        _widen(layer, stage.num_bits, f"'{first}'")
+        _widen(layer, stage.num_bits, first or "convs.0")
         report.notes.append(
             f"{stage.num_features} features become {stage.num_bits} bits ({input_bits}), and "
             f"'{first}' has new weights for them: make the optimiser after this."
@@ -224,11 +228,17 @@ def _standardize(
     )
 
 
-def _widen(layer: nn.Module, num_bits: int, name: str) -> None:
-    """Give a layer new weights for another number of inputs."""
-    if not isinstance(layer, GCNConv | SAGEConv | GATConv | GINConv | Linear):
+def _check_widens(layer: nn.Module, name: str) -> None:
+    """Refuse a first layer that cannot be given another number of inputs."""
+    known = (pyg.GCNConv, pyg.SAGEConv, pyg.GATConv, pyg.GINConv, pyg.Linear, nn.Linear)
+    if not isinstance(layer, (*known, GCNConv, SAGEConv, GATConv, GINConv, Linear)):
         kind = type(layer).__name__
-        raise input_error("input_bits", f"'{SIGN}' where {name} is a {kind}", "more bits")
+        raise input_error("input_bits", f"'{SIGN}' where '{name}' is a {kind}", "more bits")
+
+
+def _widen(layer: WrappedLayer, num_bits: int, name: str) -> None:
+    """Give a layer new weights for another number of inputs."""
+    _check_widens(layer, name)
     for linear in input_maps(layer):
         linear.in_channels = num_bits
         linear.weight = nn.Parameter(linear.weight.new_empty(linear.out_channels, num_bits))

@@ -6,6 +6,7 @@ from collections.abc import Sized
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from bignn.bits import words_per_row
 from bignn.cost import Cost, LayerCost, Sizes, estimate
 from bignn.graph import Graph
 from bignn.graph.published_sizes import PUBLISHED_SIZES
@@ -161,7 +162,7 @@ def _input_lines(document: dict[str, Any], binary: dict[str, Any]) -> list[str]:
     return [
         f"{'input':<8}{document['architecture']['input_bits']:>14}"
         f"{_kilo(binary['input_bytes']):>24}  {features} features become {inputs} bits: "
-        f"{-(-inputs // 8) + 4} bytes per node,",
+        f"{8 * words_per_row(inputs) + 4} bytes per node,",
         f"{'':<48}{per_node:,.0f} operations per node, once, when it is packed",
     ]
 
