@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bignn import kernels
+from bignn import bits, kernels
 from bignn.errors import InputError, input_error
 from bignn.kernels.layer import edge_bits_of
 from bignn.nn import (
@@ -78,6 +78,11 @@ def _input(writer: _Writer, stage: InputStage, value: str) -> str:
         value = writer.add(
             "standardize", value, "input", mean=_array(stage.mean), scale=_array(stage.scale)
         )
+    if stage.encoder is not None and stage.encoder.kind == "rotate":
+        diagonals = bits.pack(stage.diagonals.cpu().numpy())
+        value = writer.add("rotate", value, "input", diagonals=diagonals)
+    elif stage.encoder is not None:
+        value = writer.add("threshold", value, "input", thresholds=_array(stage.thresholds))
     return value
 
 

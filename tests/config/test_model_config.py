@@ -68,7 +68,7 @@ def test_a_model_keeps_its_arguments_as_a_plain_dictionary() -> None:
         **{"binarize_head": False, "dropout": 0.25, "input_dropout": 0.25},
         **{"attention_dropout": 0.0, "drop": "all", "balance": False, "scale_gradient": True},
         **{"norm": "none", "activation": "relu", "normalize_rows": True},
-        **{"binarize": "both", "ste": "input", "edge_bits": 7},
+        **{"binarize": "both", "ste": "input", "edge_bits": 7, "input_bits": "auto"},
     }
     assert type(model.config) is dict
     again = GAT(**model.config)

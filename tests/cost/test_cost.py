@@ -230,18 +230,20 @@ def test_models_of_other_depths_are_not_compared() -> None:
         two.compared(cost.estimate({**CITATION, "num_layers": 3}, "cora"))
 
 
-def test_packed_arrays_take_what_was_estimated() -> None:
-    """Words and scales of a packed Bi-GCN, and of a packed graph, are the theory's bytes, but that
-    rows of bits are padded to 64.
+@pytest.mark.parametrize("input_bits", ["sign", "rotate:3", "threshold:3"])
+def test_packed_arrays_take_what_was_estimated(input_bits: str) -> None:
+    """Words and scales of a packed Bi-GCN, its input stage and a packed graph are the theory's
+    bytes, but that rows of bits are padded to 64.
     """
     rng = np.random.default_rng(0)
     edges = rng.integers(0, 30, (2, 80))
     for features in (64, 100):
         x = rng.standard_normal((30, features)).astype(np.float32)
         graph = bignn.Graph(x, edges, y=np.arange(30) % 5)
-        model = bignn.nn.GCN(features, 48, 2, 5, binarize="both")
+        model = bignn.nn.GCN(features, 48, 2, 5, binarize="both", input_bits=input_bits)
         model.fit_input(torch.from_numpy(x))
         packed = bignn.pack(model)
+        inputs = features if input_bits == "sign" else 3 * features
         packed_graph = bignn.pack_graph(graph, like=packed)
         counted = cost.estimate(model, graph)
         stored = sum(
@@ -249,9 +251,24 @@ def test_packed_arrays_take_what_was_estimated() -> None:
             for name, array in packed.arrays.items()
             if name.split(".")[-1] in ("words", "alpha")
         )
-        padding = -features % 64 * 48 / 8 + (64 - 48) * 5 / 8
+        padding = -inputs % 64 * 48 / 8 + (64 - 48) * 5 / 8
         assert stored == counted.model_bytes + padding, features
-        assert packed_graph.feature_bytes == counted.data_bytes + -features % 64 * 30 / 8, features
+        assert packed_graph.feature_bytes == counted.data_bytes + -inputs % 64 * 30 / 8, features
+        assert packed.sizes.input == counted.input_bytes, features
+        assert counted.layers[0].layer.inputs == inputs
+
+
+def test_an_encoder_is_counted_by_itself() -> None:
+    """Of 100 features: 2 for each to be standardised; rotations are transforms of length 128."""
+    sizes = Sizes(10, 100, 100, 3)
+    kinds = {"sign": 200, "threshold:4": 200 + 400, "rotate:4": 200 + 4 * 3 * 128 * 7}
+    for input_bits, operations in kinds.items():
+        model = Architecture(100, 8, 2, 3, binarize="both", input_bits=input_bits)
+        assert cost.estimate(model, sizes).input_ops == 10 * operations
+        assert cost.estimate(model.twin, sizes).input_ops == 0
+        assert cost.estimate(model.twin, sizes).data_bytes == 10 * 100 * 4
+    auto = Architecture(100, 8, 2, 3, binarize="both")  # not decided: one bit per feature
+    assert cost.estimate(auto, sizes).layers[0].layer.inputs == 100
 
 
 def test_the_last_sum_before_a_float_head_is_never_wider_than_the_layer() -> None:

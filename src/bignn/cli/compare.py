@@ -34,7 +34,7 @@ def add_compare(commands: Any) -> None:
     add("--seeds", type=int, default=3, metavar="N", help="train with seeds 0 to N-1 (default: 3)")
     add("--distill", action="store_true", help="train the binary models as students of "
         "float teachers, and float students beside them")  # fmt: skip
-    add_recipe_flags(parser, ("epochs", "patience", "hidden_channels"))
+    add_recipe_flags(parser, ("epochs", "patience", "hidden_channels", "input_bits"))
     add(
         "--bi-hidden",
         type=int,
@@ -64,6 +64,7 @@ def _compare(options: argparse.Namespace) -> Report:
         options.patience,
         options.hidden_channels,
         options.bi_hidden,
+        options.input_bits,
     )
     out = Path(options.out or what.folder)
     page = checked_page(options.page)

@@ -15,7 +15,7 @@ from bignn.graph.datasets import find
 from bignn.graph.published_sizes import PUBLISHED_SIZES
 from bignn.train.recipes import RECIPES
 
-_CHANGES = ("hidden_channels", "num_layers", "heads", "out_heads", "binarize_head")
+_CHANGES = ("hidden_channels", "num_layers", "heads", "out_heads", "binarize_head", "input_bits")
 _SIZES = ("nodes", "edges", "features", "classes")
 
 

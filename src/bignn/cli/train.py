@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 import bignn
 from bignn.cli.command import (
@@ -28,6 +29,9 @@ from bignn.errors import InputError, input_error
 from bignn.train.averages import mean_and_std, plus_minus
 from bignn.train.recipes import PAPER, RECIPES, recipe, teacher_recipe
 
+if TYPE_CHECKING:
+    from bignn.train.seeds import SeedResults
+
 
 def add_train(commands: Any) -> None:
     """Add ``bignn train``."""
@@ -49,6 +53,9 @@ def add_train(commands: Any) -> None:
     add_recipe_flags(parser.add_argument_group("samples"), OF_SAMPLES)
     add("--as-paper", action="store_true", help="train by the paper's settings for this dataset, "
         "instead of by what the graph is like")  # fmt: skip
+    add("--quality", choices=("plain", "best"), default="plain", help="best: as wide as "
+        "recommended, and taught by four float models unless validation prefers it alone; trains "
+        "six models a seed (default: plain)")  # fmt: skip
     add = parser.add_argument_group("teachers").add_argument
     add(
         "--distill",
@@ -58,9 +65,8 @@ def add_train(commands: Any) -> None:
     add(
         "--teachers",
         type=int,
-        default=1,
         metavar="N",
-        help="learn from the average of N teachers (default: 1)",
+        help="learn from the average of N teachers (default: 1, with --quality best 4)",
     )
     add(
         "--teacher",
@@ -109,13 +115,17 @@ def _trained(options: argparse.Namespace) -> Report:
     seeds = range(options.seeds) if options.seeds is not None else [options.seed or 0]
     graph = bignn.load(options.dataset)
     label = Path(options.dataset).stem
-    distill = options.distill or options.teacher is not None
+    is_best = options.quality == "best"
+    distill = options.distill or options.teacher is not None or is_best
     for name in ("teachers", "distill_mix", "temperature"):
-        if not distill and getattr(options, name) not in (None, 1 if name == "teachers" else None):
+        if not distill and getattr(options, name) is not None:
             raise InputError(f"'{name}' needs --distill or --teacher")
     kind = f"{options.model}-distilled" if distill else options.model
+    kind = f"{options.model}-best" if is_best else kind
     out = Path(options.out or Path("runs") / f"{label}-{kind}")
     common = {"device": options.device, "save_every": options.save_every, "jobs": options.jobs}
+    if is_best:
+        return _trained_best(options, graph, list(seeds), out, {**common, "changes": changes})
     planned = recipe(options.model, graph=graph, distill=distill, paper=paper, **changes)
     taught_by, teachers = _teachers(options, graph, seeds, out, common) if distill else (None, None)
     trained = train_seeds(
@@ -128,9 +138,15 @@ def _trained(options: argparse.Namespace) -> Report:
         teachers=teachers,
         **common,
     )
+    report = _results(options, trained) | {"distilled": distill, "teacher_test_acc_mean": taught_by}
+    return report, _describe_train
+
+
+def _results(options: argparse.Namespace, trained: SeedResults) -> dict[str, Any]:
+    """Return what a report has of the seeds of a model."""
     mean, std = mean_and_std(trained.test_acc)
     count = len(trained.results)
-    report = {
+    return {
         "dataset": options.dataset,
         "model": options.model,
         "seeds": trained.seeds,
@@ -141,10 +157,48 @@ def _trained(options: argparse.Namespace) -> Report:
         "epochs": [result.epochs for result in trained.results],
         "seconds_per_run": sum(result.seconds for result in trained.results) / count,
         "checkpoint": str(trained.checkpoints[trained.best]),
-        "distilled": distill,
-        "teacher_test_acc_mean": taught_by,
     }
-    return report, _describe_train
+
+
+def _trained_best(
+    options: argparse.Namespace, graph: bignn.Graph, seeds: list[int], out: Path, common: Any
+) -> Report:
+    """Train a model by ``--quality best``."""
+    from bignn.train.quality import NUM_TEACHERS, train_best
+
+    for name in ("teacher", "as_paper"):
+        if getattr(options, name):
+            raise input_error(name, "left out with --quality best", getattr(options, name))
+    trained = train_best(
+        options.model,
+        graph,
+        seeds,
+        out,
+        num_teachers=options.teachers or NUM_TEACHERS,
+        label=f"{options.model} on {Path(options.dataset).stem}",
+        resume=options.resume,
+        **common,
+    )
+    every = [*trained.teachers.results, *trained.distilled.results, *trained.alone.results]
+    report = _results(options, trained.chosen) | {
+        "distilled": trained.kind == "distilled",
+        "teacher_test_acc_mean": mean_and_std(trained.teachers.test_acc)[0],
+        "hidden_channels": trained.recipe.hidden_channels,
+        "input_bits": trained.recipe.input_bits,
+        "val_acc_mean_distilled": fmean(r.val_acc for r in trained.distilled.results),
+        "val_acc_mean_alone": fmean(r.val_acc for r in trained.alone.results),
+        "seconds_per_run": sum(result.seconds for result in every) / len(seeds),
+    }
+    return report, _describe_best
+
+
+def _describe_best(report: dict[str, Any]) -> str:
+    other = "alone" if report["distilled"] else "distilled"
+    return (
+        f"{_describe_train(report)}\n"
+        f"{report['hidden_channels']} hidden neurons, input bits {report['input_bits']}; "
+        f"validation {report[f'val_acc_mean_{other}']:.1f} % {other}"
+    )
 
 
 def _paper(options: argparse.Namespace) -> str | None:
@@ -165,7 +219,7 @@ def _teachers(
     from bignn.train.seeds import Teachers, train_teachers
 
     if options.teacher is not None:
-        if options.teachers != 1:
+        if options.teachers is not None:
             raise input_error("teachers", "left out when --teacher names them", options.teachers)
         return None, Teachers(models=[load_model(path) for path in options.teacher])
     changes = {"epochs": options.epochs, "patience": options.patience}
@@ -174,7 +228,7 @@ def _teachers(
         teacher_recipe(options.model, graph, paper=_paper(options), **changes),
         graph,
         seeds,
-        options.teachers,
+        1 if options.teachers is None else options.teachers,
         out / f"teacher{changed}",
         label=f"teacher on {Path(options.dataset).stem}",
         **common,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from bignn.config.input_bits import AUTO, SIGN, check_input_bits
 from bignn.config.options import (
     BELOW_ONE,
     COUNT,
@@ -53,9 +54,17 @@ class Structure:
     jk: JumpMode | None = option(None, "'cat': predict from all layers' outputs side by side")
     binarize_head: bool = option(False, "binarize the last map of 'cat' (saint) models too")
     binarize: BinarizeMode = option("none", "what is 1-bit")
+    input_bits: str = option(
+        AUTO,
+        "bits of a binary model's input: sign, rotate:K or threshold:K for K bits per feature, or "
+        "auto, by what the features are like",
+    )
 
     def __post_init__(self) -> None:
         check(self)
+        check_input_bits(self.input_bits)
+        if self.binarize in ("none", "weights"):  # the input is read in floats
+            object.__setattr__(self, "input_bits", SIGN)
         if self.conv != "gat" and (self.heads, self.out_heads) != (1, 1):
             most = max(self.heads, self.out_heads)
             raise input_error("heads", f"1 without attention (conv '{self.conv}')", most)
@@ -92,3 +101,4 @@ class ModelConfig(ModelOptions, Widths):
         super().__post_init__()
         if self.input_dropout is None:
             object.__setattr__(self, "input_dropout", self.dropout)
+        check_input_bits(self.input_bits, self.in_channels)

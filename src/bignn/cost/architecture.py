@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from bignn.config import Structure, Widths
+from bignn.config.input_bits import AUTO, InputBits, num_input_bits, parse_input_bits
 from bignn.cost.sizes import Sizes
 from bignn.errors import input_error
 
@@ -82,6 +83,18 @@ class Architecture(Structure, Widths):
         return self.binarize in ("features", "both")
 
     @property
+    def encoder(self) -> InputBits | None:
+        """What makes more bits than one of each feature, if anything does."""
+        if not self.has_binary_features or self.input_bits == AUTO:
+            return None
+        return parse_input_bits(self.input_bits, self.in_channels)
+
+    @property
+    def num_inputs(self) -> int:
+        """Columns that the first layer reads: features, or the bits that are made of them."""
+        return num_input_bits(self.input_bits, self.in_channels)
+
+    @property
     def has_binary_weights(self) -> bool:
         """Whether layers' weights are bits."""
         return self.binarize in ("weights", "both")
@@ -106,7 +119,7 @@ class Architecture(Structure, Widths):
             layers.append(
                 CountedLayer(
                     f"conv {number + 1}",
-                    self.in_channels if number == 0 else width,
+                    self.num_inputs if number == 0 else width,
                     outputs,
                     products=2 if self.conv == "sage" else 1,
                     sums=self.K if self.conv == "sgc" else 1,

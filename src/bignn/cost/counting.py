@@ -20,12 +20,19 @@ a · (z_i || z_j) of every edge anew, then LeakyReLU, exponential and division, 
 edge whatever the heads: so the printed figures of GAT and Bi-GAT have it (per head, OGBN-Products
 would round to 2.18e11, not 2.17e11; without them OGBN-Arxiv to 2.41e9, not 2.42e9).
 
+An input encoder (:mod:`bignn.runtime.input_bits`) makes K d bits of d features, and d above is then
+K d. It stores 3 p bits for each of K rotations, which take ``3 p log2 p`` additions of a node by
+fast transforms (it runs as one product of matrices), or K d thresholds of 4 bytes, an addition
+each. It runs once, when a graph is packed, so it is counted by itself, with the statistics (8 d
+bytes, 2 d operations), and not in the totals: ``input_bytes``, ``input_ops``.
+
 Not counted, as in the paper: biases, normalisation, activations, self-loops, the second direction
 of an edge, the edges' own memory, the mean over output heads. K = 1024 bytes, M = 1024² bytes.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +40,7 @@ from bignn.cost.architecture import Architecture, CountedLayer
 from bignn.cost.sizes import Sizes
 from bignn.errors import input_error
 from bignn.graph import GraphLike, as_graph
+from bignn.runtime.input_bits import NUM_DIAGONALS, rotation_size
 
 _FLOAT = 4  # bytes
 _BINARY_PER_CYCLE = 64
@@ -90,12 +98,23 @@ class LayerCost:
 
 @dataclass(frozen=True)
 class Cost:
-    """Costs of a model on a graph."""
+    """Costs of a model on a graph.
+
+    Attributes:
+        architecture, sizes: the model and the graph.
+        data_bytes: bytes of the features as the first layer reads them.
+        layers: costs of the layers.
+        input_bytes: bytes of a binary model's input stage.
+        input_ops: cycle operations of a binary model's input stage, once for every node.
+
+    """
 
     architecture: Architecture
     sizes: Sizes
     data_bytes: float
     layers: tuple[LayerCost, ...]
+    input_bytes: float = 0
+    input_ops: float = 0
 
     @property
     def model_bytes(self) -> float:
@@ -147,7 +166,26 @@ def estimate(model: Any, graph: GraphLike | Sizes | str) -> Cost:
     architecture = Architecture.of(model, sizes)
     layers = tuple(_layer_cost(layer, sizes) for layer in architecture.layers)
     bits = architecture.has_binary_features
-    return Cost(architecture, sizes, _matrix_bytes(sizes.features, sizes.nodes, bits), layers)
+    data = _matrix_bytes(architecture.num_inputs, sizes.nodes, bits)
+    return Cost(architecture, sizes, data, layers, *_input_cost(architecture, sizes))
+
+
+def _input_cost(architecture: Architecture, sizes: Sizes) -> tuple[float, float]:
+    """Return bytes and operations of the input stage."""
+    if not architecture.has_binary_features:
+        return 0, 0
+    features, encoder = sizes.features, architecture.encoder
+    stored: float = 2 * _FLOAT * features
+    operations = 2 * features
+    if encoder is not None and encoder.kind == "threshold":
+        stored += _FLOAT * encoder.num_bits(features)
+        operations += encoder.num_bits(features)
+    elif encoder is not None:
+        length = rotation_size(features)
+        signs = encoder.per_feature * NUM_DIAGONALS * length
+        stored += signs / 8
+        operations += signs * int(math.log2(length))
+    return stored, sizes.nodes * operations
 
 
 def _matrix_bytes(length: int, count: int, is_binary: bool) -> float:

@@ -21,6 +21,7 @@ from bignn.config import (
     NormMode,
     SteRule,
 )
+from bignn.config.input_bits import AUTO, SIGN
 from bignn.config.options import DEFAULT_EDGE_BITS
 from bignn.errors import input_error
 from bignn.nn.adjacency import EdgesLike, factored_adjacency, normalized_adjacency
@@ -34,6 +35,7 @@ from bignn.nn.linear import FeaturesLike
 from bignn.nn.sage_conv import SAGEConv
 from bignn.nn.sg_conv import SGConv
 from bignn.nn.sparse import SparseMatrix
+from bignn.runtime.input_bits import choose_input_bits
 
 Conv = GCNConv | SAGEConv | GATConv | SGConv
 _CONVS: dict[str, Callable[..., Conv]] = {
@@ -94,6 +96,14 @@ class GNN(nn.Module):
             the same whole numbers (:mod:`bignn.nn.edge_rounding`); None for float weights. Ignored
             unless ``binarize="both"``, by ``"sgc"`` convolutions, and where sums are plain floats:
             in compiled models, in half precision, and with edge weights that are learned.
+        input_bits: bits that binary features have in the first layer: ``"sign"``, one per feature;
+            ``"rotate:4"``, signs of random rotations, four per feature; ``"threshold:4"``,
+            comparisons with four quantiles of each feature (:mod:`bignn.runtime.input_bits`).
+            ``"auto"`` is decided by :meth:`fit_input`, which :func:`bignn.fit` calls: dense
+            features with few columns are rotated, and their rows are not normalised; the first
+            layer is then made anew. A loop of your own calls it before it makes its optimiser;
+            without it, and for a model whose state was loaded, ``"auto"`` is ``"sign"``. Ignored
+            where features are float.
 
     Shapes: x [N, in_channels], edge_index [2, E] (or a sparse CSR adjacency with targets as rows),
     edge_weight [E] -> logits [N, out_channels].
@@ -127,6 +137,7 @@ class GNN(nn.Module):
         binarize: BinarizeMode = "none",
         ste: SteRule = "input",
         edge_bits: int | None = DEFAULT_EDGE_BITS,
+        input_bits: str = AUTO,
     ) -> None:
         """Build the module; the description of the class lists its arguments."""
         super().__init__()
@@ -158,24 +169,20 @@ class GNN(nn.Module):
             binarize=binarize,
             ste=ste,
             edge_bits=edge_bits,
+            input_bits=input_bits,
         )
         in_channels, hidden_channels = config.in_channels, config.hidden_channels
         num_layers, out_channels = config.num_layers, config.out_channels
         #: Arguments that build this model again; checkpoints carry them.
         self.config: dict[str, Any] = asdict(config)
         self.binarization = Binarization.of(config.binarize, config.ste)
-        self.input_stage = InputStage(
-            in_channels,
-            normalize_rows=config.normalize_rows,
-            standardize=self.binarization.features,
-            binarize=self.binarization.features,
-        )
+        self.input_stage = self._input_stage()
         jumps = config.jk is not None
         width = hidden_channels * config.heads
         num_hidden = num_layers if jumps else num_layers - 1
         self.convs = nn.ModuleList(
             _CONVS[conv](
-                width if layer else in_channels,
+                width if layer else self.input_stage.num_bits,
                 hidden_channels if layer < num_hidden else out_channels,
                 **_conv_options(config, is_first=layer == 0, is_hidden=layer < num_hidden),
             )
@@ -222,8 +229,50 @@ class GNN(nn.Module):
                 norm.reset_parameters()
 
     def fit_input(self, x: Tensor) -> None:
-        """Take the input statistics from x; otherwise the first training batch does it."""
+        """Take the input statistics from x; otherwise the first training batch does it.
+
+        It also decides ``input_bits="auto"``, once.
+        """
+        was_fitted = self.input_stage.has_statistics
         self.input_stage.fit(x)
+        if self.config["input_bits"] == AUTO and not was_fitted:
+            chosen = choose_input_bits(x.detach().float().cpu().numpy())
+            self.config["input_bits"] = chosen
+            if chosen != SIGN:
+                self.config["normalize_rows"] = False
+                self._make_first_layer()
+                self.input_stage.fit(x)
+
+    def _input_stage(self) -> InputStage:
+        config, features = self.config, self.binarization.features
+        return InputStage(
+            config["in_channels"],
+            normalize_rows=config["normalize_rows"],
+            standardize=features,
+            binarize=features,
+            input_bits=SIGN if config["input_bits"] == AUTO else config["input_bits"],
+        )
+
+    def _make_first_layer(self) -> None:
+        """Make the input stage and the first layer anew, as ``config`` now has them."""
+        config = ModelConfig(**self.config)
+        before = self.layers[0]
+        place = next(before.parameters())
+        is_hidden = len(self.norms) > 0
+        self.input_stage = self._input_stage().to(place.device)
+        first = _CONVS[config.conv](
+            self.input_stage.num_bits,
+            config.hidden_channels if is_hidden else config.out_channels,
+            **_conv_options(config, is_first=True, is_hidden=is_hidden),
+        )
+        self.convs[0] = first.to(device=place.device, dtype=place.dtype)
+        self.input_stage.train(self.training)
+        first.train(self.training)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+        if self.config["input_bits"] == AUTO:  # the loaded weights are those of signs
+            self.config["input_bits"] = SIGN
 
     def forward(
         self,

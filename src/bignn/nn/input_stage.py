@@ -12,21 +12,36 @@ import torch
 from torch import Tensor, nn
 
 from bignn.binarize import sign
+from bignn.config.input_bits import SIGN, parse_input_bits
 from bignn.errors import InputError, input_error
 from bignn.nn.features import BinaryRows, SparseFeatures
 from bignn.nn.tensor_cache import TensorCache
+from bignn.runtime.input_bits import (
+    NUM_DIAGONALS,
+    compared,
+    hadamard_matrix,
+    rotated,
+    rotation_matrix,
+    rotation_scale,
+    rotation_scales,
+    rotation_size,
+)
 from bignn.runtime.input_stage import normalized, row_scales
 
 
 class InputStage(nn.Module):
-    r"""Normalises rows, standardises columns, binarizes; each step where the model wants it.
+    r"""Normalises rows, standardises columns, encodes, binarizes; each step where it is wanted.
 
     1. ``x_i <- x_i / ||x_i||_1`` (rows of zeros stay): as usual for bag-of-words features.
     2. ``x_k <- (x_k - mean_k) * scale_k``, ``scale_k = 1 / std_k`` (1 for a constant column): the
        paper's batch normalisation of the input, with zero mean, unit variance and no affine part,
        which keeps +1 and -1 in balance. The statistics are taken once, from the training input,
-       and kept with the weights, since unseen nodes need them.
-    3. The sign and β of every row, as :class:`bignn.nn.features.BinaryRows`. Float features that
+       and kept with the weights, since unseen nodes need them. Columns that are rotated have one
+       scale together (:func:`bignn.runtime.input_bits.rotation_scales`).
+    3. More bits than one per feature, where ``input_bits`` asks for them: random rotations, drawn
+       when the module is built, or thresholds, quantiles of the training input
+       (:mod:`bignn.runtime.input_bits`). They are kept with the weights too.
+    4. The sign and β of every row, as :class:`bignn.nn.features.BinaryRows`. Float features that
        are mostly 0 become :class:`bignn.nn.features.SparseFeatures` instead.
 
     The result is cached for as long as x lives (:class:`bignn.nn.tensor_cache.TensorCache`). An x
@@ -36,13 +51,17 @@ class InputStage(nn.Module):
         num_features: d.
         normalize_rows: whether there is step 1.
         standardize: whether there is step 2.
-        binarize: whether there is step 3.
-        dense: return a tensor always, without step 3.
+        binarize: whether there is step 4.
+        dense: return a tensor always, without step 4.
+        input_bits: step 3: ``"sign"`` for none, ``"rotate:K"`` or ``"threshold:K"``.
 
     """
 
     mean: Tensor
     scale: Tensor
+    diagonals: Tensor
+    hadamard: Tensor
+    thresholds: Tensor
     is_fitted: Tensor
 
     def __init__(
@@ -53,9 +72,13 @@ class InputStage(nn.Module):
         standardize: bool,
         binarize: bool,
         dense: bool = False,
+        input_bits: str = SIGN,
     ) -> None:
         """Build the module; the description of the class lists its arguments."""
         super().__init__()
+        self.encoder = parse_input_bits(input_bits, num_features)
+        if self.encoder is not None and not standardize:
+            raise input_error("input_bits", f"'{SIGN}' without 'standardize'", repr(input_bits))
         self.num_features = num_features
         self.normalize_rows = normalize_rows
         self.standardize = standardize
@@ -67,11 +90,30 @@ class InputStage(nn.Module):
             self.register_buffer("mean", torch.zeros(num_features))
             self.register_buffer("scale", torch.ones(num_features))
             self.register_buffer("is_fitted", torch.tensor(False))
+        if self.encoder is not None and self.encoder.kind == "rotate":
+            shape = (self.encoder.per_feature, NUM_DIAGONALS, rotation_size(num_features))
+            self.register_buffer("diagonals", 1 - 2 * torch.randint(2, shape, dtype=torch.int8))
+            hadamard = torch.from_numpy(hadamard_matrix(num_features))
+            self.register_buffer("hadamard", hadamard, persistent=False)
+        elif self.encoder is not None:
+            self.register_buffer("thresholds", torch.zeros(num_features, self.encoder.per_feature))
         self._made = TensorCache()
+
+    @property
+    def num_bits(self) -> int:
+        """Columns of the first layer's input."""
+        return (
+            self.num_features if self.encoder is None else self.encoder.num_bits(self.num_features)
+        )
+
+    @property
+    def has_statistics(self) -> bool:
+        """Whether the statistics have been taken, or none are needed."""
+        return self._has_statistics
 
     @torch.no_grad()
     def fit(self, x: Tensor) -> None:
-        """Take the column statistics from x [N, d]."""
+        """Take the column statistics, and thresholds, from x [N, d]."""
         self._check(x)
         if not self.standardize:
             return
@@ -84,7 +126,16 @@ class InputStage(nn.Module):
         # A constant column has no spread to scale by; rounding must not make one up.
         constant = deviation <= 1e-7 * rows.abs().amax(dim=0)
         self.mean.copy_(torch.where(constant, rows[0], rows.mean(dim=0)))
-        self.scale.copy_(torch.where(constant, 1.0, 1.0 / deviation))
+        scale = torch.where(constant, 1.0, 1.0 / deviation)
+        if self.encoder is not None and self.encoder.kind == "rotate":
+            spread = torch.where(constant, 0.0, deviation).cpu().numpy()
+            scale = torch.from_numpy(rotation_scales(spread))
+        self.scale.copy_(scale)
+        if self.encoder is not None and self.encoder.kind == "threshold":
+            in_order = self._normalized(x).sort(dim=0).values
+            count = self.encoder.per_feature
+            places = torch.arange(1, count + 1, device=x.device) * len(x) // (count + 1)
+            self.thresholds.copy_(in_order[places].t())
         self.is_fitted.fill_(True)
         self._has_statistics = True
 
@@ -100,8 +151,10 @@ class InputStage(nn.Module):
             self.fit(x)
         if torch.compiler.is_compiling() or x.requires_grad:
             # The first layer binarizes it, and passes gradients on to x.
-            return self._normalized(x)
+            return self._encoded(self._normalized(x))
         statistics = [self.mean, self.scale] if self.standardize else []
+        if self.encoder is not None:
+            statistics.append(self.diagonals if self.encoder.kind == "rotate" else self.thresholds)
         return self._made.get(x, statistics, None, lambda: self._as_constant(x))
 
     def _check(self, x: Tensor) -> None:
@@ -127,8 +180,25 @@ class InputStage(nn.Module):
         )
         return made
 
+    def _encoded(self, x: Tensor) -> Tensor:
+        """Apply step 3 to standardised features; gradients pass its rounding straight through."""
+        made: Tensor
+        if self.encoder is None:
+            return x
+        if self.encoder.kind == "threshold":
+            made = compared(x, self.thresholds)
+            return made
+        matrix = rotation_matrix(self.diagonals.double(), self.hadamard.double(), self.num_features)
+        made = rotated(x.detach(), matrix, Tensor.double, lambda some: some.to(x.dtype))
+        if not x.requires_grad:
+            return made
+        # Away from the bounds of its rounding a rotation is linear.
+        linear = x @ (matrix * rotation_scale(self.num_features)).to(x.dtype)
+        passed: Tensor = made + (linear - linear.detach())
+        return passed
+
     def _as_constant(self, x: Tensor) -> Tensor | BinaryRows | SparseFeatures:
-        x = self._normalized(x)
+        x = self._encoded(self._normalized(x))
         if self.dense:
             return x
         if self.binarize:

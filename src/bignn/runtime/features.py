@@ -26,17 +26,18 @@ def read_features(stage: InputSpec, graph: Graph) -> tuple[PackedFeatures | Floa
     """Apply a model's input stage to a graph: bits and β, in the smaller form, or floats."""
     if not stage.binarize:
         return stage.normalized(graph.dense_x()), None
-    if isinstance(graph.x, SparseRows) and 2 * graph.x.indices.size <= np.prod(graph.x.shape):
-        read = _read_sparse(stage, graph.x)
+    x = None if stage.encodes else graph.x
+    if isinstance(x, SparseRows) and 2 * x.indices.size <= np.prod(x.shape):
+        read = _read_sparse(stage, x)
         if read is not None:
             return read
-    words = np.empty((graph.num_nodes, bits.words_per_row(graph.num_features)), dtype=np.uint64)
+    words = np.empty((graph.num_nodes, bits.words_per_row(stage.num_columns)), dtype=np.uint64)
     beta = np.empty(graph.num_nodes, dtype=np.float32)
-    for start, stop in _blocks(graph.num_nodes, graph.num_features):
-        x = stage.normalized(_dense_rows(graph, start, stop))
-        words[start:stop] = kernels.pack_rows(x)
-        beta[start:stop] = row_scales(x, absolute_sums)[:, 0]
-    return _smaller(words, graph.num_features), beta
+    for start, stop in _blocks(graph.num_nodes, stage.num_columns):
+        values = stage.normalized(_dense_rows(graph, start, stop))
+        words[start:stop] = kernels.pack_rows(values)
+        beta[start:stop] = row_scales(values, absolute_sums)[:, 0]
+    return _smaller(words, stage.num_columns), beta
 
 
 def take_features(features: PackedFeatures, nodes: Ints) -> PackedFeatures:

@@ -141,7 +141,7 @@ def pack_hetero_graph(data: HeteroDataLike, network: Network) -> PackedHeteroGra
         graph = arrays.features[kind]
         features, beta = read_features(stage, graph)
         nodes[kind] = PackedNodes(
-            graph.num_nodes, graph.num_features, features, beta, stage.digest()
+            graph.num_nodes, stage.num_columns, features, beta, stage.digest()
         )
     rows = []
     for (source, _, target), (sources, targets) in zip(

@@ -29,7 +29,7 @@ from bignn.kernels.attention import Attention, whole_scores
 from bignn.kernels.edge_kinds import EDGE_KINDS, of_relation, split_relation
 from bignn.kernels.layer import BinaryLayer, Keep, OwnPart
 from bignn.runtime.input_stage import InputSpec
-from bignn.runtime.operations import NEIGHBOURLY, Arrays, Operation, checked
+from bignn.runtime.operations import NEIGHBOURLY, Arrays, Operation, checked, diagonals_of
 
 Floats = NDArray[np.float32]
 
@@ -231,22 +231,28 @@ class _Reader:
         return users[0]
 
 
-_STAGE = ("normalize_rows", "standardize", "binarize")
+# Alternatives of each operation of an input stage.
+_STAGE = (("normalize_rows",), ("standardize",), ("rotate", "threshold"), ("binarize",))
 # In a heterogeneous model layers centre the features that they read.
-_STAGE_OF_TYPE = ("batch_norm", "binarize")
+_STAGE_OF_TYPE = (("batch_norm",), ("binarize",))
 
 
 def _input(
-    reader: _Reader, source: str, num_features: int, stage_of: tuple[str, ...]
+    reader: _Reader, source: str, num_features: int, stage_of: tuple[tuple[str, ...], ...]
 ) -> tuple[InputSpec, str]:
-    """Recognise the input stage of features that nothing else reads, each operation or none."""
+    """Recognise the input stage of features that nothing else reads, each operation or none.
+
+    An encoder, ``rotate`` or ``threshold``, belongs to it where its result is binarized.
+    """
     found: dict[str, Operation] = {}
-    for op in stage_of:
-        step = reader.only_user(source, op)
-        if step is not None:
-            found[op] = step
-            reader.take(step)
-            source = step.out
+    for ops in stage_of:
+        step = reader.only_user(source, *ops)
+        is_encoder = step is not None and step.op in ("rotate", "threshold")
+        if step is None or (is_encoder and reader.only_user(step.out, "binarize") is None):
+            continue
+        found[step.op] = step
+        reader.take(step)
+        source = step.out
     standardize = found.get("standardize", found.get("batch_norm"))
     stage = InputSpec(
         num_features,
@@ -254,6 +260,8 @@ def _input(
         None if standardize is None else standardize.arrays["mean"],
         None if standardize is None else standardize.arrays["scale"],
         "binarize" in found,
+        diagonals_of(found["rotate"]) if "rotate" in found else None,
+        found["threshold"].arrays["thresholds"] if "threshold" in found else None,
     )
     return stage, source
 

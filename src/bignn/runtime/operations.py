@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.bits import words_per_row
+from bignn.bits import unpack, words_per_row
+from bignn.config.input_bits import MOST_ROTATED
 from bignn.config.options import TRAINED_EDGE_BITS
 from bignn.errors import FileError
 from bignn.graph.hetero import EdgeType
 from bignn.kernels.edge_kinds import EDGE_KINDS
 from bignn.kernels.layer import HIDDEN_EDGE_BITS, LAST_EDGE_BITS
+from bignn.runtime.input_bits import NUM_DIAGONALS, rotation_size
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -77,6 +79,8 @@ _LSTM = ("input_weight", "hidden_weight", "bias")
 OPERATIONS: dict[str, OperationSpec] = {
     "normalize_rows": OperationSpec(),
     "standardize": OperationSpec(("mean", "scale")),
+    "rotate": OperationSpec(("diagonals",)),
+    "threshold": OperationSpec(("thresholds",)),
     "binarize": OperationSpec(),
     "linear": OperationSpec(("weight",), reads_bits=True),
     "binary_linear": OperationSpec(("words", "alpha"), reads_bits=True),
@@ -299,9 +303,16 @@ def _operation(
         words = array("words", np.uint64, None, words_per_row(num_inputs))
         width = len(words)
         array("alpha", np.float32, width)
-        spare = -num_inputs % 64
-        if spare and words.size and (words[:, -1] >> np.uint64(64 - spare)).any():
-            raise FileError("padding bits of a weight are not 0")
+        _check_padding("a weight", words, num_inputs)
+    elif op == "rotate":
+        if num_inputs > MOST_ROTATED:
+            raise FileError(f"'rotate' takes {num_inputs} columns, over {MOST_ROTATED}")
+        size = rotation_size(num_inputs)
+        words = array("diagonals", np.uint64, None, NUM_DIAGONALS, words_per_row(size))
+        width = _checked_width(op, len(words) * num_inputs)
+        _check_padding("a rotation", words, size)
+    elif op == "threshold":
+        width = _checked_width(op, array("thresholds", np.float32, num_inputs, None).size)
     elif op == "linear":
         width = len(array("weight", np.float32, None, num_inputs))
     elif op == "attention":
@@ -321,9 +332,7 @@ def _operation(
             raise FileError(f"thrice {heads} heads do not fit {num_inputs} columns")
         width = num_inputs // 3 if step["concat"] else num_inputs // (3 * heads)
     elif op == "concat":
-        width = sum(value.width for value in taken)
-        if width > _MAX_COLUMNS:
-            raise FileError(f"'concat' makes {width} columns, over {_MAX_COLUMNS}")
+        width = _checked_width(op, sum(value.width for value in taken))
     elif op == "embedding":
         width = array("weight", np.float32, None, None).shape[1]
         if type(step["column"]) is not int or step["column"] >= num_inputs:
@@ -356,6 +365,23 @@ def _operation(
         op, names, step["out"], found, parameters, num_inputs, width, taken[0].is_bits,
         op == "binarize", taken[0].is_pooled or op == "pool", node_type,
     )  # fmt: skip
+
+
+def diagonals_of(step: Operation) -> NDArray[np.int8]:
+    """Return the diagonals of a ``rotate`` as ±1 [K, 3, p]."""
+    return unpack(step.arrays["diagonals"], rotation_size(step.num_inputs))
+
+
+def _checked_width(op: str, width: int) -> int:
+    if width > _MAX_COLUMNS:
+        raise FileError(f"'{op}' makes {width} columns, over {_MAX_COLUMNS}")
+    return width
+
+
+def _check_padding(what: str, words: NDArray[Any], num_bits: int) -> None:
+    spare = -num_bits % 64
+    if spare and words.size and (words[..., -1] >> np.uint64(64 - spare)).any():
+        raise FileError(f"padding bits of {what} are not 0")
 
 
 def _array(arrays: Arrays, name: str, dtype: Any, shape: tuple[int | None, ...]) -> NDArray[Any]:

@@ -55,7 +55,7 @@ class PackedGraph:
     Attributes:
         features: bits (:class:`DenseBits` or :class:`SparseBits`), or floats [N, d] for models that
             do not binarize their input.
-        num_features: d.
+        num_features: d, the columns of ``features``; where the model encodes its input, its bits.
         beta: scale of each row of bits, float32 [N]; None with float features.
         offsets, ids, weights: row i has the neighbours ``ids[offsets[i]:offsets[i + 1]]``;
             weights are None where all are 1.
@@ -300,7 +300,7 @@ def pack_graph(
         freeze(features.offsets, features.inputs, features.base)
     labels = {key: values for key in LABELS if (values := getattr(graph, key)) is not None}
     packed = PackedGraph(
-        features, graph.num_features, beta, offsets, ids, weights, scale, stage.digest(), labels,
+        features, stage.num_columns, beta, offsets, ids, weights, scale, stage.digest(), labels,
         graph.name, adjacency, None, graph_offsets, types,
     )  # fmt: skip
     return packed if order is None else in_locality_order(packed)

@@ -398,10 +398,11 @@ class PackedModel:
             expected, got = "packed with this model's input statistics", "one packed with others"
             raise input_error("graph", expected, got, fix)
         is_bits = not isinstance(packed.features, np.ndarray)
-        if packed.num_features != self.num_features or is_bits != self.network.input.binarize:
+        num_columns = self.network.input.num_columns
+        if packed.num_features != num_columns or is_bits != self.network.input.binarize:
             kind = "bits" if self.network.input.binarize else "floats"
             got = f"{packed.num_features} as {'bits' if is_bits else 'floats'}"
-            raise input_error("graph", f"one with {self.num_features} features as {kind}", got)
+            raise input_error("graph", f"one with {num_columns} features as {kind}", got)
         if packed.adjacency == "gcn" and not self.network.aggregations <= {*WITH_SELF_LOOPS}:
             expected, got = "one whose edges are as they were given", "one with self-loops added"
             raise input_error("graph", expected, got, fix)

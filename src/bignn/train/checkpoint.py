@@ -22,6 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from bignn.config import ModelConfig
+from bignn.config.input_bits import SIGN
 from bignn.errors import FileError, InputError, WriteError, input_error, printable
 from bignn.files import atomic_path, check_regular_file, content_digest
 from bignn.nn import GNN, MODELS
@@ -166,7 +167,7 @@ _RENAMED_OPTIONS: tuple[tuple[str, str, dict[Any, Any]], ...] = (
     ("hops", "K", {}),
 )
 #: Options that a model got after version 2 began, as they are in files that do not have them.
-_ADDED_OPTIONS: dict[str, Any] = {"edge_bits": None}
+_ADDED_OPTIONS: dict[str, Any] = {"edge_bits": None, "input_bits": SIGN}
 _RENAMED_STATE = (("input_norm.", "input_stage."), ("head.lin.", "lin."))
 
 

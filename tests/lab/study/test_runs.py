@@ -155,7 +155,7 @@ def test_defaults_that_keys_leave_out_are_what_they_were() -> None:
             **{"K": 2, "jk": None, "binarize_head": False, "dropout": 0.0, "input_dropout": None},
             **{"attention_dropout": 0.0, "drop": "all", "balance": False, "scale_gradient": True},
             **{"norm": "none", "activation": "relu", "normalize_rows": True, "ste": "input"},
-            "edge_bits": None,
+            **{"edge_bits": None, "input_bits": "sign"},
         },
         "Sampling": {"fan_outs": (), "walk_length": 2, "coverage": 50},
     }

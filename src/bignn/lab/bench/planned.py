@@ -115,14 +115,15 @@ def _random_graph(architecture: Architecture, sizes: Sizes, packed: PackedModel)
         ids = ids[rows != ids]
         offsets = offsets - np.arange(len(offsets))  # every row has one self-loop
     features: PackedFeatures | np.ndarray[Any, np.dtype[np.float32]]
+    num_columns = packed.network.input.num_columns
     beta = None
     if architecture.has_binary_features:
-        features = DenseBits(random_bits(sizes.nodes, sizes.features, rng))
+        features = DenseBits(random_bits(sizes.nodes, num_columns, rng))
         beta = rng.random(sizes.nodes, dtype=np.float32) + np.float32(0.5)
     else:
         features = rng.standard_normal((sizes.nodes, sizes.features), dtype=np.float32)
     return PackedGraph(
-        features, sizes.features, beta, offsets, ids, None, degree_scale, packed.input_digest,
+        features, num_columns, beta, offsets, ids, None, degree_scale, packed.input_digest,
         adjacency="plain" if is_plain else "gcn",
     )  # fmt: skip
 

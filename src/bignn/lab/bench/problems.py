@@ -126,8 +126,9 @@ class Problem(ABC):
 
     def graph_of(self, features: Any, beta: Floats | None) -> PackedGraph:
         """Return a packed graph of these features and the neighbours that the model reads."""
+        num_columns = self.packed.network.input.num_columns
         return PackedGraph(
-            features, self.sizes[0], beta, *self.packed_neighbours, self.degree_scale,
+            features, num_columns, beta, *self.packed_neighbours, self.degree_scale,
             self.packed.input_digest, name=self.name,
             adjacency="plain" if self.conv == "sage" else "gcn",
         )  # fmt: skip

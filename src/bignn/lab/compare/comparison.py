@@ -39,6 +39,7 @@ class Comparison:
         distill: whether the binary models learn from float ones.
         epochs, patience, hidden: settings of all models; None for those of the recipes.
         bi_hidden: the width of binary models, if it is another.
+        input_bits: bits of their input; None for those of the recipes.
 
     """
 
@@ -50,6 +51,7 @@ class Comparison:
     patience: int | None = None
     hidden: int | None = None
     bi_hidden: int | None = None
+    input_bits: str | None = None
 
     def __post_init__(self) -> None:
         names = [name.strip() for name in self.models]
@@ -78,7 +80,8 @@ class Comparison:
         hidden = self.hidden
         if model in TWINS and self.bi_hidden is not None:
             hidden = self.bi_hidden
-        return {"epochs": self.epochs, "patience": self.patience, "hidden_channels": hidden}
+        own = {"input_bits": self.input_bits} if model in TWINS else {}
+        return {"epochs": self.epochs, "patience": self.patience, "hidden_channels": hidden, **own}
 
     @property
     def folder(self) -> Path:
@@ -250,6 +253,7 @@ def _row(model: TrainedModel, graph: Graph, measured_on: str) -> Row:
         "checkpoint": str(model.checkpoint),
         "hidden": config["hidden_channels"] * config["heads"],
         "heads": config["heads"],
+        "input_bits": config["input_bits"],
         "model_bytes": model.packed.sizes.weights,
         "all_model_bytes": sum(array.nbytes for array in model.packed.arrays.values()),
         "data_bytes": dense if kept is None else _bytes(kept),

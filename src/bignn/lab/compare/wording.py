@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bignn.config.input_bits import SIGN
 from bignn.lab.compare.measured import Row
 from bignn.lab.compare.verdict import accuracy_on, width_per_head
 from bignn.lab.report.document import Footnotes, Table
@@ -69,7 +70,7 @@ def table_of(report: dict[str, Any]) -> Table:
         "weights, KiB" + notes.mark("Arrays of weights and their scales."),
         "features, KiB"
         + notes.mark(
-            "Dense float32; for binary models a bit each, in rows of 64, and a scale per node "
+            "Dense float32; for binary models their bits, in rows of 64, and a scale per node "
             "(where features are few, padding can cost more than bits save)."
         ),
         "peak, MiB" + notes.mark(_about_memory(report)),
@@ -147,6 +148,11 @@ def _on_all(report: dict[str, Any]) -> Iterator[str]:
 
 def _on_one(row: Row) -> Iterator[str]:
     name = row["model"]
+    if row.get("input_bits", SIGN) != SIGN:
+        yield (
+            f"{name} reads several bits of each feature, since they are dense "
+            f"(`--input-bits {row['input_bits']}`; `sign` is one bit each)."
+        )
     if row["distilled"] is not None:
         yield _on_distillation(row)
     if faster := speed(row, "times_faster_than_pyg"):

@@ -12,6 +12,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from bignn.config.input_bits import SIGN
 from bignn.graph import Graph
 from bignn.train.recipes import Recipe, recipe, teacher_recipe
 
@@ -88,7 +89,7 @@ def digest(graph: Graph, *recipes: Recipe | None, **more: int) -> str:
 
 
 #: Defaults of the time when options were added, where they are others now.
-_FIRST_DEFAULTS: dict[str, Any] = {"edge_bits": None}
+_FIRST_DEFAULTS: dict[str, Any] = {"edge_bits": None, "input_bits": SIGN}
 
 
 def _not_default(value: Any) -> Any:

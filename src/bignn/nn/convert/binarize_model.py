@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
+import torch_geometric.nn as pyg
 from torch import nn
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from bignn.binarize import Binarization
 from bignn.bits import words_per_row
 from bignn.config import BinarizeMode, SteRule
+from bignn.config.input_bits import SIGN, parse_input_bits
 from bignn.config.options import BELOW_ONE
 from bignn.errors import InputError, input_error
 from bignn.nn.convert.before_activation import record_origins_in
@@ -24,6 +26,7 @@ from bignn.nn.convert.sign_watch import watch_outputs
 from bignn.nn.convert.trace import packing_obstacle, traced_graph
 from bignn.nn.convert.uncentred_inputs import uncentred_layers
 from bignn.nn.convert.wrapped_layer import (
+    WrappedLayer,
     Wrapping,
     input_maps,
     set_dropout,
@@ -33,6 +36,7 @@ from bignn.nn.convert.wrapped_layer import (
 from bignn.nn.edge_rounding import edge_bits_in_use
 from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
+from bignn.nn.gin_conv import GINConv
 from bignn.nn.input_stage import InputStage
 from bignn.nn.linear import Linear
 from bignn.nn.sage_conv import SAGEConv
@@ -50,6 +54,7 @@ def binarize_(
     center: bool | Literal["auto"] = "auto",
     narrow: int = 16,
     edge_bits: int | None = None,
+    input_bits: str = SIGN,
     example: Any = None,
 ) -> Report:
     r"""Make a model of PyG layers binary, in place, by the paper's general recipe (Sec. 4.4).
@@ -105,6 +110,10 @@ def binarize_(
             for two cases, in which a scale β may differ in its last digit and round a weight
             otherwise: normalisation after a layer, which they fold in, and a module of your own
             without ``first``, whose first layer reads a plain tensor.
+        input_bits: bits of the features that the first layer reads, ``"sign"``, ``"rotate:K"`` or
+            ``"threshold:K"``, as in :class:`bignn.nn.GNN`; dense features gain by ``"rotate:4"``.
+            With more bits than one per feature the first layer is wider and has new weights. In a
+            module of your own ``first`` names that layer.
         example: of a model with sizes of -1, a ``Data``, a ``HeteroData`` or a tuple of arguments
             that the model is called with once, which sets them.
 
@@ -119,19 +128,25 @@ def binarize_(
     if not isinstance(narrow, int) or narrow < 0:
         raise input_error("narrow", "a whole number, 0 or more", repr(narrow))
     edge_bits = edge_bits_in_use(edge_bits, binarize)
+    encodes = parse_input_bits(input_bits) is not None and binarization.features
+    if encodes and first is None and not isinstance(model, BasicGNN):
+        fix = "name the layer that reads the features: first='conv1'"
+        raise input_error("input_bits", f"'{SIGN}' without 'first'", repr(input_bits), fix)
     options = {"binarize": binarize, "ste": ste, "balance": balance and binarization.weights}
     narrow = narrow if binarization.features else 0
     if example is not None:
         call_once(model, example)
     replacement = LayerReplacement(model, binarization, options, tuple(skip), narrow)
     replacement.check(first)
+    if encodes and first is not None:
+        _check_widens(model.get_submodule(first), first)
     report = Report(bytes_before=sum(4 * p.numel() for p in model.parameters()))
     replacement.replace()
     reads_before = False
     if binarization.features:
         is_whole = _remove_activations(model, replacement)
         reads_before = center is not True and not is_whole
-        _standardize(replacement, first, report)
+        _standardize(replacement, first, report, input_bits)
         if reads_before:
             record_origins_in(model)
             report.notes.append(
@@ -169,7 +184,9 @@ def _remove_activations(model: nn.Module, replacement: LayerReplacement) -> bool
     return bool(simple) and simple[0] is model
 
 
-def _standardize(replacement: LayerReplacement, first: str | None, report: Report) -> None:
+def _standardize(
+    replacement: LayerReplacement, first: str | None, report: Report, input_bits: str
+) -> None:
     """Do step 1: put an :class:`InputStage` before the first layer, or before the model."""
     model, layers = replacement.model, replacement.layers
     if replacement.is_heterogeneous:
@@ -198,7 +215,14 @@ def _standardize(replacement: LayerReplacement, first: str | None, report: Repor
         standardize=True,
         binarize=first is not None,
         dense=first is None,
+        input_bits=input_bits,
     ).to(weight.device)
+    if stage.encoder is not None:
+        _widen(layer, stage.num_bits, first or "convs.0")
+        report.notes.append(
+            f"{stage.num_features} features become {stage.num_bits} bits ({input_bits}), and "
+            f"'{first}' has new weights for them: make the optimiser after this."
+        )
     stage.train(model.training)
     if first is not None:
         layer.input_stage = stage
@@ -212,6 +236,23 @@ def _standardize(replacement: LayerReplacement, first: str | None, report: Repor
         f"The input of {where} is standardised, with the statistics of the first training batch "
         "unless model.fit_input(x) is called before."
     )
+
+
+def _check_widens(layer: nn.Module, name: str) -> None:
+    """Refuse a first layer that cannot be given another number of inputs."""
+    known = (pyg.GCNConv, pyg.SAGEConv, pyg.GATConv, pyg.GINConv, pyg.Linear, nn.Linear)
+    if not isinstance(layer, (*known, GCNConv, SAGEConv, GATConv, GINConv, Linear)):
+        kind = type(layer).__name__
+        raise input_error("input_bits", f"'{SIGN}' where '{name}' is a {kind}", "more bits")
+
+
+def _widen(layer: WrappedLayer, num_bits: int, name: str) -> None:
+    """Give a layer new weights for another number of inputs."""
+    _check_widens(layer, name)
+    for linear in input_maps(layer):
+        linear.in_channels = num_bits
+        linear.weight = nn.Parameter(linear.weight.new_empty(linear.out_channels, num_bits))
+        linear.reset_parameters()
 
 
 def _center(replacement: LayerReplacement, center: bool | Literal["auto"], report: Report) -> None:

@@ -89,7 +89,7 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], num_added: int, num_words: i
 
 def no_rows(stage: InputSpec) -> tuple[Words, Floats]:
     """Return the bits and scales of no node."""
-    width = words_per_row(stage.num_features)
+    width = words_per_row(stage.num_columns)
     return np.empty((0, width), dtype=np.uint64), np.empty(0, dtype=np.float32)
 
 

@@ -178,7 +178,7 @@ class LiveGraph:
             target = np.repeat(np.arange(num_nodes), np.diff(offsets))
             return PackedGraph(
                 DenseBits(words.reshape(num_nodes, -1)),
-                self.model.num_features,
+                self.model.network.input.num_columns,
                 beta,
                 offsets,
                 ids,

@@ -76,7 +76,7 @@ def open_live(path: str | os.PathLike[str]) -> LiveGraph:
     opened = Journal(journal)
     try:
         live = model.live(graph)
-        num_words = words_per_row(model.num_features)
+        num_words = words_per_row(model.network.input.num_columns)
         if removed.size:
             live._replay(from_arrays({"removed_nodes": removed}, 0, num_words))
         for changes in opened.read(state, num_words):

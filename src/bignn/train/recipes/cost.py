@@ -6,6 +6,7 @@ from collections.abc import Sized
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from bignn.bits import words_per_row
 from bignn.cost import Cost, LayerCost, Sizes, estimate
 from bignn.graph import Graph
 from bignn.graph.published_sizes import PUBLISHED_SIZES
@@ -82,6 +83,8 @@ def _figures(counted: Cost) -> dict[str, Any]:
         "model_bytes": _whole(counted.model_bytes),
         "data_bytes": _whole(counted.data_bytes),
         "cycle_ops": _whole(counted.cycle_ops),
+        "input_bytes": _whole(counted.input_bytes),
+        "input_ops": _whole(counted.input_ops),
         "layers": [_layer_figures(layer) for layer in counted.layers],
     }
 
@@ -139,6 +142,7 @@ def describe(document: dict[str, Any]) -> str:
         _line("total", "", floats, binary, document["ratios"]),
         f"{'data':<8}{'':>14}{_mega(floats['data_bytes']):>12}{_mega(binary['data_bytes']):>12}"
         f"{document['ratios']['data']:>8.1f}x",
+        *_input_lines(document, binary),
         "",
         "K = 1024 bytes, M = 1024 K. Biases are not counted; a cycle operation is a multiplication",
         "and an addition, or 64 binary ones. How it is counted: docs/design.md.",
@@ -146,6 +150,21 @@ def describe(document: dict[str, Any]) -> str:
     if "measured" in document:
         lines += ["", *_measured_lines(document["measured"], binary["model"])]
     return "\n".join(lines)
+
+
+def _input_lines(document: dict[str, Any], binary: dict[str, Any]) -> list[str]:
+    """Describe the encoder of a binary model's input, if it has one."""
+    nodes, features = document["sizes"]["nodes"], document["sizes"]["features"]
+    inputs = binary["layers"][0]["inputs"]
+    if inputs == features:
+        return []
+    per_node = binary["input_ops"] / nodes
+    return [
+        f"{'input':<8}{document['architecture']['input_bits']:>14}"
+        f"{_kilo(binary['input_bytes']):>24}  {features} features become {inputs} bits: "
+        f"{8 * words_per_row(inputs) + 4} bytes per node,",
+        f"{'':<48}{per_node:,.0f} operations per node, once, when it is packed",
+    ]
 
 
 def _line(

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from bignn.config import BinarizeMode, Sampling, Settings
+from bignn.config.input_bits import SIGN
 from bignn.train.recipes.definition import Recipe
 from bignn.train.recipes.tables import RECIPES
 
@@ -25,7 +26,11 @@ def _pair(name: str, settings: Settings, **model: Any) -> dict[str, Recipe]:
     modes: dict[str, BinarizeMode] = {name: "none", f"bi-{name}": "both"}
     rows = {}
     for row, mode in modes.items():
-        own = model if mode == "none" else {**model, "norm": "batch", "edge_bits": None}
+        own = (
+            model
+            if mode == "none"
+            else {**model, "norm": "batch", "edge_bits": None, "input_bits": SIGN}
+        )
         rows[row] = Recipe(mode, settings, normalize_rows=False, **own)
     return rows
 

@@ -1,0 +1,76 @@
+"""The bits that a binary model makes of its input, as an option: ``"sign"``, ``"rotate:4"``, ..."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from bignn.errors import input_error, printable
+
+#: The option's value that leaves the choice to what the features are like.
+AUTO = "auto"
+#: The option's value of one bit per feature.
+SIGN = "sign"
+#: Bits per feature, at most; a short option could otherwise ask for any amount of memory.
+MOST_BITS_PER_FEATURE = 64
+#: Features that a rotation takes, at most: its matrix is made when it is used.
+MOST_ROTATED = 1024
+
+_FORM = re.compile(r"(rotate|threshold):([1-9][0-9]?)")
+
+
+@dataclass(frozen=True)
+class InputBits:
+    """A choice of input bits.
+
+    Attributes:
+        kind: ``"rotate"``, signs of random rotations, or ``"threshold"``, comparisons of every
+            feature with some of its quantiles.
+        per_feature: how many bits there are for each feature.
+
+    """
+
+    kind: Literal["rotate", "threshold"]
+    per_feature: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.per_feature}"
+
+    def num_bits(self, num_features: int) -> int:
+        """Return the number of bits of a row of features."""
+        return self.per_feature * num_features
+
+
+def parse_input_bits(text: object, num_features: int | None = None) -> InputBits | None:
+    """Read a choice other than ``"auto"``; None stands for ``"sign"``."""
+    if text == SIGN:
+        return None
+    found = _FORM.fullmatch(text) if isinstance(text, str) else None
+    kind, per_feature = (found[1], int(found[2])) if found else ("", 0)
+    if not 1 <= per_feature <= MOST_BITS_PER_FEATURE:
+        raise input_error(
+            "input_bits",
+            f"'{AUTO}', '{SIGN}', 'rotate:K' or 'threshold:K' with K bits per feature, 1 to "
+            f"{MOST_BITS_PER_FEATURE}",
+            printable(repr(text)),
+        )
+    if kind == "threshold":
+        return InputBits("threshold", per_feature)
+    if num_features is not None and num_features > MOST_ROTATED:
+        fix = f"take '{SIGN}' or 'threshold:{per_feature}'"
+        got = f"'{text}' for {num_features}"
+        raise input_error("input_bits", f"no rotation of over {MOST_ROTATED} features", got, fix)
+    return InputBits("rotate", per_feature)
+
+
+def check_input_bits(text: object, num_features: int | None = None) -> None:
+    """Refuse a value that the option cannot have."""
+    if text != AUTO:
+        parse_input_bits(text, num_features)
+
+
+def num_input_bits(text: str, num_features: int) -> int:
+    """Return the number of bits of a row; before ``"auto"`` is decided, one per feature."""
+    chosen = None if text == AUTO else parse_input_bits(text, num_features)
+    return num_features if chosen is None else chosen.num_bits(num_features)
