@@ -258,3 +258,31 @@ def test_conversions_that_cannot_have_more_bits_say_so() -> None:
     with pytest.raises(InputError, match="'sign' where 'module_0' is a TAGConv"):
         bignn.binarize_(other, input_bits="rotate:4", first="module_0")
     assert isinstance(next(other.children()), pyg.TAGConv)  # it is as it was
+
+
+@pytest.mark.parametrize("input_bits", ENCODERS)
+def test_new_and_changed_nodes_go_through_the_encoder(
+    dense: Graph, tmp_path: Path, input_bits: str
+) -> None:
+    torch.manual_seed(0)
+    model = GCN(10, 12, 2, 3, binarize="both", input_bits=input_bits)
+    bignn.fit(model, dense, SHORT, progress=False)
+    packed = bignn.pack(model)
+    row = np.random.default_rng(1).standard_normal((1, 10)).astype(np.float32)
+    edges = np.array([[90, 3], [3, 90]])
+    x = np.concatenate([dense.dense_x(), row])
+    larger = Graph(x, np.concatenate([dense.edge_index, edges], axis=1))
+    expected = packed.predict(larger, output="logits")
+    np.testing.assert_array_equal(
+        packed.predict_new(dense, row, edges, output="logits"), expected[90:]
+    )
+    live = packed.live(dense)
+    live.save(tmp_path / "graph.biglive")
+    live.update(add_nodes=row, add_edges=edges)
+    np.testing.assert_array_equal(live.predict(output="logits"), expected)
+    live.update(nodes=[90, 5], x=x[[5, 90]])
+    x[[90, 5]] = x[[5, 90]]
+    swapped = packed.predict(replace(larger, x=x), output="logits")
+    live.close()
+    opened = bignn.LiveGraph.open(tmp_path / "graph.biglive")
+    np.testing.assert_array_equal(opened.predict(output="logits"), swapped)

@@ -275,3 +275,15 @@ def test_models_without_relations_leave_edge_types_out() -> None:
     data.edge_type = ["likes"] * data.num_edges  # something else of that name
     assert bignn.from_pyg(data).edge_type is None
     assert len(bignn.pack(model).predict(data)) == data.num_nodes
+
+
+def test_new_nodes_and_updates_cannot_name_relations_yet() -> None:
+    data = make_graph()
+    model = Relational(pyg.RGCNConv)
+    bignn.binarize_(model)
+    model(data.x, data.edge_index, data.edge_type)
+    packed = bignn.pack(model.eval())
+    with pytest.raises(InputError, match=r"types of edges.*pack the changed graph instead"):
+        packed.predict_new(data, data.x[:1], [[0], [60]])
+    with pytest.raises(InputError, match=r"live graph|types of edges"):
+        packed.live(data)
