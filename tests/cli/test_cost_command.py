@@ -156,3 +156,15 @@ def test_failures_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         assert captured.out == ""
         assert line in captured.err
         assert captured.err.count("\n") == 1
+
+
+def test_an_encoder_has_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["--nodes", "1000", "--edges", "5000", "--features", "100", "--classes", "10"]
+    assert main(["cost", *sizes, "--input-bits", "rotate:4"]) == 0
+    printed = capsys.readouterr().out
+    assert "100 features become 400 bits: 60 bytes per node," in printed
+    assert "10,952 operations per node, once, when it is packed" in printed
+    assert main(["cost", *sizes, "--input-bits", "sign"]) == 0
+    assert "bytes per node" not in capsys.readouterr().out
+    assert main(["cost", *sizes, "--input-bits", "rotate"]) == 2
+    assert "--input-bits must be 'auto', 'sign', 'rotate:K' or" in capsys.readouterr().err
