@@ -1,7 +1,7 @@
 """How fast is a live graph updated? Updates per second, rows computed, and PyG beside it.
 
 Run: .venv/bin/python benchmarks/live.py [--shape arxiv] [--conv gcn] [--scale 1] [--threads 2]
-     [--batches 1,10,100,1000] [--rounds 30] [--features] [--pyg 5] [--compare]
+     [--batches 1,10,100,1000] [--rounds 30] [--features] [--pyg 2] [--compare]
      [--cpu-time]
 
 The graph is a shape of ``bignn bench`` (random, skewed degrees) with an untrained binary model of
@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--batches", default="1,10,100,1000")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--features", action="store_true")
-    parser.add_argument("--pyg", type=int, default=5)
+    parser.add_argument("--pyg", type=int, default=2)
     parser.add_argument("--compare", action="store_true")
     parser.add_argument("--cpu-time", action="store_true")
     options = parser.parse_args()

@@ -92,7 +92,7 @@ class Mirror:
 
 
 def random_graph(rng: np.random.Generator, num_nodes: int, *, weighted: bool) -> Graph:
-    edges = (num_nodes * rng.random((2, 4 * num_nodes)) ** 1.5).astype(np.int64)
+    edges = (num_nodes * rng.random((2, 3 * num_nodes // 2)) ** 1.3).astype(np.int64)
     edges = np.concatenate([edges, edges[:, :5]], axis=1)  # repeated ones, and some loops
     weights = rng.choice([0.25, 1.0, 1.5], edges.shape[1]).astype(np.float32)
     x = rng.standard_normal((num_nodes, SIZES[0])).astype(np.float32)
@@ -126,7 +126,7 @@ class Updates(RuleBasedStateMachine):
     )
     def start(self, kind: str, seed: int, weighted: bool, ordered: bool) -> None:
         self.rng = np.random.default_rng(seed)
-        graph = random_graph(self.rng, 24, weighted=weighted)
+        graph = random_graph(self.rng, 50, weighted=weighted)
         self.mirror = Mirror(graph)
         model = MODELS[kind]
         self.live = model.live(pack_graph(graph, like=model, order="locality" if ordered else None))

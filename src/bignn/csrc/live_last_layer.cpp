@@ -79,6 +79,17 @@ void LiveLayers::bind_sums() {
                 last_panels_.data());
 }
 
+// Whether sums that follow what changed take less than computing the rows that read it: a source
+// taken off and put on costs about as much as reading four neighbours.
+bool LiveLayers::is_moving_cheaper(const Changed& changed) const {
+    if (last_panels_.size() == 0) return false;
+    std::size_t moves = 0;
+    for (const std::int32_t node : changed.nodes) {
+        moves += readers_->ids(static_cast<std::size_t>(node)).size();
+    }
+    return 4 * moves < rows_.num_entries();
+}
+
 // Computes rows and keeps their classes, and sums where they are exact; returns those whose class
 // is another.
 LiveLayers::Nodes LiveLayers::run_last(const Nodes& nodes) {
@@ -196,7 +207,8 @@ LiveLayers::Nodes LiveLayers::move_sums(const Changed& changed, Nodes& computed)
         return std::binary_search(first.begin(), first.end(), static_cast<std::int32_t>(row));
     };
     const std::size_t nodes = num_nodes();
-    const std::size_t pieces = work < 4096 ? 1 : 2 * static_cast<std::size_t>(num_threads());
+    // As few pieces as there are threads: finding a source's readers takes longer than moving sums.
+    const std::size_t pieces = work < 4096 ? 1 : static_cast<std::size_t>(num_threads());
     const std::size_t grain = (nodes + pieces - 1) / pieces;
     std::vector<Nodes> found(pieces);
     // Rows are shared out among threads, each of which finds its own among a source's readers.
@@ -207,10 +219,17 @@ LiveLayers::Nodes LiveLayers::move_sums(const Changed& changed, Nodes& computed)
             const auto node = static_cast<std::size_t>(changed.nodes[c]);
             const auto readers = readers_->ids(node);
             const float* weights = has_weights ? readers_->weights(node) : nullptr;
+            if (c + 8 < changed.nodes.size()) {
+                const auto later = static_cast<std::size_t>(changed.nodes[c + 8]);
+                __builtin_prefetch(readers_->ids(later).data());
+            }
             auto at =
                 std::lower_bound(readers.begin(), readers.end(), static_cast<std::int32_t>(begin));
             for (; at != readers.end() && static_cast<std::size_t>(*at) < end; ++at) {
                 const auto row = static_cast<std::size_t>(*at);
+                if (readers.end() - at > 8) {
+                    __builtin_prefetch(&state.roundings[static_cast<std::size_t>(at[8])]);
+                }
                 if (marks_[row] == is_computed) continue;
                 const Rounding& rounding = state.roundings[row];
                 const float weight = weights ? weights[at - readers.begin()] : 1.0f;

@@ -501,7 +501,7 @@ std::vector<std::int64_t> LiveLayers::run_wave(Changed changed, const Nodes& tou
     Nodes found;
     if (all) {
         found = run_last(every);
-    } else if (last_panels_.size() == 0) {
+    } else if (!is_moving_cheaper(changed)) {
         found = run_last(readers_of(last, changed, touched));
     } else {
         Nodes computed = touched;

@@ -155,6 +155,7 @@ class LiveLayers {
     bool keeps_old_words(std::size_t number) const {
         return last_panels_.size() && number + 2 == num_layers();
     }
+    bool is_moving_cheaper(const Changed& changed) const;
     Nodes run_last(const Nodes& nodes);
     void compute_sums(const Nodes& nodes);
     Nodes compute_classes(const Nodes& nodes);
