@@ -44,6 +44,9 @@ def write_page(path: Path, records: Sequence[Record]) -> None:
 def table(records: Sequence[Record]) -> str:
     """Render all rows: how they were measured, then a table per kind."""
     runs = list(newest(records).values())
+    longest = max((run.get("epochs", 0) for run in runs), default=0)
+    # Shorter runs show that a class trains and packs; their accuracy would mean nothing.
+    runs = [run | {"is_short": run.get("epochs", longest) < longest} for run in runs]
     graphs = sorted({run["graph"] for run in runs if "graph" in run}, key=_graph_order)
     parts = [_how(runs, graphs)]
     for kind, title in KINDS.items():
@@ -78,7 +81,8 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _how(runs: Sequence[Record], graphs: Sequence[str]) -> str:
-    measured = [run for run in runs if "test" in run]
+    measured = [run for run in runs if "test" in run and not run["is_short"]]
+    short = {run["row"] for run in runs if run["is_short"]} - {run["row"] for run in measured}
     seeds = []
     for graph in graphs:
         epochs = _listed({run["epochs"] for run in measured if run["graph"] == graph})
@@ -86,9 +90,12 @@ def _how(runs: Sequence[Record], graphs: Sequence[str]) -> str:
     version = _listed({run["pyg"] for run in runs})
     hours = sum(run["seconds"] for run in measured) / 3600
     rows = len({run["row"] for run in runs})
+    tried = (
+        f" {len(short)} rows without accuracies were tried for a few epochs only." if short else ""
+    )
     return (
         f"PyG {version}: {rows} rows. Seeds: {', '.join(seeds)}; fewer are in brackets. All "
-        f"{len(measured)} runs took {hours:.1f} hours of one core."
+        f"{len(measured)} runs took {hours:.1f} hours of one core.{tried}"
     )
 
 
@@ -102,7 +109,7 @@ def _most_seeds(runs: Sequence[Record], graph: str) -> int:
 
 def _num_seeds(runs: Sequence[Record], graph: str, row: str, way: str = "float") -> int:
     ours = [r for r in runs if r.get("graph") == graph and r["row"] == row and r["way"] == way]
-    return sum("test" in run for run in ours)
+    return sum("test" in run and not run["is_short"] for run in ours)
 
 
 def _row(name: str, own: Sequence[Record], graphs: Sequence[str], runs: Sequence[Record]) -> str:
@@ -134,7 +141,8 @@ def _row(name: str, own: Sequence[Record], graphs: Sequence[str], runs: Sequence
 def _scores(runs: Sequence[Record], most: int) -> str:
     cells = []
     for way in WAYS:
-        tests = [run["test"] for run in runs if run["way"] == way and "test" in run]
+        full = [run for run in runs if "test" in run and not run["is_short"]]
+        tests = [run["test"] for run in full if run["way"] == way]
         few = f" ({len(tests)})" if 0 < len(tests) < most else ""
         cells.append(f"{statistics.mean(tests):.1f}{few}" if tests else "–")
     return " / ".join(cells)

@@ -175,6 +175,12 @@ def test_the_newest_record_counts_and_fewer_seeds_are_told() -> None:
     assert "| needs a package |" in table([*runs, gone])
     assert len(newest([gone, *runs])) == 3
     assert "needs a package" not in table([gone, *runs])
+    # Of a row that has only shorter runs, no accuracy is told.
+    tried = [run | {"row": "BConv", "epochs": 2} for run in runs]
+    text = table([*tried, *runs])
+    assert "| `BConv` | yes | no | – | 2.0x | – / – / – |" in text
+    assert "1 rows without accuracies" in text
+    assert "| 85.0 / 70.0 (1) / – |" in text
 
 
 def test_messages_are_shortened() -> None:
