@@ -1,5 +1,6 @@
 """Edge weights: packed models read them if the layers did in training, and not otherwise."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,9 @@ WARNING = "'edge_weight' is not used"
 
 
 class Unweighted(nn.Module):
-    """A forward that takes no weights; ``second`` is what its second layer is given."""
+    """A forward that takes no weights."""
 
-    def __init__(self, **skipped: Any) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.conv1, self.conv2 = pyg.GCNConv(D, 16), pyg.GCNConv(16, CLASSES)
 
@@ -29,6 +30,8 @@ class Unweighted(nn.Module):
 
 
 class Mixed(Unweighted):
+    """A forward that gives weights to one of its layers."""
+
     def forward(self, x: Tensor, ei: Tensor, edge_weight: Tensor) -> Tensor:  # type: ignore[override]
         out: Tensor = self.conv2(self.conv1(x, ei, edge_weight).relu(), ei)
         return out
@@ -112,8 +115,10 @@ def test_a_sparse_adjacency_has_weights() -> None:
     torch.manual_seed(0)
     data, model = weighed_data(), Unweighted()
     indices = data.edge_index.flip(0)
-    adjacency = torch.sparse_coo_tensor(indices, data.edge_weight, 2 * [data.num_nodes])
-    trained(model, data.x, adjacency.to_sparse_csr())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, of sparse tensors
+        adjacency = torch.sparse_coo_tensor(indices, data.edge_weight, 2 * [data.num_nodes])
+        trained(model, data.x, adjacency.to_sparse_csr())
     assert bignn.pack(model).edge_weight == "used"
 
 
@@ -182,7 +187,7 @@ def test_unknown_arguments_of_forward_are_named() -> None:
         bignn.pack(model)
     model = Pooled()
     bignn.binarize_(model)
-    with pytest.raises(InputError, match="argument 'graphs' of forward .* name it batch"):
+    with pytest.raises(InputError, match=r"argument 'graphs' of forward .* name it batch"):
         bignn.pack(model)
 
 
