@@ -130,7 +130,8 @@ def _converted(writer: _Writer, model: torch.nn.Module, node_type: str | None) -
                 out = writer.add(step.op, values, f"{number}", **parameters)
         names[step.out] = out
     if not traced.relations:
-        return PackedModel(writer.operations, writer.arrays, _width_of("x", steps))
+        width, use = _width_of("x", steps), traced.weight_use
+        return PackedModel(writer.operations, writer.arrays, width, edge_weight=use)
     widths = {name.removeprefix("x."): _width_of(name, steps) for name in inputs}
     return PackedModel(writer.operations, writer.arrays, widths, relations=traced.relations)
 

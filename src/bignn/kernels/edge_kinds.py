@@ -12,6 +12,11 @@ from bignn.kernels.gcn_degrees import degree_scale, with_self_loops
 Floats = NDArray[np.float32]
 
 
+#: What the weights of a graph's edges are to a model: they count; they are left out, since it was
+#: trained without them; or graphs that have some are refused, since only some layers weigh edges.
+WeightUse = Literal["used", "ignored", "refused"]
+
+
 class EdgeKind(NamedTuple):
     """What a neighbourhood sum is taken over.
 

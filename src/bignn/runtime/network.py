@@ -26,7 +26,7 @@ from bignn.bits import Words
 from bignn.errors import FileError
 from bignn.graph.hetero import EdgeType
 from bignn.kernels.attention import Attention, whole_scores
-from bignn.kernels.edge_kinds import EDGE_KINDS, of_relation, split_relation
+from bignn.kernels.edge_kinds import EDGE_KINDS, WeightUse, of_relation, split_relation
 from bignn.kernels.layer import BinaryLayer, Keep, OwnPart
 from bignn.runtime.input_stage import InputSpec
 from bignn.runtime.operations import NEIGHBOURLY, Arrays, Operation, checked, diagonals_of
@@ -69,6 +69,7 @@ class Network:
             heterogeneous model, which has no packed layers at its front.
         relations: the relations of a heterogeneous model.
         result_type: the type of nodes that the logits are of, in a heterogeneous model.
+        edge_weight: what the weights of edges are to the model.
 
     """
 
@@ -84,6 +85,7 @@ class Network:
     inputs: Mapping[str, tuple[InputSpec, str]] = field(default_factory=dict)
     relations: tuple[EdgeType, ...] = ()
     result_type: str | None = None
+    edge_weight: WeightUse = "used"
 
     @property
     def is_binary(self) -> bool:
@@ -118,7 +120,11 @@ class Network:
 
 
 def understand(
-    operations: Any, arrays: Arrays, num_features: Any, relations: Sequence[EdgeType] = ()
+    operations: Any,
+    arrays: Arrays,
+    num_features: Any,
+    relations: Sequence[EdgeType] = (),
+    edge_weight: WeightUse = "used",
 ) -> Network:
     """Check a list of operations against its arrays and recognise its layers."""
     steps = checked(operations, arrays, num_features, relations)
@@ -164,7 +170,7 @@ def understand(
     return Network(
         stage, source, layers, rest, kept, result, steps[-1].width, aggregations,
         steps[-1].is_pooled, inputs, tuple(relations),
-        steps[-1].node_type,
+        steps[-1].node_type, edge_weight,
     )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def with_new_nodes(
     features, beta = _new_features(network, x)
     num_new = len(features)
     given = read_edges("edges", edges, num_old + num_new)
-    weights = read_weights("edge_weight", edge_weight, given.shape[1])
+    weights = read_weights("edge_weight", edge_weight, given.shape[1], network.edge_weight)
     if (given < num_old).all(axis=0).any():
         source, target = given[:, (given < num_old).all(axis=0)][:, 0].tolist()
         expected = f"edges with a new node (from {num_old} on) at one end or both"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, cast, overload
 
@@ -15,7 +16,13 @@ from bignn.errors import InputError, input_error
 from bignn.graph import Graph, Graphs, join
 from bignn.graph.hetero import HeteroDataLike
 from bignn.kernels.compressed_rows import compress_edges, entries_of, in_order_of_rows
-from bignn.kernels.edge_kinds import EDGE_KINDS, WITH_SELF_LOOPS, split_relation, weigh_edges
+from bignn.kernels.edge_kinds import (
+    EDGE_KINDS,
+    WITH_SELF_LOOPS,
+    WeightUse,
+    split_relation,
+    weigh_edges,
+)
 from bignn.kernels.gcn_degrees import gcn_degree_scale, with_self_loops
 from bignn.kernels.layer import DenseBits, Edges, PackedFeatures, SparseBits
 from bignn.runtime import tensors
@@ -259,7 +266,8 @@ def pack_graph(
 ) -> PackedGraph | PackedHeteroGraph:
     """Pack a graph, or many as one, for a model, with the model's input statistics.
 
-    Labels are not needed; classes of nodes come along, all others are left out.
+    Labels are not needed; classes of nodes come along, all others are left out. Edge weights are
+    left out, with a warning, where the model was trained without any.
 
     Args:
         graph: a :class:`bignn.Graph` or a PyG ``Data`` with as many features as the model reads; or
@@ -284,6 +292,8 @@ def pack_graph(
     if graph.num_features != stage.num_features:
         expected = f"one with {stage.num_features} features per node"
         raise input_error("graph", expected, graph.num_features)
+    if network.edge_weight != "used":
+        graph = _without_weights(graph, network.edge_weight)
     features, beta = read_features(stage, graph)
     source, target = graph.edge_index
     edges = source, target, graph.edge_weight
@@ -304,6 +314,20 @@ def pack_graph(
         graph.name, adjacency, None, graph_offsets, types,
     )  # fmt: skip
     return packed if order is None else in_locality_order(packed)
+
+
+def _without_weights(graph: Graph, use: WeightUse) -> Graph:
+    """Leave the weights of a graph's edges out for a model that was trained without them."""
+    if graph.edge_weight is None:
+        return graph
+    if not (graph.edge_weight == 1).all():
+        if use == "refused":
+            expected = "one without edge weights, which only some of the model's layers read"
+            raise input_error("graph", expected, "one with 'edge_weight'")
+        warnings.warn(
+            "'edge_weight' is not used: the model was trained without edge weights", stacklevel=3
+        )
+    return replace(graph, edge_weight=None)
 
 
 def _edge_types(graph: Graph, num_relations: int) -> NDArray[np.int32] | None:

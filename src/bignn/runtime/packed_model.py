@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,7 @@ from bignn import kernels
 from bignn.errors import FileError, InputError, input_error
 from bignn.graph import Graphs
 from bignn.graph.hetero import EdgeType, HeteroDataLike
-from bignn.kernels.edge_kinds import WITH_SELF_LOOPS
+from bignn.kernels.edge_kinds import WITH_SELF_LOOPS, WeightUse
 from bignn.kernels.layer import HIDDEN_EDGE_BITS, Edges
 from bignn.kernels.packed_layers import PackedLayers
 from bignn.kernels.reference import first_largest
@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from bignn.runtime.live.live_graph import LiveGraph
 
 VERSION = 2
-_HEADER = frozenset(["format", "version", "num_features", "operations", "about", "relations"])
+_HEADER = frozenset(
+    ["format", "version", "num_features", "operations", "about", "relations", "edge_weight"]
+)
 
 #: A packed graph, or one that is packed when it is first predicted.
 AnyGraph = PackedGraph | PackedHeteroGraph | Graphs | HeteroDataLike
@@ -83,6 +85,8 @@ class PackedModel:
         num_features: features per node that the model reads; of all types together in a
             heterogeneous model.
         about: free-form facts that travel with the model, such as where it was trained.
+        edge_weight: what the weights of a graph's edges are to the model: ``"used"``; ``"ignored"``
+            if it was trained without any; ``"refused"`` if only some of its layers weigh edges.
 
     """
 
@@ -94,9 +98,11 @@ class PackedModel:
         about: Mapping[str, Any] | None = None,
         *,
         relations: Sequence[EdgeType] = (),
+        edge_weight: WeightUse = "used",
     ) -> None:
         self.arrays = dict(arrays)
-        self.network = understand(operations, self.arrays, num_features, relations)
+        self.network = understand(operations, self.arrays, num_features, relations, edge_weight)
+        self.edge_weight = edge_weight
         self.operations = [dict(step) for step in operations]
         widths = num_features if isinstance(num_features, dict) else {"": num_features}
         self.num_features = sum(widths.values())
@@ -167,7 +173,7 @@ class PackedModel:
             backend: a name from ``bignn.kernels.available_backends()``; None for the fastest.
 
         """
-        check_output(output)
+        check_output(output, self.num_classes)
         chosen, packed = kernels.checked_backend(backend), self._packed(graph)
         if nodes is None:
             values = in_given_order(self._run(packed, output, plan, chosen), self._places(packed))
@@ -217,7 +223,7 @@ class PackedModel:
             backend: as in :meth:`predict`.
 
         """
-        check_output(output)
+        check_output(output, self.num_classes)
         if self.network.is_pooled:
             raise InputError("a model that pools makes answers of graphs; predict a graph instead")
         packed = self._of_one_relation(graph)
@@ -300,7 +306,7 @@ class PackedModel:
 
         A binary model makes one block of floats at a time, where ``predict`` makes them all.
         """
-        check_output(output)
+        check_output(output, self.num_classes)
         if not isinstance(block, int) or block < 1:
             raise input_error("block", "a number of nodes, at least 1", repr(block))
         chosen, packed = kernels.checked_backend(backend), self._packed(graph)
@@ -366,7 +372,10 @@ class PackedModel:
     def parts(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return the arrays and the header of the model's file."""
         relations = [list(relation) for relation in self.network.relations]
-        return self.arrays, ({"relations": relations} if relations else {}) | {
+        optional: dict[str, Any] = {"relations": relations} if relations else {}
+        if self.edge_weight != "used":
+            optional["edge_weight"] = self.edge_weight
+        return self.arrays, optional | {
             "format": tensors.MODEL_FORMAT,
             "version": VERSION,
             "num_features": self.network.num_features,
@@ -406,6 +415,9 @@ class PackedModel:
         if packed.adjacency == "gcn" and not self.network.aggregations <= {*WITH_SELF_LOOPS}:
             expected, got = "one whose edges are as they were given", "one with self-loops added"
             raise input_error("graph", expected, got, fix)
+        if packed.weights is not None and self.edge_weight != "used":
+            expected = "one packed without edge weights, as the model was trained"
+            raise input_error("graph", expected, "one with weights", fix)
         relations = self.network.num_relations
         if relations and packed.edge_types is None:
             raise input_error("graph", "one with edge types", "one packed without", fix)
@@ -533,7 +545,12 @@ def from_file(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> 
     copies = {name: np.array(array) for name, array in arrays.items()}
     relations = checked_relations(header["relations"]) if "relations" in header else ()
     num_features: Any = header.get("num_features")
-    model = PackedModel(operations, copies, num_features, about, relations=relations)
+    use: Any = header.get("edge_weight", "used")
+    if use not in get_args(WeightUse):
+        raise FileError(f"'edge_weight' must be one of {list(get_args(WeightUse))}")
+    model = PackedModel(
+        operations, copies, num_features, about, relations=relations, edge_weight=use
+    )
     used = {name for step in model.operations for name in step.values() if isinstance(name, str)}
     if unused := sorted(set(arrays) - used):
         raise FileError(f"no operation uses array '{unused[0][:40]}'")

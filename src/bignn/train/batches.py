@@ -64,12 +64,32 @@ class Batch:
 
     def logits(self, model: nn.Module) -> Tensor:
         """Return the model's output on this batch."""
-        weight = () if self.edge_weight is None else (self.edge_weight,)
-        types = {}
-        if self.edge_type is not None and "edge_type" in signature(model.forward).parameters:
-            types["edge_type"] = self.edge_type
-        out: Tensor = model(self.x, self.edge_index, *weight, **types)
+        parameters = signature(model.forward).parameters
+        args, named = [self.x, self.edge_index], {}
+        if self.edge_weight is not None and takes_weights(model):
+            if "edge_weight" in parameters:
+                named["edge_weight"] = self.edge_weight
+            else:
+                args.append(self.edge_weight)
+        if self.edge_type is not None and "edge_type" in parameters:
+            named["edge_type"] = self.edge_type
+        out: Tensor = model(*args, **named)
         return out
+
+
+# Third arguments of a forward that are not the weights of edges.
+_NOT_WEIGHTS = ("edge_type", "edge_attr", "batch")
+
+
+def takes_weights(model: nn.Module) -> bool:
+    """Whether a model's forward takes edge weights, by name or third, or a whole ``Data``."""
+    parameters = signature(model.forward).parameters
+    if "edge_weight" in parameters or any(
+        some.kind is some.VAR_POSITIONAL for some in parameters.values()
+    ):
+        return True
+    names = [n for n, some in parameters.items() if some.kind <= some.POSITIONAL_OR_KEYWORD]
+    return len(names) == 1 or (len(names) > 2 and names[2] not in _NOT_WEIGHTS)
 
 
 def reachable(batch: Batch, model: nn.Module) -> Batch:

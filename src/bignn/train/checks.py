@@ -1,11 +1,13 @@
 """Checks before training: a model that does not fit the graph is refused in one line."""
 
+import warnings
+
 import torch
 from torch import Tensor, nn
 
 from bignn.errors import InputError, input_error
 from bignn.nn.evaluation import evaluating, naming_width_errors
-from bignn.train.batches import Batch
+from bignn.train.batches import Batch, takes_weights
 from bignn.train.tasks import Task
 
 
@@ -16,11 +18,16 @@ def check_model(model: nn.Module, batch: Batch, task: Task, argument: str = "mod
         with evaluating(model), naming_width_errors(argument, int(batch.x.shape[-1])):
             out = batch.logits(model)
     except TypeError as error:
-        arguments = "x, edge_index" + ("" if batch.edge_weight is None else ", edge_weight")
+        is_weighed = batch.edge_weight is not None and takes_weights(model)
+        arguments = "x, edge_index" + (", edge_weight" if is_weighed else "")
         line = str(error).splitlines()[0]
         raise input_error(
             argument, f"called as model({arguments})", f"TypeError: {line}"
         ) from error
+    if batch.edge_weight is not None and not takes_weights(model):
+        warnings.warn(
+            f"'edge_weight' is not used: the forward of '{argument}' takes none", stacklevel=3
+        )
     if isinstance(out, Tensor) and out.ndim == 1 and task.kind != "classes":
         out = out[:, None]
     if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != len(batch.y):

@@ -25,6 +25,7 @@ from bignn.nn.convert.report import Report
 from bignn.nn.convert.sign_watch import watch_outputs
 from bignn.nn.convert.trace import packing_obstacle, traced_graph
 from bignn.nn.convert.uncentred_inputs import uncentred_layers
+from bignn.nn.convert.weighed_layers import remember_weights_in
 from bignn.nn.convert.wrapped_layer import (
     WrappedLayer,
     Wrapping,
@@ -48,7 +49,7 @@ def binarize_(
     binarize: BinarizeMode = "both",
     ste: SteRule = "input",
     dropout: float | None = None,
-    skip: Sequence[str] = (),
+    skip: str | Sequence[str] = (),
     first: str | None = None,
     balance: bool = True,
     center: bool | Literal["auto"] = "auto",
@@ -90,7 +91,7 @@ def binarize_(
         ste: gradient rule for features, see :func:`bignn.binarize.binarize_features`.
         dropout: probability of dropping an entry of a binary layer's input; None for that of the
             model's own dropout.
-        skip: names of modules that stay float, with all they contain.
+        skip: names of modules that stay float, with all they contain; or one name.
         first: name of the layer whose input is standardised, where that is not the model's input.
         balance: binarize ``W - median(W)``, per column, so that columns have as many +1 as -1
             (:class:`bignn.nn.Linear`). Otherwise the many bag-of-words features that a node lacks
@@ -136,7 +137,8 @@ def binarize_(
     narrow = narrow if binarization.features else 0
     if example is not None:
         call_once(model, example)
-    replacement = LayerReplacement(model, binarization, options, tuple(skip), narrow)
+    skipped = (skip,) if isinstance(skip, str) else tuple(skip)
+    replacement = LayerReplacement(model, binarization, options, skipped, narrow)
     replacement.check(first)
     if encodes and first is not None:
         _check_widens(model.get_submodule(first), first)
@@ -167,6 +169,7 @@ def binarize_(
     if binarization.features:
         _center(replacement, center, report)
         watch_outputs(model)
+    remember_weights_in(model)
     report.entries = list(replacement.entries())
     report.bytes_after = _bytes_after(model)
     report.obstacle = packing_obstacle(model)

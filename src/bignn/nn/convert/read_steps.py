@@ -40,6 +40,7 @@ from bignn.nn.convert.traced_calls import (
     line_of_call,
 )
 from bignn.nn.convert.typed_arguments import TypedArguments, output_of_type
+from bignn.nn.convert.weighed_layers import LayerCall, can_weigh, names_of
 from bignn.nn.convert.wrapped_layer import WrappedLayer
 from bignn.nn.convolution import TransformLater
 from bignn.nn.input_stage import InputStage
@@ -47,6 +48,8 @@ from bignn.nn.pair_conv import PairConv
 
 # Names of inputs that are edges, their weights and their relations.
 _EDGES = ("edge_index", "adj_t", "edge_weight", "edge_type")
+# Arguments after the edges that packing knows by their names.
+_KNOWN = ("edge_index", "edge_type", "edge_weight", "batch")
 # Methods that return the same values.
 _SAME = (Tensor.contiguous, Tensor.float, Tensor.clone, Tensor.detach)
 _REDUCTIONS = {
@@ -72,6 +75,9 @@ class StepReader:
         graph: its traced forward.
         node_type: the type of nodes whose logits are wanted, of a heterogeneous model.
 
+    Attributes:
+        weighing_calls: the calls of layers that can weigh edges.
+
     """
 
     def __init__(self, model: nn.Module, graph: fx.Graph, node_type: str | None = None) -> None:
@@ -80,6 +86,7 @@ class StepReader:
         self._node_type = node_type
         self._steps = Steps()
         self._modules = ModuleSteps(self._steps)
+        self.weighing_calls: list[LayerCall] = []
         self._edges: set[fx.Node] = set()
         self._values: dict[fx.Node, LazyValue] = {}
         self._constants: dict[fx.Node, Any] = {}
@@ -100,7 +107,7 @@ class StepReader:
                     self.typed.read(node, is_first=place == 0)
                 elif place == 0:
                     self._values[node] = x
-                elif node.target in _EDGES or place == 1:
+                elif node.target in _EDGES or (place == 1 and node.target != "batch"):
                     self._edges.add(node)
                 elif node.target == "batch":
                     self._graph_ids.add(node)
@@ -263,13 +270,36 @@ class StepReader:
     def _check_edges(
         self, node: fx.Node, module: nn.Module, node_arguments: Sequence[str] = ("x",)
     ) -> None:
-        count = len(node_arguments)
-        named = (v for k, v in node.kwargs.items() if k not in (*node_arguments, "input"))
-        rest = [*node.args[count:], *named]
-        if any(some is not None and some not in self._edges for some in rest):
+        """Refuse a layer that is given anything but the model's own edges; note if it weighs them.
+
+        Args:
+            node: the call of the layer.
+            module: what the layer is packed as.
+            node_arguments: those of its arguments that are values of nodes.
+
+        """
+        layer, names = self.model.get_submodule(str(node.target)), names_of(module)
+        given = dict(zip(names, node.args, strict=False)) | node.kwargs
+        for name, some in given.items():
+            if name in (*node_arguments, "input") or some is None or some in self._edges:
+                continue
+            self._check_known(some, name)
             raise cannot_pack(
-                f"{title_of(module, str(node.target))} is not given the model's own edges, as they "
-                "are, and nothing else"
+                f"{self._title(node)} is not given the model's own edges, as they are, and nothing "
+                "else"
+            )
+        if can_weigh(module):
+            self.weighing_calls.append(LayerCall(layer, given.get("edge_weight") is not None))
+
+    def _check_known(self, given: Any, meaning: str) -> None:
+        """Refuse an argument of forward that has none of the names that packing knows."""
+        if not isinstance(given, fx.Node) or given.op != "placeholder" or meaning not in _KNOWN:
+            return
+        if not any(given in some for some in (self._values, self._edges, self._graph_ids)):
+            others = [name for name in _KNOWN[1:] if name != meaning]
+            raise cannot_pack(
+                f"argument '{given.target}' of forward is not known to packing; name it {meaning} "
+                f"(or {', '.join(others)})"
             )
 
     def _of_function(self, node: fx.Node, called: str) -> LazyValue:
@@ -313,6 +343,7 @@ class StepReader:
 
     def _pooled(self, node: fx.Node, aggr: str, graph_ids: Any) -> LazyValue:
         if graph_ids not in self._graph_ids:
+            self._check_known(graph_ids, "batch")
             return failing(f"a pooling{called_in(node)} is not given the model's own 'batch'")
         return self._steps.value("pool", [self._argument(node, 0)], aggr=aggr)
 

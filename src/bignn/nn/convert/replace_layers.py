@@ -204,6 +204,7 @@ class LayerReplacement:
         layer.train(module.training)
         layer.to(next(module.parameters()).device)
         self._kinds[name] = type(module).__name__
+        layer.replaced_class = type(module).__name__  # type: ignore[assignment]
         if isinstance(layer, WrappedLayer):
             self.layers[name] = layer
         for inner_name, inner in layer.named_children():

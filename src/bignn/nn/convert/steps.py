@@ -43,8 +43,8 @@ def cannot_pack(why: str) -> InputError:
 
 
 def title_of(module: nn.Module, name: str) -> str:
-    """Name a module for messages: its class and its name in the model."""
-    return f"{type(module).__name__} '{name}'"
+    """Name a module for messages: its class, before it was converted, and its name in the model."""
+    return f"{getattr(module, 'replaced_class', type(module).__name__)} '{name}'"
 
 
 def line_of(frames: Sequence[tuple[str, int]]) -> str:

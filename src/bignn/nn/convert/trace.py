@@ -13,6 +13,7 @@ import torch_geometric.nn as pyg
 from torch import fx, nn
 
 from bignn.errors import InputError
+from bignn.kernels.edge_kinds import WeightUse
 from bignn.nn.convert.arithmetic import IN_PLACE_OPERATORS
 from bignn.nn.convert.hetero import EdgeType, GraphTypes, ValuesOfTypes, types_of
 from bignn.nn.convert.norms import NORMS
@@ -20,6 +21,7 @@ from bignn.nn.convert.pooling import POOLING_MODULES, recorded_pools
 from bignn.nn.convert.read_steps import StepReader
 from bignn.nn.convert.steps import Step, cannot_pack, line_of, title_of
 from bignn.nn.convert.typed_arguments import ANY_TYPE
+from bignn.nn.convert.weighed_layers import use_of_weights
 from bignn.nn.convert.wrapped_layer import WrappedLayer, is_wrapped
 from bignn.nn.convolution import Convolution
 from bignn.nn.evaluation import evaluating
@@ -32,11 +34,13 @@ class TracedModel:
     Attributes:
         steps: the steps from x (``x.<type>`` in a heterogeneous model) to the logits.
         relations: the types of edges that steps name by number; none in a homogeneous model.
+        weight_use: what edge weights are to the model.
 
     """
 
     steps: list[Step]
     relations: list[EdgeType]
+    weight_use: WeightUse = "used"
 
 
 def trace(model: nn.Module, node_type: str | None = None) -> TracedModel:
@@ -58,7 +62,7 @@ def trace(model: nn.Module, node_type: str | None = None) -> TracedModel:
         reader = StepReader(model, traced_graph(model), node_type)
     relations = reader.typed.relations
     if not relations:
-        return TracedModel(reader.steps, [])
+        return TracedModel(reader.steps, [], use_of_weights(reader.weighing_calls))
     used = sorted({s.parameters["relation"] for s in reader.steps if "relation" in s.parameters})
     steps = [_renumbered(step, used) for step in reader.steps]
     return TracedModel(steps, [relations[relation] for relation in used])

@@ -72,6 +72,13 @@ def is_wrapped(module: nn.Module) -> bool:
     return isinstance(getattr(module, "wrapping", None), Wrapping)
 
 
+def argument_names(layer: WrappedLayer) -> tuple[str, ...]:
+    """List the arguments of the PyG layer that a layer replaced, in order."""
+    if isinstance(layer, TransformFirst):
+        return layer.arguments
+    return next(names for kind, names in _ARGUMENTS.items() if isinstance(layer, kind))
+
+
 def input_maps(layer: WrappedLayer) -> list[Linear]:
     """List the linear maps that read a layer's input."""
     if isinstance(layer, Linear):
@@ -114,7 +121,7 @@ def _prepare_arguments(
 def _by_name(
     layer: WrappedLayer, layer_name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    names = layer.arguments if isinstance(layer, TransformFirst) else _ARGUMENTS[type(layer)]
+    names = argument_names(layer)
     given = dict(zip(names, args, strict=False)) | dict(kwargs)
     if isinstance(layer, Linear) and "input" in given:  # as torch calls it
         given["x"] = given.pop("input")

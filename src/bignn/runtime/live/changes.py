@@ -14,6 +14,7 @@ from bignn.bits import Words, words_per_row
 from bignn.errors import FileError, InputError, input_error
 from bignn.graph import Graph, SparseRows
 from bignn.graph.pyg import array_of
+from bignn.kernels.edge_kinds import WeightUse
 from bignn.kernels.layer import dense_words
 from bignn.runtime.features import read_features
 from bignn.runtime.input_stage import InputSpec, absolute_sums, row_scales
@@ -139,10 +140,15 @@ def read_nodes(argument: str, nodes: Any, num_nodes: int) -> Ints:
     return found
 
 
-def read_weights(argument: str, weights: Any, num_edges: int) -> Floats | None:
-    """Check weights of edges, one each; None for all ones."""
+def read_weights(
+    argument: str, weights: Any, num_edges: int, use: WeightUse = "used"
+) -> Floats | None:
+    """Check weights of edges, one each, for a model that reads them; None for all ones."""
     if weights is None:
         return None
+    if use != "used":
+        expected = "left out for a model that was trained without edge weights"
+        raise input_error(argument, expected, type(weights).__name__)
     found = _array(argument, weights, as_floats=True)
     if found.dtype.kind not in "fiub" or found.shape != (num_edges,):
         got = f"{found.dtype} of shape {list(found.shape)}"

@@ -115,7 +115,7 @@ class LiveGraph:
                 are -1, labels False and numbers NaN.
 
         """
-        check_output(output)
+        check_output(output, self.model.num_classes)
         num_nodes = self.num_nodes
         wanted = np.arange(num_nodes) if nodes is None else nodes
         ids = checked_rows("nodes", wanted, num_nodes, "node ids")
@@ -265,7 +265,8 @@ class LiveGraph:
         after = before + num_added
         removed = changes_.read_edges("remove_edges", remove_edges, before)
         added = changes_.read_edges("add_edges", add_edges, after)
-        weights = changes_.read_weights("edge_weight", edge_weight, added.shape[1])
+        use = self.model.edge_weight
+        weights = changes_.read_weights("edge_weight", edge_weight, added.shape[1], use)
         gone = changes_.read_nodes("remove_nodes", remove_nodes, before)
         rows = [self._rows(part) for part in (given, removed, added, gone)]
         for argument, part in (
