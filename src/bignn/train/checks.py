@@ -18,8 +18,13 @@ def check_model(model: nn.Module, batch: Batch, task: Task, argument: str = "mod
     except TypeError as error:
         arguments = "x, edge_index" + ("" if batch.edge_weight is None else ", edge_weight")
         line = str(error).splitlines()[0]
+        fix = (
+            "fit passes edge_weight and edge_type where the graph has them (of many graphs batch "
+            "and edge_attr too); a model that needs more is trained in your own loop, as in the "
+            "README"
+        )
         raise input_error(
-            argument, f"called as model({arguments})", f"TypeError: {line}"
+            argument, f"called as model({arguments})", f"TypeError: {line}", fix
         ) from error
     if isinstance(out, Tensor) and out.ndim == 1 and task.kind != "classes":
         out = out[:, None]

@@ -279,7 +279,7 @@ def test_what_does_not_pack_trains_and_says_so() -> None:
     model = by_to_hetero(lambda inputs, outputs: pyg.GATConv(inputs, outputs, add_self_loops=False))
     obstacle = str(bignn.binarize_(model).obstacle)
     assert "GATConv 'conv1.paper__cites__paper' of a relation" in obstacle
-    assert "it runs in torch as it is" in obstacle
+    assert "in torch it trains and predicts all the same" in obstacle
     train(model, data)
     with pytest.raises(InputError, match="cannot be packed"):
         bignn.pack(model, node_type="paper")
