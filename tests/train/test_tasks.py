@@ -305,7 +305,7 @@ def test_every_graph_of_a_list_is_checked_and_named() -> None:
 
 def test_what_fit_cannot_train_is_refused_with_a_remedy() -> None:
     data = bignn.to_pyg(bignn.load("cora"))
-    with pytest.raises(InputError, match="got HeteroData; train .* your own loop, as docs/models"):
+    with pytest.raises(InputError, match=r"got HeteroData; train .* your own loop, as docs/models"):
         bignn.fit(Pooled(pyg.global_mean_pool), HeteroData(), progress=False)
     del data.y
     with pytest.raises(InputError, match="^data: training needs y; y is"):
@@ -318,7 +318,7 @@ def test_what_fit_cannot_train_is_refused_with_a_remedy() -> None:
         def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
             return x
 
-    with pytest.raises(InputError, match="missing .* 'edge_attr'; fit passes .* your own loop"):
+    with pytest.raises(InputError, match=r"missing .* 'edge_attr'; fit passes .* your own loop"):
         bignn.fit(OfEdges(), bignn.load("cora"), Settings(epochs=1), progress=False)
 
 

@@ -67,10 +67,9 @@ class Plain(nn.Module):
 class Relations(nn.Module):
     """HeteroConvs of several kinds of convolution, and classes of papers alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, *aggrs: str) -> None:
         super().__init__()
         self.encode = nn.ModuleDict({"paper": nn.Linear(24, H), "author": nn.Linear(70, H)})
-        aggrs = ("sum", "mean")
         self.convs = nn.ModuleList(pyg.HeteroConv(self.make(), aggr=aggr) for aggr in aggrs)
         self.lin = nn.Linear(H, CLASSES)
 
@@ -119,7 +118,8 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "sage max": lambda: by_to_hetero(
         lambda inputs, outputs: pyg.SAGEConv(inputs, outputs, aggr="max")
     ),
-    "relations": Relations,
+    "relations": lambda: Relations("sum", "mean"),
+    "maxima over relations": lambda: Relations("max", "max"),
 }
 
 
@@ -286,6 +286,17 @@ def test_what_does_not_pack_trains_and_says_so() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:There exist node types")
+def test_an_example_of_another_kind_is_refused() -> None:
+    data = make_graph()
+    plain = Data(data["paper"].x, data["paper", "cites", "paper"].edge_index)
+    with pytest.raises(
+        InputError, match=r"'example' must be a HeteroData with nodes of .*got Data"
+    ):
+        bignn.binarize_(by_to_hetero(pyg.SAGEConv), example=plain)
+    with pytest.raises(InputError, match=r"'example' must be a Data .*HeteroData; .*to_hetero"):
+        bignn.binarize_(pyg.GraphSAGE(-1, 8, 2, 3), example=data)
+
+
 def test_edge_weights_count_in_torch() -> None:
     data = make_graph()
 
