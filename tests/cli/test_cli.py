@@ -339,6 +339,7 @@ def test_predict_refuses_wrong_arguments_in_one_line(
     for arguments, line in (
         ([str(damaged), toy], "is not a packed bignn file"),
         (["nowhere.bignn", toy], "does not exist; make one with 'bignn pack'"),
+        ([packed, "no.bigraph"], "'no.bigraph' does not exist; make one with 'bignn predict"),
         ([str(tmp_path), toy], "is a folder; give a packed model (.bignn)"),
         ([packed, "cora"], "'dataset' must be one with 20 features"),
         ([other, str(stored)], f"others; pack the graph for this model: 'bignn predict {other}"),

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.loader import DataLoader
 from torch_geometric.transforms import RandomLinkSplit
 
@@ -254,7 +254,7 @@ def test_what_many_graphs_lack_is_said_in_one_line() -> None:
     flat = make_graphs(8, lambda number, x: torch.zeros(3))
     loader = DataLoader(graphs, batch_size=4)
     wrong: list[tuple[Any, dict[str, Any], str]] = [
-        (bare, {}, "'graph' has a Data without y"),
+        (bare, {}, "graph 0: 'graph' has a Data without y"),
         (flat, {}, r"'y' must be one target per graph .*, got shape \[\d+\]; give every Data"),
         ([], {}, "'graph' must be at least one graph, got none"),
         (loader, {}, "'val' must be given for a loader, got None"),
@@ -269,6 +269,57 @@ def test_what_many_graphs_lack_is_said_in_one_line() -> None:
         with pytest.raises(InputError, match=message) as error:
             bignn.fit(model, graph, Settings(epochs=1), progress=False, **options)
         assert "\n" not in str(error.value)
+
+
+def test_every_graph_of_a_list_is_checked_and_named() -> None:
+    graphs = make_graphs(12, classes)
+    model = Pooled(pyg.global_mean_pool)
+    bignn.binarize_(model)
+    bignn.fit(model, graphs, Settings(epochs=1), progress=False)
+    packed = bignn.pack(model)
+    outside, unknown, empty = (graphs[7].clone() for _ in range(3))
+    outside.edge_index = torch.tensor([[0], [graphs[7].num_nodes + 1]])
+    unknown.x = torch.full_like(unknown.x, torch.nan)
+    empty.x, empty.edge_index = empty.x[:0], empty.edge_index[:, :0]
+    for bad, message in (
+        (outside, r"'edge_index' must be a node id in 0\.\."),
+        (unknown, "'x' must be finite, got nan"),
+        (empty, "'x' must be at least one node, got zero nodes"),
+    ):
+        wrong = [*graphs[:7], bad, *graphs[8:]]
+        with pytest.raises(InputError, match=f"^graph 7: {message}"):
+            bignn.fit(model, wrong, Settings(epochs=1), progress=False)
+        with pytest.raises(InputError, match=rf"^val\[7\]: {message}"):
+            bignn.fit(model, graphs, Settings(epochs=1), val=wrong, progress=False)
+        with pytest.raises(InputError, match=f"^graph 7: {message}"):
+            packed.predict(wrong)
+    # Batched already, the id is that of a node of the next graph.
+    batched = [*graphs[:7], outside, *graphs[8:]]
+    message = "'edge_index' must be edges within one graph each, .* of graphs 7 and [89]; before"
+    with pytest.raises(InputError, match=message):
+        packed.predict(Batch.from_data_list(batched))
+    with pytest.raises(InputError, match=message):
+        loader = DataLoader(batched, batch_size=12)
+        bignn.fit(model, loader, Settings(epochs=1), val=graphs, progress=False)
+
+
+def test_what_fit_cannot_train_is_refused_with_a_remedy() -> None:
+    data = bignn.to_pyg(bignn.load("cora"))
+    with pytest.raises(InputError, match=r"got HeteroData; train .* your own loop, as docs/models"):
+        bignn.fit(Pooled(pyg.global_mean_pool), HeteroData(), progress=False)
+    del data.y
+    with pytest.raises(InputError, match="^data: training needs y; y is"):
+        bignn.fit(pyg.GCN(1433, 8, 2, 7), data, progress=False)
+    del data.val_mask
+    with pytest.raises(InputError, match="^data: training needs y, val_mask; y is"):
+        bignn.fit(pyg.GCN(1433, 8, 2, 7), data, progress=False)
+
+    class OfEdges(nn.Module):
+        def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+            return x
+
+    with pytest.raises(InputError, match=r"missing .* 'edge_attr'; fit passes .* your own loop"):
+        bignn.fit(OfEdges(), bignn.load("cora"), Settings(epochs=1), progress=False)
 
 
 def test_a_run_on_many_graphs_is_resumed_exactly(tmp_path: Any) -> None:

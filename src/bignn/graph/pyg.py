@@ -99,7 +99,13 @@ def _edge_types(data: Any, edges: NDArray[Any]) -> NDArray[Any] | None:
     if not (hasattr(given, "layout") and hasattr(given, "to_dense")):
         return None
     types = array_of("edge_type", given)
-    return types if types.dtype.kind in "iu" and types.shape == edges.shape[1:] else None
+    if types.ndim != 1:  # such as a row per edge, of models that read it in another way
+        return None
+    if types.dtype.kind not in "iu" or types.shape != edges.shape[1:]:
+        expected = f"whole numbers, one relation per edge [{edges.shape[-1]}]"
+        got = f"{types.dtype} of shape {list(types.shape)}"
+        raise input_error("edge_type", expected, got, "mend it, or leave it out")
+    return types
 
 
 def _labels(data: Any, x: NDArray[Any]) -> dict[str, NDArray[Any]]:

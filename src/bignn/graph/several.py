@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.errors import input_error
+from bignn.errors import InputError, input_error
 from bignn.graph.graph import Graph, SparseRows
 from bignn.graph.pyg import GraphLike, array_of, as_graph
 
@@ -32,10 +32,10 @@ def join(graphs: Graphs) -> tuple[Graph, Ints | None]:
     """
     if not isinstance(graphs, list | tuple):
         graph = as_graph(graphs, _EXPECTED, needs_labels=False)  # type: ignore[arg-type]
-        return graph, None if graphs is graph else _offsets_of_batch(graphs, graph.num_nodes)
+        return graph, None if graphs is graph else _offsets_of_batch(graphs, graph)
     if not graphs:
         raise input_error("graph", "at least one graph", "an empty list")
-    parts = [join(graph) for graph in graphs]
+    parts = [_part(number, graph) for number, graph in enumerate(graphs)]
     widths = {graph.num_features for graph, _ in parts}
     if len(widths) > 1:
         raise input_error("graph", "graphs with equally many features per node", sorted(widths))
@@ -46,6 +46,14 @@ def join(graphs: Graphs) -> tuple[Graph, Ints | None]:
         for start, (graph, offsets) in zip(starts[:-1], parts, strict=True)
     ]
     return _side_by_side([graph for graph, _ in parts], starts), np.concatenate([[0], *ends])
+
+
+def _part(number: int, graph: Graphs) -> tuple[Graph, Ints | None]:
+    """Join what one entry of a list holds; an error names the entry."""
+    try:
+        return join(graph)
+    except InputError as error:
+        raise type(error)(f"graph {number}: {str(error).removeprefix('data: ')}") from None
 
 
 def _side_by_side(graphs: list[Graph], starts: Ints) -> Graph:
@@ -88,8 +96,20 @@ def _features_of_all(parts: list[NDArray[np.float32] | SparseRows]) -> Any:
     )
 
 
-def _offsets_of_batch(data: Any, num_nodes: int) -> Ints | None:
+def check_edges_within(graph_ids: NDArray[Any], edge_index: NDArray[Any]) -> None:
+    """Refuse an edge from one graph of a ``Batch`` to another, by a node id that was too large."""
+    graph_of_source, graph_of_target = graph_ids[edge_index]
+    across = np.flatnonzero(graph_of_source != graph_of_target)
+    if across.size:
+        ends = f"an edge between nodes of graphs {graph_of_source[across[0]]} and "
+        fix = "before batching, ids must be below the graph's own number of nodes"
+        got = f"{ends}{graph_of_target[across[0]]}"
+        raise input_error("edge_index", "edges within one graph each", got, fix)
+
+
+def _offsets_of_batch(data: Any, graph: Graph) -> Ints | None:
     """Return where the graphs of a PyG ``Batch`` begin; None where there is only one graph."""
+    num_nodes = graph.num_nodes
     given = getattr(data, "batch", None)
     if given is None:
         return None
@@ -103,4 +123,5 @@ def _offsets_of_batch(data: Any, num_nodes: int) -> Ints | None:
     if (counts == 0).any():
         got = f"graph {int(np.flatnonzero(counts == 0)[0])} without any"
         raise input_error("graph", "graphs with at least one node each", got)
+    check_edges_within(graph_ids, graph.edge_index)
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -117,6 +117,9 @@ class InputStage(nn.Module):
         self._check(x)
         if not self.standardize:
             return
+        if len(x) == 0:
+            fix = "train on a graph with nodes first, or call model.fit_input(x)"
+            raise input_error("x", "of at least one node, to take statistics of", "zero nodes", fix)
         if not bool(torch.isfinite(x).all()):
             raise input_error(
                 "x", "finite", "NaN or infinite features", "clean or impute them first"

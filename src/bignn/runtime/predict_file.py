@@ -166,7 +166,8 @@ def _check_different(inputs: dict[str, str], outputs: dict[str, str | None]) -> 
 
 def _graph(dataset: str, model: PackedModel, order: Order | None) -> AnyPackedGraph:
     """Open a packed graph's file; load and pack anything else."""
-    if Path(dataset).is_file() and not dataset.endswith(".npz"):
+    is_packed = Path(dataset).is_file() and not dataset.endswith(".npz")
+    if is_packed or dataset.endswith(GRAPH_SUFFIX):
         if order is not None:
             raise InputError(
                 f"'order' is for graphs that are packed now; {dataset} keeps the order that it was "

@@ -119,7 +119,11 @@ def _embedding(weight: Floats, ids: Floats) -> Floats:
     if ids.size and not (ids.min() >= 0 and ids.max() < len(weight)):
         bad = ids.min() if ids.min() < 0 else ids.max()
         raise InputError(f"the features have id {bad:g}; the model's embedding has {len(weight)}")
-    return weight[ids.astype(np.int64)]
+    places = ids.astype(np.int64)
+    if (places != ids).any():
+        bad = ids[places != ids][0]
+        raise InputError(f"the features have id {bad:g}; the model's embedding takes whole numbers")
+    return weight[places]
 
 
 def _lstm_attention(arrays: Mapping[str, Floats], layers: list[Floats]) -> Floats:

@@ -21,8 +21,13 @@ def check_model(model: nn.Module, batch: Batch, task: Task, argument: str = "mod
         is_weighed = batch.edge_weight is not None and takes_weights(model)
         arguments = "x, edge_index" + (", edge_weight" if is_weighed else "")
         line = str(error).splitlines()[0]
+        fix = (
+            "fit passes edge_weight and edge_type where the graph has them (of many graphs batch "
+            "and edge_attr too); a model that needs more is trained in your own loop, as in the "
+            "README"
+        )
         raise input_error(
-            argument, f"called as model({arguments})", f"TypeError: {line}"
+            argument, f"called as model({arguments})", f"TypeError: {line}", fix
         ) from error
     if batch.edge_weight is not None and not takes_weights(model):
         warnings.warn(

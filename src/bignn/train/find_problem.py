@@ -11,7 +11,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from bignn.errors import InputError, input_error
 from bignn.graph import SPLITS, Graph, as_graph
-from bignn.graph.pyg import array_of
+from bignn.graph.hetero import is_hetero
+from bignn.graph.pyg import array_of, is_data
 from bignn.train.batches import Batch, edge_types_of, full_batch
 from bignn.train.graph_sets import GraphSet, GraphSetProblem, split_off
 from bignn.train.links import LinkProblem, pairs_of
@@ -32,16 +33,19 @@ def find_problem(
     device: torch.device,
 ) -> LearningProblem:
     """Find what the arguments of :func:`bignn.fit` ask for; they are described there."""
+    if is_hetero(graph):
+        fix = "train a heterogeneous model in your own loop, as docs/models.md shows, then pack it"
+        raise input_error("graph", "a bignn.Graph or a PyG Data", type(graph).__name__, fix)
     if _is_many(graph):
-        training = GraphSet(graph, "graph", batch_size, device)
+        training = GraphSet(graph, "graph", batch_size, device).check()
         if val is None and not training.is_list:
             raise input_error("val", "given for a loader", None, "pass another loader or a list")
         if val is None or isinstance(val, float):
             share = _VALIDATION_SHARE if val is None else val
             training, validation = split_off(training, share, seed)
         else:
-            validation = GraphSet(val, "val", batch_size, device)
-        tested = None if test is None else GraphSet(test, "test", batch_size, device)
+            validation = GraphSet(val, "val", batch_size, device).check()
+        tested = None if test is None else GraphSet(test, "test", batch_size, device).check()
         return GraphSetProblem(training, validation, tested, loss, device)
     if getattr(graph, "edge_label_index", None) is not None:
         if isinstance(loss, str) and loss != "bce":
@@ -80,6 +84,8 @@ def node_problem(graph: Any, loss: Loss | None, device: torch.device) -> NodePro
         task = task_of(y, loss)
         if task.kind != "classes":
             return _of_other_targets(graph, y, task, device)
+    elif is_data(graph) and not isinstance(graph, Graph):
+        _refuse_without_labels(graph)
     classes = as_graph(graph)
     whole = full_batch(classes, device)
     function = loss if callable(loss) else None
@@ -91,6 +97,14 @@ def node_problem(graph: Any, loss: Loss | None, device: torch.device) -> NodePro
         torch.from_numpy(classes.val_idx).to(device),
         None if classes.test_idx is None else torch.from_numpy(classes.test_idx).to(device),
     )
+
+
+def _refuse_without_labels(data: Any) -> None:
+    """Refuse a Data without y; name the masks only where they are absent too."""
+    masks = ("train_mask", "val_mask")
+    absent = ["y", *(name for name in masks if getattr(data, name, None) is None)]
+    fix = "y is a class id per node (or labels, or numbers)"
+    raise InputError(f"data: training needs {', '.join(absent)}; {fix}")
 
 
 def _of_other_targets(data: Any, y: Tensor, task: Task, device: torch.device) -> NodeProblem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +14,9 @@ from torch_geometric.data import Batch as PyGBatch
 
 from bignn.config import Settings
 from bignn.errors import InputError, input_error
+from bignn.graph.graph import from_arrays
+from bignn.graph.pyg import array_of
+from bignn.graph.several import check_edges_within
 from bignn.train.batches import Batch
 from bignn.train.distill import soft_targets
 from bignn.train.distributed import World
@@ -73,6 +77,21 @@ class GraphSet:
         if self.is_list and len(self.graphs) == 0:
             raise input_error(argument, "at least one graph", "none")
 
+    def check(self) -> GraphSet:
+        """Refuse a graph of a list that has no nodes, ids of no nodes, or features not finite."""
+        for number in range(len(self.graphs) if self.is_list else 0):
+            data = self.graphs[number]
+            name = f"graph {number}" if self._argument == "graph" else f"{self._argument}[{number}]"
+            try:
+                self._check(data)
+                x = array_of("x", data.x, as_floats=True)
+                x = x.reshape(len(x), math.prod(x.shape[1:]))
+                edges = array_of("edge_index", data.edge_index)
+                from_arrays({"x": x, "edge_index": edges}, name=name)
+            except InputError as error:
+                raise InputError(f"{name}: {str(error).removeprefix(f'{name}: ')}") from None
+        return self
+
     def numbered(self, numbers: Iterable[int]) -> GraphSet:
         """Return the graphs of a list that have some numbers."""
         chosen = [self.graphs[number] for number in numbers]
@@ -109,6 +128,11 @@ class GraphSet:
                 self._check(graph)
             data = PyGBatch.from_data_list(data)
         self._check(data)
+        if not self.is_list and data.get("batch") is not None:
+            edges = array_of("edge_index", data.edge_index)
+            if edges.size and not 0 <= edges.min() <= edges.max() < len(data.batch):
+                raise input_error("edge_index", f"node ids below {len(data.batch)}", edges.max())
+            check_edges_within(array_of("batch", data.batch), edges)
         data = data.to(self._device)
         y = data.y
         if y.ndim == 2 and y.shape[1] == 1 and not y.is_floating_point():

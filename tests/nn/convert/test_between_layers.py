@@ -255,10 +255,14 @@ class Embedded(nn.Module):
         return out
 
 
-def test_embeddings_pack(data: Data) -> None:
+@pytest.mark.parametrize("first", ["conv1", None])  # None: found in the forward
+def test_embeddings_pack(data: Data, first: str | None) -> None:
     torch.manual_seed(0)
     model = Embedded()
-    bignn.binarize_(model, first="conv1")
+    report = str(bignn.binarize_(model, first=first))
+    assert "The input of 'conv1' is standardised" in report
+    assert report.endswith("packs: yes")
+    assert "kind    Embedding  -                 stays float" in report
     ids = torch.stack([torch.randint(0, 9, (120,)), torch.randint(0, 5, (120,))], dim=1)
     data.x = ids.float()
     check_packed(model, data)
@@ -266,3 +270,27 @@ def test_embeddings_pack(data: Data) -> None:
     data.x[7, 1] = 5
     with pytest.raises(InputError, match="the features have id 5; the model's embedding has 5"):
         packed.predict(data)
+    data.x[7, 1] = 0.5
+    with pytest.raises(
+        InputError, match=r"have id 0\.5; the model's embedding takes whole numbers"
+    ):
+        packed.predict(data)
+
+
+def test_embeddings_that_cannot_be_followed_name_the_remedy(data: Data) -> None:
+    class Untraced(Embedded):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return super().forward(x if x.max() < 9 else x % 9, edge_index)
+
+    model = Untraced()
+    report = str(bignn.binarize_(model))
+    assert "packs: no: its forward decides by the numbers of a tensor" in report
+    with pytest.raises(InputError, match=r"'x' must be features, .* first='conv1'"):
+        model(torch.zeros(120, 2, dtype=torch.long), data.edge_index)
+
+
+def test_training_on_no_nodes_is_refused(data: Data) -> None:
+    model = pyg.GCN(data.num_features, 8, 2, CLASSES)
+    bignn.binarize_(model)
+    with pytest.raises(InputError, match="'x' must be of at least one node"):
+        model.train()(data.x[:0], data.edge_index[:, :0])

@@ -328,7 +328,7 @@ def test_any_convolution_trains_by_the_general_rule(name: str) -> None:
     assert torch.equal(plain(data.x, data.edge_index), model(data.x, data.edge_index))
     report = bignn.binarize_(model)
     assert title in str(report.obstacle)
-    assert "it runs in torch as it is" in str(report.obstacle)
+    assert "in torch it trains and predicts all the same" in str(report.obstacle)
     binary = [part for part in model.conv.modules() if isinstance(part, Linear)]
     assert len(binary) == num_binary
     assert all(isinstance(part, InnerLinear) for part in binary)

@@ -67,10 +67,9 @@ class Plain(nn.Module):
 class Relations(nn.Module):
     """HeteroConvs of several kinds of convolution, and classes of papers alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, *aggrs: str) -> None:
         super().__init__()
         self.encode = nn.ModuleDict({"paper": nn.Linear(24, H), "author": nn.Linear(70, H)})
-        aggrs = ("sum", "mean")
         self.convs = nn.ModuleList(pyg.HeteroConv(self.make(), aggr=aggr) for aggr in aggrs)
         self.lin = nn.Linear(H, CLASSES)
 
@@ -119,7 +118,8 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "sage max": lambda: by_to_hetero(
         lambda inputs, outputs: pyg.SAGEConv(inputs, outputs, aggr="max")
     ),
-    "relations": Relations,
+    "relations": lambda: Relations("sum", "mean"),
+    "maxima over relations": lambda: Relations("max", "max"),
 }
 
 
@@ -279,13 +279,24 @@ def test_what_does_not_pack_trains_and_says_so() -> None:
     model = by_to_hetero(lambda inputs, outputs: pyg.GATConv(inputs, outputs, add_self_loops=False))
     obstacle = str(bignn.binarize_(model).obstacle)
     assert "GATConv 'conv1.paper__cites__paper' of a relation" in obstacle
-    assert "it runs in torch as it is" in obstacle
+    assert "in torch it trains and predicts all the same" in obstacle
     train(model, data)
     with pytest.raises(InputError, match="cannot be packed"):
         bignn.pack(model, node_type="paper")
 
 
 @pytest.mark.filterwarnings("ignore:There exist node types")
+def test_an_example_of_another_kind_is_refused() -> None:
+    data = make_graph()
+    plain = Data(data["paper"].x, data["paper", "cites", "paper"].edge_index)
+    with pytest.raises(
+        InputError, match=r"'example' must be a HeteroData with nodes of .*got Data"
+    ):
+        bignn.binarize_(by_to_hetero(pyg.SAGEConv), example=plain)
+    with pytest.raises(InputError, match=r"'example' must be a Data .*HeteroData; .*to_hetero"):
+        bignn.binarize_(pyg.GraphSAGE(-1, 8, 2, 3), example=data)
+
+
 def test_edge_weights_count_in_torch() -> None:
     data = make_graph()
 

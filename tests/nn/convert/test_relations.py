@@ -241,6 +241,9 @@ def test_bad_input_is_one_line() -> None:
     without = Data(data.x, data.edge_index)
     with pytest.raises(InputError, match="'graph' must be one with 'edge_type'"):
         packed.predict(without)
+    for kinds in (data.edge_type[1:], data.edge_type.float()):
+        with pytest.raises(InputError, match=r"'edge_type' must be whole numbers, .* \[259\], got"):
+            packed.predict(Data(data.x, data.edge_index, edge_type=kinds))
     more = Data(data.x, data.edge_index, edge_type=data.edge_type + 1)
     with pytest.raises(InputError, match="edge types below 4, the model's relations, got 4"):
         packed.predict(more)

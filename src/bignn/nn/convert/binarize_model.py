@@ -17,6 +17,7 @@ from bignn.config.options import BELOW_ONE
 from bignn.errors import InputError, input_error
 from bignn.nn.convert.before_activation import record_origins_in
 from bignn.nn.convert.center import make_center
+from bignn.nn.convert.embedded_ids import first_after_embeddings
 from bignn.nn.convert.example import call_once
 from bignn.nn.convert.inner_linear import InnerLinear
 from bignn.nn.convert.remove_activations import remove_in_basic_gnn, remove_in_sequential
@@ -92,7 +93,8 @@ def binarize_(
         dropout: probability of dropping an entry of a binary layer's input; None for that of the
             model's own dropout.
         skip: names of modules that stay float, with all they contain; or one name.
-        first: name of the layer whose input is standardised, where that is not the model's input.
+        first: name of the layer whose input is standardised, where that is not the model's input;
+            where x holds ids that an ``nn.Embedding`` reads, by default the first layer after it.
         balance: binarize ``W - median(W)``, per column, so that columns have as many +1 as -1
             (:class:`bignn.nn.Linear`). Otherwise the many bag-of-words features that a node lacks
             add up to the same large number at every node, and weights drawn by PyG learn nothing
@@ -148,7 +150,7 @@ def binarize_(
     if binarization.features:
         is_whole = _remove_activations(model, replacement)
         reads_before = center is not True and not is_whole
-        _standardize(replacement, first, report, input_bits)
+        _standardize(replacement, first or _embedding_reader(replacement), report, input_bits)
         if reads_before:
             record_origins_in(model)
             report.notes.append(
@@ -185,6 +187,17 @@ def _remove_activations(model: nn.Module, replacement: LayerReplacement) -> bool
     for family in simple:
         remove_in_basic_gnn(family)
     return bool(simple) and simple[0] is model
+
+
+def _embedding_reader(replacement: LayerReplacement) -> str | None:
+    """Find the first layer of a model whose features are ids; None where they are numbers."""
+    model = replacement.model
+    if not any(isinstance(module, nn.Embedding) for module in model.modules()):
+        return None
+    try:
+        return first_after_embeddings(model, traced_graph(model), replacement.layers)
+    except InputError:  # training then says what to do
+        return None
 
 
 def _standardize(

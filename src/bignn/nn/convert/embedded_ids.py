@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor, fx, nn
@@ -15,6 +16,41 @@ RESHAPES = {
     getattr(Tensor, name)
     for name in ("long", "int", "to", "squeeze", "view", "reshape", "flatten", "ravel")
 }
+
+
+def first_after_embeddings(model: nn.Module, graph: fx.Graph, layers: Iterable[str]) -> str | None:
+    """Find the first converted layer of a model that embeds its own features; None if none does.
+
+    Args:
+        model: the model.
+        graph: its traced forward.
+        layers: names of the converted layers.
+
+    """
+    known = tuple(layers)
+    ids: set[Any] = set()
+    is_embedded = False
+    for place, node in enumerate(graph.nodes):
+        given: Any = argument_of(node, 0, "input")
+        if node.op == "placeholder":
+            ids.update([node] if place == 0 else [])
+        elif node.op == "call_module":
+            name = str(node.target)
+            if isinstance(model.get_submodule(name), nn.Embedding):
+                is_embedded |= given in ids
+            elif is_embedded and any(f"{some}.".startswith(f"{name}.") for some in known):
+                return name
+        elif given in ids and _is_taken_out(node):
+            ids.add(node)
+    return None
+
+
+def _is_taken_out(node: fx.Node) -> bool:
+    """Whether a call takes columns out of features: ``data.x``, ``x[:, 0]``, ``x.squeeze(-1)``."""
+    if node.op == "call_function" and node.target is getattr:
+        return node.args[1] == "x"
+    target = called_function(node)
+    return target is operator.getitem or target in RESHAPES
 
 
 class EmbeddedIds:

@@ -11,7 +11,7 @@ from torch import nn
 from bignn.errors import input_error
 from bignn.graph.hetero import is_hetero
 from bignn.graph.pyg import is_data
-from bignn.nn.convert.hetero import is_of_edges
+from bignn.nn.convert.hetero import is_of_edges, types_of
 from bignn.nn.evaluation import evaluating
 
 
@@ -33,7 +33,15 @@ def _arguments(model: nn.Module, example: Any) -> list[Any]:
     if not is_data(example) and not is_hetero(example):
         expected = "a PyG Data or HeteroData, or a tuple of the model's arguments"
         raise input_error("example", expected, type(example).__name__)
+    kinds = types_of(model)
+    if kinds.edges and not is_hetero(example):
+        listed = f"a HeteroData with nodes of {list(kinds.nodes)} for a heterogeneous model"
+        raise input_error("example", listed, type(example).__name__)
     names = list(inspect.signature(model.forward).parameters)
+    if is_hetero(example) and not kinds.edges and len(names) != 1:
+        fix = "make the model heterogeneous first: torch_geometric.nn.to_hetero, or HeteroConv"
+        expected = "a Data for a model of one type of nodes"
+        raise input_error("example", expected, type(example).__name__, fix)
     if len(names) == 1:
         return [example]
     found = []

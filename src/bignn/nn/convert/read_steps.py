@@ -329,7 +329,7 @@ class StepReader:
         elif target in _LAST and "log" not in called and argument_of(node, 1, "dim") in (1, -1):
             made = self._steps.value("softmax", [self._argument(node, 0)])
         if made is None and target in _REDUCTIONS:
-            made = self._stacks.reduced(node, _REDUCTIONS[target], self._title(node))
+            made = self._stacks.reduced(node, _REDUCTIONS[target])
         if made is None and target in _MAXIMA:
             pair = [self._operand(argument_of(node, 0, "input")), self._second(node)]
             if all(isinstance(some, LazyValue) for some in pair):
@@ -364,7 +364,9 @@ class StepReader:
         """Read ``stack.max(dim)[0]``, ids in a column of x, and embedded rows."""
         given: Any = argument_of(node, 0, "input")
         if given in self._stacks.maxima:
-            return self._stacks.maxima[given] if argument_of(node, 1) == 0 else None
+            if argument_of(node, 1) == 0:
+                return self._stacks.maxima[given]
+            return failing(f"the places of {self._title(given)} are read; take the values alone")
         if not isinstance(given, fx.Node) or given not in self._values:
             return None
         return self._ids.taken_out(node, self._values[given], self._title(node))

@@ -267,7 +267,7 @@ class LayerReplacement:
                     note = "float: has no weights"
                 yield ReportEntry(name, type(module).__name__, "", note)
             elif list(module.parameters(recurse=False)):
-                note = "float: not a layer bignn binarizes"
+                note = "stays float"
                 if self._is_narrow(module):
                     note = (
                         f"float: reads {_num_inputs(module)} numbers, whose signs tell too little"

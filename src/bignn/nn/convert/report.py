@@ -57,5 +57,6 @@ class Report:
         size = (
             f"parameters: {self.bytes_before:,} -> {self.bytes_after:,} bytes ({ratio:.1f}x less)"
         )
-        notes = self.notes if self.obstacle is None else [*self.notes, f"Note: {self.obstacle}."]
-        return "\n".join(line.rstrip() for line in [*lines, size, *notes])
+        packs = "yes" if self.obstacle is None else f"no: {self.obstacle}"
+        packs = f"packs: {packs.replace('the model cannot be packed: ', '', 1)}"
+        return "\n".join(line.rstrip() for line in [*lines, size, *self.notes, packs])

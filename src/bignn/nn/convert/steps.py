@@ -39,7 +39,9 @@ class Step:
 
 def cannot_pack(why: str) -> InputError:
     """Build the error for a model that cannot be packed."""
-    return InputError(f"the model cannot be packed: {why}; it runs in torch as it is")
+    return InputError(
+        f"the model cannot be packed: {why}; in torch it trains and predicts all the same"
+    )
 
 
 def title_of(module: nn.Module, name: str) -> str:

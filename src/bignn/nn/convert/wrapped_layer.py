@@ -36,6 +36,8 @@ _ARGUMENTS: dict[type[nn.Module], tuple[str, ...]] = {
     Linear: ("x",),
 }
 
+_NAME_FIRST = "name the layer that reads the features: binarize_(model, first='conv1')"
+
 #: Those of them that are numbers of edges, which layers pass on.
 _OF_EDGES = ("edge_weight", "edge_type")
 
@@ -181,19 +183,28 @@ def standardize_input(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Standardise the input of a model, x or a PyG ``Data``; a forward pre-hook."""
-    stage: nn.Module = model.input_stage  # type: ignore[assignment]
     if "x" in kwargs:
-        return args, {**kwargs, "x": stage(kwargs["x"])}
+        return args, {**kwargs, "x": _standardized(model, kwargs["x"])}
     first = args[0] if args else None
     if isinstance(first, Tensor):
-        return (stage(first), *args[1:]), kwargs
+        return (_standardized(model, first), *args[1:]), kwargs
     if isinstance(getattr(first, "x", None), Tensor):
         data = copy.copy(first)
-        data.x = stage(first.x)  # type: ignore[union-attr]
+        data.x = _standardized(model, first.x)  # type: ignore[union-attr]
         return (data, *args[1:]), kwargs
     raise input_error(
         "model",
         "called with x, or a PyG Data, first",
         type(first).__name__,
-        "name the layer that reads the features: binarize_(model, first='conv1')",
+        _NAME_FIRST,
     )
+
+
+def _standardized(model: nn.Module, x: Tensor) -> Any:
+    stage: nn.Module = model.input_stage  # type: ignore[assignment]
+    if any(isinstance(module, nn.Embedding) for module in model.modules()) and (
+        x.ndim != 2 or not x.is_floating_point()
+    ):
+        got = f"{str(x.dtype).removeprefix('torch.')} of shape {list(x.shape)}, as ids"
+        raise input_error("x", "features, which are standardised", got, _NAME_FIRST)
+    return stage(x)
