@@ -151,6 +151,8 @@ ACTIVATIONS: list[Any] = [
     *(functional.leaky_relu, lambda h: functional.elu(h, alpha=2.0), functional.hardsigmoid),
     *(lambda h: functional.leaky_relu(h, 0.5), functional.softsign, functional.logsigmoid),
     *(functional.tanhshrink, lambda h: functional.gelu(h, approximate="tanh"), torch.celu_),
+    *(nn.Hardsigmoid(), nn.Softsign(), nn.LogSigmoid(), nn.Tanhshrink()),
+    lambda h: functional.softplus(h, 0.5, threshold=20),
 ]
 
 
@@ -162,6 +164,22 @@ def test_activations_pack(number: int, data: Data) -> None:
     model.act = act if isinstance(act, nn.Module) else nn.Identity()
     bignn.binarize_(model, skip=["head"])  # the head reads what comes after the activation
     check_packed(model, data)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        *(nn.Softplus(1.0, 0.1), lambda h: functional.softplus(h, 1.0, 0.1)),
+        lambda h: functional.softplus(h, threshold=0.1),
+    ],
+)
+def test_a_softplus_with_a_threshold_of_its_own_is_refused(act: Any) -> None:
+    model = Between(lambda h, y: act(h))
+    model.act = act if isinstance(act, nn.Module) else nn.Identity()
+    report = bignn.binarize_(model, skip=["head"])
+    assert "oftplus" in str(report.obstacle)
+    with pytest.raises(InputError, match="no packed operation does what"):
+        bignn.pack(model)
 
 
 @pytest.mark.parametrize("jk", ["max", "lstm"])

@@ -11,7 +11,13 @@ from bignn.runtime.operations import ACTIVATIONS
 
 # The arguments that ``parameter`` of the packed operation stands for.
 _PARAMETERS = {"leaky_relu": "negative_slope", "elu": "alpha", "celu": "alpha", "softplus": "beta"}
-_DEFAULTS = {"negative_slope": 0.01, "lower": 1 / 8, "upper": 1 / 3, "min_val": -1.0}
+_DEFAULTS = {
+    "negative_slope": 0.01,
+    "lower": 1 / 8,
+    "upper": 1 / 3,
+    "min_val": -1.0,
+    "threshold": 20,
+}
 
 
 def activation_name(module: nn.Module) -> str:
@@ -51,6 +57,8 @@ def packed_activation(
         parameter = value("max_val")
         if value("min_val") != -parameter:
             return None
+    elif name == "softplus" and value("threshold") != _DEFAULTS["threshold"]:
+        return None
     else:
         parameter = value(_PARAMETERS[name]) if name in _PARAMETERS else 1.0
     if name == "elu" and parameter == 1:

@@ -32,6 +32,7 @@ _ACTIVATION_NAMES = [
 ACTIVATION_MODULES = (
     *(nn.ReLU, nn.ELU, nn.LeakyReLU, nn.PReLU, nn.RReLU, nn.GELU, nn.SiLU, nn.SELU, nn.CELU),
     *(nn.ReLU6, nn.Softplus, nn.Mish, nn.Hardswish, nn.Tanh, nn.Sigmoid, nn.Hardtanh),
+    *(nn.Hardsigmoid, nn.Softsign, nn.LogSigmoid, nn.Tanhshrink),
 )
 
 

@@ -389,7 +389,7 @@ class StepReader:
 
     def _activated_by_function(self, node: fx.Node, called: str) -> LazyValue:
         def argument(key: str) -> Any:
-            given = argument_of(node, 2 if key in ("upper", "max_val") else 1, key)
+            given = argument_of(node, 2 if key in ("upper", "max_val", "threshold") else 1, key)
             return self._operand(given) if isinstance(given, fx.Node) else given
 
         # torch's own ``elu_`` has two scales more.
