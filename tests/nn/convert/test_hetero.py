@@ -285,7 +285,6 @@ def test_what_does_not_pack_trains_and_says_so() -> None:
         bignn.pack(model, node_type="paper")
 
 
-@pytest.mark.filterwarnings("ignore:There exist node types")
 def test_an_example_of_another_kind_is_refused() -> None:
     data = make_graph()
     plain = Data(data["paper"].x, data["paper", "cites", "paper"].edge_index)
@@ -297,6 +296,7 @@ def test_an_example_of_another_kind_is_refused() -> None:
         bignn.binarize_(pyg.GraphSAGE(-1, 8, 2, 3), example=data)
 
 
+@pytest.mark.filterwarnings("ignore:There exist node types")
 def test_edge_weights_count_in_torch() -> None:
     data = make_graph()
 

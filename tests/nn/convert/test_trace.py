@@ -129,7 +129,7 @@ def test_what_cannot_be_packed_says_so(data: Data) -> None:
             return self.conv2(h, edge_index), h
 
     for model, line in (
-        (Branching(), "packed: its forward decides by the numbers of a tensor .*test_trace.py"),
+        (Branching(), "its forward decides by the numbers of a tensor .*test_trace.py"),
         (Nested(Deciding()), r"that of Deciding 'blocks\.0' decides by the numbers"),
         (Nested(Counting()), r"that of Counting 'blocks\.0' makes a Python number of a tensor"),
         (Nested(Looping()), r"that of Looping 'blocks\.0' goes through the entries of a tensor"),
@@ -225,7 +225,7 @@ def test_arguments_of_functions_that_packing_lacks_say_so(data: Data) -> None:
         ),
         (lambda h, y: functional.hardtanh(h, -1.0, 2.0), "what 'hardtanh' .* does"),
         (lambda h, y: torch.stack([h, y]).sum(1), "what 'sum' .* does"),
-        (lambda h, y: torch.stack([h, y]).max(0)[1], "what 'getitem' .* does"),
+        (lambda h, y: torch.stack([h, y]).max(0)[1], "the places of 'max' .* are read"),
         (lambda h, y: torch.cat([h, y]), "what 'cat' .* does"),
         (lambda h, y: torch.cat(tensors=[h, y], dim=0), "what 'cat' .* does"),
         (lambda h, y: h.mean(dim=1), "what 'mean' .* does"),

@@ -197,7 +197,7 @@ def test_one_output_has_no_classes() -> None:
     packed = bignn.pack(model)
     for output in ("classes", "probabilities"):
         with pytest.raises(InputError, match="'output' must be 'values', 'labels'"):
-            packed.predict(data, output=output)  # type: ignore[arg-type]
+            packed.predict(data, output=output)
     assert packed.predict(data, output="values").shape == (data.num_nodes, 1)
 
 
