@@ -192,10 +192,17 @@ class Odd(torch.nn.Linear):
         return (super().forward(x),)
 
 
+class Demanding(torch.nn.Linear):
+    def forward(  # type: ignore[override]
+        self, x: torch.Tensor, edge_index: object, edge_weight: object, more: object
+    ) -> Any:
+        return super().forward(x)
+
+
 def test_models_that_do_not_fit_the_graph_are_refused(graph: Graph) -> None:
     weighted = from_arrays(make_arrays() | {"edge_weight": np.ones(graph.num_edges)})
     with pytest.raises(InputError, match=r"model\(x, edge_index, edge_weight\), got TypeError"):
-        fit(Odd(20, 2), weighted, QUICK)
+        fit(Demanding(20, 2), weighted, QUICK)
     with pytest.raises(InputError, match=r"returns a tensor of logits .* got tuple"):
         fit(Odd(20, 2), graph, QUICK)
     with pytest.raises(InputError, match=r"an output per class \(2\), got 1"):
