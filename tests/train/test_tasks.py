@@ -308,10 +308,10 @@ def test_what_fit_cannot_train_is_refused_with_a_remedy() -> None:
     with pytest.raises(InputError, match=r"got HeteroData; train .* your own loop, as docs/models"):
         bignn.fit(Pooled(pyg.global_mean_pool), HeteroData(), progress=False)
     del data.y
-    with pytest.raises(InputError, match="^data: training needs y; y is"):
+    with pytest.raises(InputError, match=r"^data: training needs y; y is"):
         bignn.fit(pyg.GCN(1433, 8, 2, 7), data, progress=False)
     del data.val_mask
-    with pytest.raises(InputError, match="^data: training needs y, val_mask; y is"):
+    with pytest.raises(InputError, match=r"^data: training needs y, val_mask; y is"):
         bignn.fit(pyg.GCN(1433, 8, 2, 7), data, progress=False)
 
     class OfEdges(nn.Module):

@@ -23,7 +23,7 @@ from bignn.nn.convert.inner_linear import InnerLinear
 from bignn.nn.convert.remove_activations import remove_in_basic_gnn, remove_in_sequential
 from bignn.nn.convert.replace_layers import LayerReplacement
 from bignn.nn.convert.report import Report
-from bignn.nn.convert.sign_watch import watch_outputs
+from bignn.nn.convert.sign_watch import SignWatch, watch_outputs
 from bignn.nn.convert.trace import packing_obstacle, traced_graph
 from bignn.nn.convert.uncentred_inputs import uncentred_layers
 from bignn.nn.convert.weighed_layers import remember_weights_in
@@ -157,11 +157,14 @@ def binarize_(
                 "Binary layers read the values before the activations and dropout that the "
                 "model's forward applies: after a ReLU all signs would be +1."
             )
+    first_watch: SignWatch | None = None
     for name, layer in replacement.layers.items():
         if isinstance(layer, GCNConv | SAGEConv | GATConv):
             layer.edge_bits = edge_bits
         dropped = input_maps(layer)[0].dropout
-        wrapping = Wrapping(name, reads_before, dropout is not None, dropped)
+        signs = SignWatch(first_watch)
+        first_watch = first_watch or signs
+        wrapping = Wrapping(name, reads_before, dropout is not None, dropped, signs)
         if isinstance(layer, InnerLinear):
             layer.wrapping = wrapping  # type: ignore[assignment]
         else:

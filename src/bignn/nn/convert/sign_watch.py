@@ -16,6 +16,9 @@ _MIN_ROWS = 32
 # The largest share of dead columns that a hidden layer's input may have. Trained models have up to
 # a quarter of them (docs/design.md).
 _MAX_DEAD = 0.5
+# Rows of so many columns that differ from the most common row in fewer bits than that, on average,
+# as the rows of an identity matrix do, are nearly one row.
+_MIN_COLUMNS, _MIN_BITS = 64, 2.0
 # The first batches are watched at 1, 2, 4, ..., later ones at multiples of this.
 _EVERY = 32
 
@@ -36,7 +39,16 @@ class _Schedule:
 
 
 class SignWatch(_Schedule):
-    """A watch over the input of a binary layer for dead columns: of one sign at all rows."""
+    """A watch over the input of a binary layer for dead columns: of one sign at all rows.
+
+    Args:
+        first: the watch of the model's first layer, whose warning is enough; None for its own.
+
+    """
+
+    def __init__(self, first: SignWatch | None = None) -> None:
+        super().__init__()
+        self._first = first
 
     @torch.no_grad()
     def see(self, x: Any, name: str, *, is_input: bool) -> None:
@@ -47,7 +59,11 @@ class SignWatch(_Schedule):
         """
         if not isinstance(x, Tensor | BinaryRows) or not self.is_due(x.shape[0]):
             return
+        if self._first is not None and self._first.has_warned:
+            return
         is_plus = (x.signs if isinstance(x, BinaryRows) else x) >= 0
+        if self._first is None and self._warn_of_near_equal_rows(is_plus, name):
+            return
         dead = float((is_plus == is_plus[0]).all(dim=0).float().mean())
         if dead < 1 and (is_input or dead <= _MAX_DEAD):
             return
@@ -62,6 +78,22 @@ class SignWatch(_Schedule):
             f"of a batch, so they tell it nothing; {fix}",
             stacklevel=2,
         )
+
+    def _warn_of_near_equal_rows(self, is_plus: Tensor, name: str) -> bool:
+        """Warn if the rows that the first layer reads are nearly one; return whether they are."""
+        num_rows, num_columns = is_plus.shape
+        common = is_plus.float().mean(dim=0) >= 0.5
+        differing = float((is_plus != common).sum()) / num_rows
+        if num_columns < _MIN_COLUMNS or not 0 < differing < _MIN_BITS:
+            return False
+        self.has_warned = True
+        warnings.warn(
+            f"the rows that '{name}' reads differ from each other in about {differing:.1f} of "
+            f"{num_columns} bits, as those of an identity matrix, so it learns little; keep it "
+            f"float with skip=['{name}'], or give the nodes an nn.Embedding",
+            stacklevel=3,
+        )
+        return True
 
 
 def watch_outputs(model: nn.Module) -> None:
