@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import Any
@@ -65,11 +66,15 @@ class Batch:
     def logits(self, model: nn.Module) -> Tensor:
         """Return the model's output on this batch."""
         weight = () if self.edge_weight is None else (self.edge_weight,)
-        types = {}
-        if self.edge_type is not None and "edge_type" in signature(model.forward).parameters:
-            types["edge_type"] = self.edge_type
+        types = named_arguments(model, {"edge_type": self.edge_type})
         out: Tensor = model(self.x, self.edge_index, *weight, **types)
         return out
+
+
+def named_arguments(model: nn.Module, parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts of a batch that are there and that a model's forward has a name for."""
+    names = signature(model.forward).parameters
+    return {name: part for name, part in parts.items() if part is not None and name in names}
 
 
 def reachable(batch: Batch, model: nn.Module) -> Batch:
