@@ -286,8 +286,8 @@ def _model_rows(kind: type[nn.Module]) -> Iterator[Row]:
 def _with_conversion(row: Row) -> Row:
     """Give a row its options of ``bignn.binarize_``, if it has any, and remark on them."""
     options = _CONVERSIONS.get(row.name, {})
-    told = ", ".join(f"{name}={value!r}" for name, value in options.items())
-    remarks = filter(None, [row.remark, f"by binarize_({told})" if told else ""])
+    written = ", ".join(f"{name}={value!r}" for name, value in options.items())
+    remarks = filter(None, [row.remark, f"by binarize_({written})" if written else ""])
     return replace(row, remark=", ".join(remarks), conversion=options)
 
 

@@ -382,6 +382,37 @@ def test_values_that_are_put_together_must_fit() -> None:
         refused(steps_of(*more), arrays, 70, match)
 
 
+@pytest.mark.parametrize("op", ["add", "multiply", "maximum"])
+def test_values_of_one_column_meet_every_column(op: str) -> None:
+    graph = make_graph(20, 70)
+    writer = Writer()
+    parts = [writer.linear("x", 70, width) for width in (1, 1, 5)]
+    writer.add(op, *parts)
+    model = PackedModel(writer.operations, writer.arrays, 70)
+    a, b, c = (graph.dense_x() @ writer.arrays[f"{n}.weight"].T for n in range(3))
+    function = {"add": np.add, "multiply": np.multiply, "maximum": np.maximum}[op]
+    logits = model.predict(pack_graph(graph, like=model), output="logits")
+    assert logits.shape == (20, 5)
+    np.testing.assert_allclose(logits, function(function(a, b), c), rtol=1e-4, atol=1e-5)
+
+
+def test_an_own_part_of_one_column_is_added_to_every_column() -> None:
+    graph = make_graph(20, 70)
+
+    def logits(last: str) -> NDArray[np.float32]:
+        writer = Writer()
+        bits = writer.add("binarize", "x")
+        summed = writer.add(
+            "aggregate", writer.binary_linear(bits, 70, 5), aggr="sum", edge_bits=20
+        )
+        writer.add(last, summed, writer.binary_linear(bits, 70, 1))
+        model = PackedModel(writer.operations, writer.arrays, 70)
+        return model.predict(pack_graph(graph, like=model), output="logits")
+
+    apart = logits("concat")
+    np.testing.assert_allclose(logits("add"), apart[:, :5] + apart[:, 5:], rtol=1e-5, atol=1e-5)
+
+
 def test_the_last_operation_makes_the_logits() -> None:
     model = make_jumping("sage", binary_head=True)
     refused(model.operations[:-2], model.arrays, 70, "no operation uses value")

@@ -17,6 +17,8 @@ from torch_geometric.transforms import RandomLinkSplit
 import bignn
 from bignn.config import Settings
 from bignn.errors import InputError
+from bignn.train.graph_sets import GraphSet, GraphSetProblem
+from bignn.train.links import LinkProblem, pairs_of
 from bignn.train.tasks import Task, area_under_curve, task_of
 
 QUICK = Settings(lr=0.01, epochs=15, patience=15)
@@ -344,3 +346,59 @@ def test_a_run_on_many_graphs_is_resumed_exactly(tmp_path: Any) -> None:
     whole, expected = trained(6)
     assert (resumed.val_loss, resumed.val_acc) == (whole.val_loss, whole.val_acc)
     assert torch.equal(weights, expected)
+
+
+class Relational(nn.Module):
+    """Two relational convolutions; outputs of graphs where it is given which node is whose."""
+
+    def __init__(self, num_outputs: int) -> None:
+        super().__init__()
+        self.first = pyg.RGCNConv(12, 16, 3)
+        self.second = pyg.RGCNConv(16, num_outputs, 3)
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, edge_type: Tensor, batch: Tensor | None = None
+    ) -> Tensor:
+        """Outputs of graphs, or of nodes."""
+        h = self.second(self.first(x, edge_index, edge_type).relu(), edge_index, edge_type)
+        out: Tensor = h if batch is None else pyg.global_mean_pool(h, batch)
+        return out
+
+
+def test_relations_reach_models_of_many_graphs_and_of_links() -> None:
+    torch.manual_seed(0)
+    quick = Settings(lr=0.01, epochs=2, patience=2)
+    graphs = make_graphs(20, classes)
+    for graph in graphs:
+        graph.edge_type = torch.arange(graph.num_edges) % 3
+    model = Relational(2)
+    bignn.binarize_(model)
+    assert 0 <= bignn.fit(model, graphs, quick, progress=False).val_score <= 100
+    digests = []
+    for step in (1, 2):
+        for graph in graphs:
+            graph.edge_type = step * torch.arange(graph.num_edges) % 3
+        parts = GraphSet(graphs, "graphs", 8, torch.device("cpu"))
+        digests.append(GraphSetProblem(parts, parts, None, None, torch.device("cpu")).digest())
+    assert digests[0] != digests[1]
+
+    whole = Data(torch.randn(30, 12), torch.randint(30, (2, 90)), edge_type=torch.arange(90) % 3)
+    whole.edge_label_index = whole.edge_index
+    val = whole.clone()
+    val.edge_label_index, val.edge_label = torch.randint(30, (2, 10)), torch.arange(10) % 2
+    model = Relational(8)
+    bignn.binarize_(model)
+    assert 0 <= bignn.fit(model, whole, quick, val=val, progress=False).val_score <= 100
+
+
+def test_no_node_is_drawn_as_a_pair_with_itself() -> None:
+    torch.manual_seed(0)
+    data = Data(torch.randn(4, 3), torch.tensor([[0, 1], [1, 0]]))
+    data.edge_label_index = torch.tensor([[0] * 200, [1] * 200])
+    pairs = pairs_of(data, "data", torch.device("cpu"))
+    world: Any = None
+    batches, _ = LinkProblem(pairs, pairs, None, None).batches(None, nn.Identity(), QUICK, world)
+    (batch,) = batches
+    drawn = batch.pairs[:, 200:]
+    assert drawn.shape[1] > 150
+    assert bool((drawn[0] != drawn[1]).all())

@@ -181,7 +181,7 @@ def aggregate(
     if not torch.compiler.is_compiling() and not learns:
         return normalized_adjacency(edges, edge_weight, num_nodes, dtype, aggr) @ x
     if not torch.compiler.is_compiling():
-        edges, edge_weight = _edge_list(edges, edge_weight, num_nodes)
+        edges, edge_weight = edge_list(edges, edge_weight, num_nodes)
     elif edges.layout != torch.strided:
         raise input_error(
             "edge_index", "an edge list [2, E] in a compiled model", "a sparse matrix"
@@ -239,7 +239,7 @@ def _usable_edges(
     edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int, aggr: Aggregation
 ) -> tuple[Tensor, Tensor | None]:
     """Check a graph for a kind of sum and return its edges [2, E] and its weights [E]."""
-    edges, weights = _edge_list(edge_index, edge_weight, num_nodes)
+    edges, weights = edge_list(edge_index, edge_weight, num_nodes)
     is_matrix = edge_index.layout != torch.strided
     ignored = None if _kind(aggr).is_weighted else weights
     if is_matrix and ignored is not None and bool((ignored != 1).any()):
@@ -251,7 +251,7 @@ def _usable_edges(
     return edges, weights
 
 
-def _edge_list(
+def edge_list(
     edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int
 ) -> tuple[Tensor, Tensor | None]:
     """Check a graph and return its edges as [2, E] and its weights as [E]."""

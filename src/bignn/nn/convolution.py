@@ -11,7 +11,13 @@ from torch.nn import functional
 
 from bignn.binarize import binarize_features
 from bignn.errors import InputError, input_error
-from bignn.nn.adjacency import Aggregation, EdgesLike, aggregate, normalized_adjacency
+from bignn.nn.adjacency import (
+    Aggregation,
+    EdgesLike,
+    aggregate,
+    edge_list,
+    normalized_adjacency,
+)
 from bignn.nn.attention import softmax_of_rows, weighted_sum
 from bignn.nn.features import BinaryRows
 from bignn.nn.linear import Linear
@@ -119,6 +125,9 @@ class TorchOperations:
         return aggregate(self._edges, self._weight, x, cast(Aggregation, aggr))
 
     def _largest(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        if weight is not None and weight.requires_grad and torch.is_grad_enabled():
+            edges, _ = edge_list(cast(Tensor, self._edges), weight, len(x))
+            return _largest_of_rows(x, edges[1], x[edges[0]] * weight.unsqueeze(-1))
         pattern = self._pattern(x, "sum")
         messages = x[pattern.matrix.col_indices()]
         if weight is not None:
@@ -126,8 +135,7 @@ class TorchOperations:
                 cast(Tensor, self._edges), weight, len(x), x.dtype, "weighted_sum"
             )
             messages = messages * weighed.matrix.values().unsqueeze(-1)
-        index = pattern.rows.unsqueeze(-1).expand_as(messages)
-        return torch.zeros_like(x).scatter_reduce(0, index, messages, "amax", include_self=False)
+        return _largest_of_rows(x, pattern.rows, messages)
 
     def _pattern(self, x: Tensor, aggr: Aggregation) -> SparseMatrix:
         if isinstance(self._edges, SparseMatrix):
@@ -215,6 +223,12 @@ class TorchOperations:
     def gate(self, score: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """Mix two tensors."""
         return y + score.sigmoid() * (x - y)
+
+
+def _largest_of_rows(x: Tensor, rows: Tensor, messages: Tensor) -> Tensor:
+    """Take the largest message of every row of x; 0 where there is none."""
+    index = rows.unsqueeze(-1).expand_as(messages)
+    return torch.zeros_like(x).scatter_reduce(0, index, messages, "amax", include_self=False)
 
 
 class Convolution(nn.Module):

@@ -56,8 +56,11 @@ class PairConv(TransformLater):
         if not isinstance(source, Tensor) or not isinstance(edges, Tensor):
             got = f"{type(source).__name__} and {type(edges).__name__}"
             raise input_error("x", "tensors of nodes, with edges [2, E]", got)
-        size = given.get("size")
+        size: Any = given.get("size")
         num_targets = len(source if target is None else target)
+        for place, nodes in enumerate((source, target) if size is not None else ()):
+            if nodes is not None and size[place] not in (None, len(nodes)):
+                raise input_error("size", f"{len(nodes)} at place {place}, as x has", size[place])
         if target is None and size is not None:
             num_targets = size[1]
         ops = _PairOperations(edges, given.get("edge_weight"), num_targets)

@@ -305,7 +305,9 @@ def _layer(reader: _Reader, linear: Operation) -> _Found | None:
             (
                 other
                 for other in others
-                if other.out in add.inputs and reader.only_user(other.out, "add") is add
+                if other.out in add.inputs
+                and other.width == linear.width
+                and reader.only_user(other.out, "add") is add
             ),
             None,
         )

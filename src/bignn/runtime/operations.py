@@ -344,7 +344,7 @@ def _operation(
             raise FileError(f"{step['groups']} groups do not share {num_inputs} columns evenly")
     elif OPERATIONS[op].several:
         width = max(value.width for value in taken)
-        narrow = (1,) if op == "multiply" else ()
+        narrow = () if op == "lstm_attention" else (1,)
         if any(value.width not in (width, *narrow) for value in taken):
             raise FileError(f"'{op}' takes values of different widths")
         if op == "lstm_attention":

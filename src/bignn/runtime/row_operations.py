@@ -83,7 +83,8 @@ def run_on_rows(
             combine = _COMBINATIONS[step.op]
             out = combine(x, floats_of(taken[1]), out=spare)
             for value in taken[2:]:
-                combine(out, floats_of(value), out=out)
+                fits = out.shape[1] == step.width  # it may be of one column so far
+                out = combine(out, floats_of(value), out=out if fits else None)
     return out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import Any
@@ -64,15 +65,11 @@ class Batch:
 
     def logits(self, model: nn.Module) -> Tensor:
         """Return the model's output on this batch."""
-        parameters = signature(model.forward).parameters
-        args, named = [self.x, self.edge_index], {}
-        if self.edge_weight is not None and takes_weights(model):
-            if "edge_weight" in parameters:
-                named["edge_weight"] = self.edge_weight
-            else:
-                args.append(self.edge_weight)
-        if self.edge_type is not None and "edge_type" in parameters:
-            named["edge_type"] = self.edge_type
+        parts = {"edge_weight": self.edge_weight, "edge_type": self.edge_type}
+        named = named_arguments(model, parts)
+        args = [self.x, self.edge_index]
+        if self.edge_weight is not None and "edge_weight" not in named and takes_weights(model):
+            args.append(self.edge_weight)
         out: Tensor = model(*args, **named)
         return out
 
@@ -90,6 +87,12 @@ def takes_weights(model: nn.Module) -> bool:
         return True
     names = [n for n, some in parameters.items() if some.kind <= some.POSITIONAL_OR_KEYWORD]
     return len(names) == 1 or (len(names) > 2 and names[2] not in _NOT_WEIGHTS)
+
+
+def named_arguments(model: nn.Module, parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts of a batch that are there and that a model's forward has a name for."""
+    names = signature(model.forward).parameters
+    return {name: part for name, part in parts.items() if part is not None and name in names}
 
 
 def reachable(batch: Batch, model: nn.Module) -> Batch:

@@ -17,7 +17,7 @@ from bignn.errors import InputError, input_error
 from bignn.graph.graph import from_arrays
 from bignn.graph.pyg import array_of
 from bignn.graph.several import check_edges_within
-from bignn.train.batches import Batch
+from bignn.train.batches import Batch, named_arguments
 from bignn.train.distill import soft_targets
 from bignn.train.distributed import World
 from bignn.train.problem import EveryNth, digest_of
@@ -56,8 +56,8 @@ def call_with(model: nn.Module, data: Any) -> Any:
     ]
     if len(required) == 1:
         return model(data)
-    names = [name for name in ("edge_weight", "edge_attr", "batch") if name in parameters]
-    given = {name: data[name] for name in names if data.get(name) is not None}
+    names = ("edge_weight", "edge_attr", "edge_type", "batch")
+    given = named_arguments(model, {name: data.get(name) for name in names})
     return model(data.x, data.edge_index, **given)
 
 
@@ -165,7 +165,7 @@ class GraphSet:
         """Yield all tensors that are read of the graphs, in an order that is always the same."""
         graphs = self.graphs if self.is_list else getattr(self.graphs, "dataset", ())
         for data in graphs:
-            for name in ("x", "edge_index", "edge_weight", "edge_attr", "y"):
+            for name in ("x", "edge_index", "edge_weight", "edge_attr", "edge_type", "y"):
                 if isinstance(part := data.get(name), Tensor):
                     yield part
 

@@ -52,7 +52,13 @@ def pairs_of(data: Any, argument: str, device: torch.device) -> PairBatch:
     learned = torch.arange(pairs.shape[1], device=device)
     weight = data.get("edge_weight")
     return PairBatch(
-        data.x, data.edge_index, weight, y.to(device).float(), learned, pairs=pairs.to(device)
+        data.x,
+        data.edge_index,
+        weight,
+        y.to(device).float(),
+        learned,
+        edge_type=data.get("edge_type"),
+        pairs=pairs.to(device),
     )
 
 
@@ -85,7 +91,8 @@ class LinkProblem:
         parts: list[Any] = []
         for batch in (self._training, self._validation, self._test):
             if batch is not None:
-                parts += [batch.x, batch.edge_index, batch.edge_weight, batch.pairs, batch.y]
+                parts += [batch.x, batch.edge_index, batch.edge_weight, batch.edge_type]
+                parts += [batch.pairs, batch.y]
         return digest_of(parts)
 
     def settings(self, model: nn.Module, *, distill: bool) -> Settings:
@@ -161,14 +168,15 @@ class _TrainingPairs:
 
 
 def _draw_others(training: PairBatch) -> Tensor:
-    """Draw as many pairs as there are links, without those that are links."""
+    """Draw as many pairs as there are links, without links and pairs of a node with itself."""
     pairs, edges = training.pairs, training.edge_index
     assert isinstance(training.x, Tensor)
     assert isinstance(edges, Tensor)
     assert pairs is not None
     num_nodes = len(training.x)
     links = torch.cat([edges, pairs, pairs.flip(0)], dim=1)
-    taken = links[0] * num_nodes + links[1]
+    alone = torch.arange(num_nodes, device=training.device) * (num_nodes + 1)
+    taken = torch.cat([links[0] * num_nodes + links[1], alone])
     drawn = torch.randint(num_nodes**2, (pairs.shape[1],), device=training.device)
     for _ in range(_DRAWS):
         is_link = torch.isin(drawn, taken)

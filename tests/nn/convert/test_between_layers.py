@@ -93,6 +93,26 @@ def test_a_message_norm_packs(data: Data) -> None:
     check_packed(model, data)
 
 
+def test_a_message_norm_takes_its_arguments_by_name(data: Data) -> None:
+    torch.manual_seed(0)
+    norm = pyg.MessageNorm(learn_scale=True)
+    model = Between(lambda h, y: norm(p=2.0, msg=y, x=3 * h))
+    model.norm = norm
+    bignn.binarize_(model, skip=["head"])
+    check_packed(model, data)
+
+
+@pytest.mark.parametrize(
+    "call", [lambda norm, h, y: norm(h, y, 1.0), lambda norm, h, y: norm(h, y, p=1.0)]
+)
+def test_a_message_norm_with_another_p_is_refused(call: Any) -> None:
+    norm = pyg.MessageNorm()
+    model = Between(lambda h, y: call(norm, h, y))
+    model.norm = norm
+    report = bignn.binarize_(model, skip=["head"])
+    assert "MessageNorm 'norm' packs with p=2 only" in str(report.obstacle)
+
+
 def parameters(*shape: int) -> nn.Parameter:
     return nn.Parameter(torch.randn(*shape))
 
@@ -141,6 +161,34 @@ def test_arithmetic_between_layers_packs(name: str, data: Data) -> None:
     torch.manual_seed(0)
     model = Arithmetic(name)
     bignn.binarize_(model, skip=["head"], center=True)
+    check_packed(model, data)
+
+
+ONE_COLUMN: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "sum": lambda h, gate: h + gate,
+    "difference": lambda h, gate: gate - h,
+    "maximum": lambda h, gate: torch.maximum(gate, h),
+    "product": lambda h, gate: gate * h,
+}
+
+
+class OneColumn(nn.Module):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.conv, self.gate = pyg.GCNConv(D, 16), nn.Linear(16, 1)
+        self.name, self.head = name, nn.Linear(16, CLASSES)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = self.conv(x, edge_index)
+        out: Tensor = self.head(ONE_COLUMN[self.name](h, self.gate(h)))
+        return out
+
+
+@pytest.mark.parametrize("name", ONE_COLUMN)
+def test_a_value_of_one_column_meets_every_column(name: str, data: Data) -> None:
+    torch.manual_seed(0)
+    model = OneColumn(name)
+    assert bignn.binarize_(model, skip=["head", "gate"]).obstacle is None
     check_packed(model, data)
 
 

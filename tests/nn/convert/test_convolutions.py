@@ -287,6 +287,16 @@ GENERAL: dict[str, tuple[Callable[[], nn.Module], int, str]] = {
     ),
     "pair": (lambda: pyg.SAGEConv((H, H), H), 2, "with in_channels=(16, 16)"),
     "lstm": (lambda: pyg.SAGEConv(H, H, aggr="lstm"), 2, "SAGEConv 'conv' with aggr='lstm'"),
+    "several": (
+        lambda: pyg.SAGEConv(H, H, aggr=["mean", "max"]),
+        2,
+        "SAGEConv 'conv' with aggr=['mean', 'max']",
+    ),
+    "several of graph": (
+        lambda: pyg.GraphConv(H, H, aggr=["mean", "max"], aggr_kwargs={"mode": "sum"}),
+        2,
+        "GraphConv 'conv' with aggr=['mean', 'max']",
+    ),
     "rgcn": (
         lambda: pyg.RGCNConv(H, H, 3, num_blocks=4),
         0,
@@ -382,3 +392,55 @@ def test_an_inner_linear_map_reads_any_number_of_dimensions() -> None:
     x = torch.randn(5, 6, 4)
     out = linear.eval()(x)
     assert torch.equal(out[2], linear(x[2]))
+
+
+@pytest.mark.parametrize("binarize", ["none", "both"])
+@pytest.mark.parametrize("conv", [pyg.GATv2Conv, pyg.TransformerConv])
+def test_attention_is_dropped_in_training_alone(conv: Any, binarize: Any) -> None:
+    data = make_graph(0)
+    for p in (0.0, 0.5):
+        torch.manual_seed(0)
+        model: Any = Propagated(heads(conv, dropout=p)(D, D), before=True)
+        bignn.binarize_(model, binarize=binarize)
+        if binarize == "both":
+            model.fit_input(data.x)
+        for training in (False, True):
+            model.train(training)
+            outputs = [model(data.x, data.edge_index) for _ in range(2)]
+            assert torch.allclose(outputs[0], outputs[1]) == (p == 0 or not training)
+
+
+@pytest.mark.parametrize("aggr", ["max", "mean", "add"])
+def test_learned_edge_weights_get_gradients(aggr: str) -> None:
+    torch.manual_seed(0)
+    model = Weighted(options_of(pyg.GraphConv, aggr=aggr))
+    converted = copy.deepcopy(model)
+    bignn.binarize_(converted, binarize="none")
+    data = make_graph(0, weights=True)
+    gradients = []
+    for some in (model, converted):
+        weight = data.edge_weight.clone().requires_grad_()
+        some(data.x, data.edge_index, weight).square().sum().backward()
+        assert weight.grad is not None
+        gradients.append(weight.grad)
+    assert float(gradients[0].abs().max()) > 0
+    assert torch.allclose(gradients[0], gradients[1], atol=1e-4, rtol=1e-4)
+
+
+class Sized(Two):
+    """Convolutions that are given the number of nodes by position, as PyG's SAGEConv takes it."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        h = self.conv1(x, edge_index, None).relu()
+        out: Tensor = self.conv2(h, edge_index, (len(x), len(x)))
+        return out
+
+
+@pytest.mark.parametrize("options", [{"aggr": "max"}, {"aggr": "add"}, {}])
+def test_a_size_is_not_taken_for_edge_weights(options: dict[str, Any]) -> None:
+    data = make_graph(0)
+    model = Sized(options_of(pyg.SAGEConv, **options))
+    model(data.x, data.edge_index)
+    bignn.binarize_(model, binarize="none")
+    with pytest.raises(InputError, match="no 'size'"):
+        model(data.x, data.edge_index)

@@ -16,6 +16,7 @@ from torch_geometric.data import Data
 import bignn
 from bignn import InputError
 from bignn.nn import BatchNorm
+from bignn.nn.convert.center import Center
 
 
 @pytest.fixture
@@ -51,6 +52,24 @@ def test_statistics_of_centred_inputs_follow_the_weights_closely(data: Data) -> 
             model.conv.bias += 1
     assert center.running_mean is not None
     assert torch.allclose(center.running_mean, seen[0] / 4 + seen[1] / 2, atol=1e-5)
+
+
+def test_a_small_last_batch_hardly_moves_the_statistics() -> None:
+    """A batch moves them by half of its rows' share in the largest so far."""
+    torch.manual_seed(0)
+    center = Center(3)
+    whole, few = 5 + torch.randn(100, 3), -5 + torch.randn(2, 3)
+    center(whole)
+    assert center.running_mean is not None
+    assert center.running_var is not None
+    assert torch.allclose(center.running_mean, whole.mean(dim=0) / 2)
+    assert torch.allclose(center.running_var, whole.var(dim=0) / 2 + 0.5)
+    before = center.running_mean.clone()
+    center(few)
+    assert torch.allclose(center.running_mean, 0.99 * before + 0.01 * few.mean(dim=0))
+    before = center.running_mean.clone()
+    center(whole)
+    assert torch.allclose(center.running_mean, (before + whole.mean(dim=0)) / 2)
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ class Shape:
 
 
 def _shape(name: str, *hidden: int, papers_edges: bool = False) -> Shape:
-    facts = PUBLISHED_SIZES[name]
-    edges = facts.paper_edges if papers_edges else facts.edges
+    published = PUBLISHED_SIZES[name]
+    edges = published.paper_edges if papers_edges else published.edges
     assert edges is not None
-    return Shape(facts.nodes, edges, (facts.features, *hidden, facts.classes))
+    return Shape(published.nodes, edges, (published.features, *hidden, published.classes))
 
 
 #: Published nodes, undirected edges and features, with the paper's GCN widths. The paper's Reddit

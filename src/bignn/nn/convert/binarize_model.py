@@ -16,7 +16,7 @@ from bignn.config.input_bits import SIGN, parse_input_bits
 from bignn.config.options import BELOW_ONE
 from bignn.errors import InputError, input_error
 from bignn.nn.convert.before_activation import record_origins_in
-from bignn.nn.convert.center import make_center
+from bignn.nn.convert.center import Center
 from bignn.nn.convert.embedded_ids import first_after_embeddings
 from bignn.nn.convert.example import call_once
 from bignn.nn.convert.inner_linear import InnerLinear
@@ -301,7 +301,7 @@ def _center(replacement: LayerReplacement, center: bool | Literal["auto"], repor
     for name in named:
         layer = layers[name]
         weight = input_maps(layer)[0].weight
-        layer.center = make_center(weight.shape[1]).to(weight.device)
+        layer.center = Center(weight.shape[1]).to(weight.device)
         layer.center.train(layer.training)
     if named:
         listed = ", ".join(f"'{name}'" for name in named)

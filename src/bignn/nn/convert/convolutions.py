@@ -19,6 +19,7 @@ from bignn.nn.convert.layers import (
     gcn_aggr,
     unlike,
 )
+from bignn.nn.convolution import Convolution
 from bignn.nn.gatv2_conv import GATv2Conv
 from bignn.nn.gcn2_conv import GCN2Conv
 from bignn.nn.linear import Linear
@@ -42,7 +43,7 @@ def _inner(module: Any, options: Options) -> Linear | None:
 
 
 def _sage(conv: Any, options: Options) -> nn.Module | str:
-    if conv.aggr not in _SAGE_SUMS:
+    if conv.aggr not in tuple(_SAGE_SUMS):  # it may be a list
         return f" with aggr={conv.aggr!r}"
     if why := unlike(conv):
         return why
@@ -63,7 +64,7 @@ def _sage(conv: Any, options: Options) -> nn.Module | str:
 
 
 def _graph(conv: Any, options: Options) -> nn.Module | str:
-    if conv.aggr not in _GRAPH_SUMS:
+    if conv.aggr not in tuple(_GRAPH_SUMS):  # it may be a list
         return f" with aggr={conv.aggr!r}"
     if why := unlike(conv):
         return why
@@ -197,7 +198,7 @@ def _pair(conv: Any, options: Options) -> nn.Module | str:
     is_sage = type(conv) is pyg.SAGEConv
     if type(conv) not in (pyg.SAGEConv, pyg.GraphConv) or (is_sage and conv.project):
         return " of a relation"
-    if conv.aggr not in _SAGE_SUMS:
+    if conv.aggr not in tuple(_SAGE_SUMS):  # it may be a list
         return f" with aggr={conv.aggr!r}"
     if conv.flow != "source_to_target":
         return f" with flow={conv.flow!r}"
@@ -212,6 +213,11 @@ def _pair(conv: Any, options: Options) -> nn.Module | str:
     )
 
 
+# Arguments of PyG's convolutions that share a layer of bignn, in order.
+_ARGUMENTS: dict[type[nn.Module], tuple[str, ...]] = {
+    pyg.SAGEConv: ("x", "edge_index", "size"),
+    pyg.GraphConv: ("x", "edge_index", "edge_weight", "size"),
+}
 # What convolutions read that packed graphs do not carry.
 _READ_MORE: dict[type[nn.Module], str] = {
     **dict.fromkeys((pyg.GINEConv, pyg.NNConv, pyg.CGConv, pyg.PDNConv), " of edge features"),
@@ -228,6 +234,13 @@ def converted(conv: nn.Module, options: Options, *, of_relation: bool = False) -
         of_relation: whether it is one of the relations of a heterogeneous model.
 
     """
+    made = _converted(conv, options, of_relation=of_relation)
+    if isinstance(made, Convolution) and type(conv) in _ARGUMENTS:
+        made.arguments = _ARGUMENTS[type(conv)]
+    return made
+
+
+def _converted(conv: nn.Module, options: Options, *, of_relation: bool) -> nn.Module | str:
     if of_relation:
         return _pair(conv, options)
     convert = CONVERSIONS.get(type(conv))

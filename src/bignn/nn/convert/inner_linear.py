@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from bignn.nn.convert.center import make_center
+from bignn.nn.convert.center import Center
 from bignn.nn.convert.wrapped_layer import value_before, watch_signs
 from bignn.nn.linear import Linear
 
@@ -30,7 +30,7 @@ class InnerLinear(Linear):
         super().__init__(in_channels, out_channels, **options)
         self.center = None
         if self.binarization.features:
-            self.center = make_center(in_channels)
+            self.center = Center(in_channels)
 
     def forward(self, x: Any) -> Tensor:
         """Compute the map of x."""

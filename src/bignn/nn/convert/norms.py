@@ -39,6 +39,8 @@ def after_norm(
     if kind not in _WRITERS or len(values) < needs:
         instead = "BatchNorm, LayerNorm, GraphNorm, InstanceNorm or PairNorm"
         return failing(f"{title_of(norm, name)} has no packed form; take {instead}")
+    if kind is pyg.MessageNorm and len(values) > needs:
+        return failing(f"{title_of(norm, name)} packs with p=2 only")
     if len(values) > needs and not is_per_row(norm):
         return failing(
             f"{title_of(norm, name)} is given something other than a value of the nodes and the "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any, cast
 
 import torch
@@ -193,11 +194,13 @@ class StepReader:
         module = self.model.get_submodule(str(node.target))
         name = str(node.target)
         if isinstance(module, NORMS):
-            given = self._given_to_norm(node)
-            found = [self._operand(some) for some in given if some not in self._graph_ids]
+            given = self._given_to_norm(node, module)
+            graph_ids = [some for some in given if some in [*self._graph_ids]]
+            found = [self._operand(some) for some in given if some not in graph_ids]
             values = [v if isinstance(v, LazyValue) else _unknown(self._title(node)) for v in found]
-            per_graph = len(found) < len(given)
-            self._values[node] = after_norm(self._steps, module, name, values, per_graph=per_graph)
+            self._values[node] = after_norm(
+                self._steps, module, name, values, per_graph=bool(graph_ids)
+            )
         elif isinstance(module, pyg.JumpingKnowledge):
             self._values[node] = self._jumping(node, module)
         elif isinstance(module, nn.Embedding):
@@ -214,10 +217,18 @@ class StepReader:
         same = isinstance(module, nn.Identity | nn.Dropout)
         self._note_same_tensor(node, same, changes=bool(getattr(module, "inplace", False)))
 
-    def _given_to_norm(self, node: fx.Node) -> list[Any]:
-        """List what a norm is called with, less a 'batch' that is None where nothing is pooled."""
-        given = [some for some in (*node.args, *node.kwargs.values()) if some is not None]
-        return given if self._pools else [some for some in given if some not in self._left_out]
+    def _given_to_norm(self, node: fx.Node, norm: nn.Module) -> list[Any]:
+        """List what a norm is called with, in the order of its own arguments.
+
+        A 'batch' that is None where nothing is pooled is left out, and so is MessageNorm's p of 2.
+        """
+        given = signature(norm.forward).bind(*node.args, **node.kwargs).arguments
+        left_out = [None, *([] if self._pools else self._left_out)]
+        return [
+            some
+            for name, some in given.items()
+            if some not in left_out and not (name == "p" and some == 2)
+        ]
 
     def _fold_constant(self, node: fx.Node) -> bool:
         """Compute a function of parameters and numbers alone, as ``torch.sigmoid(self.alpha)``."""
