@@ -173,7 +173,7 @@ class PackedModel:
             backend: a name from ``bignn.kernels.available_backends()``; None for the fastest.
 
         """
-        check_output(output, self.num_classes)
+        check_output(output)
         chosen, packed = kernels.checked_backend(backend), self._packed(graph)
         if nodes is None:
             values = in_given_order(self._run(packed, output, plan, chosen), self._places(packed))
@@ -223,7 +223,7 @@ class PackedModel:
             backend: as in :meth:`predict`.
 
         """
-        check_output(output, self.num_classes)
+        check_output(output)
         if self.network.is_pooled:
             raise InputError("a model that pools makes answers of graphs; predict a graph instead")
         packed = self._of_one_relation(graph)
@@ -306,7 +306,7 @@ class PackedModel:
 
         A binary model makes one block of floats at a time, where ``predict`` makes them all.
         """
-        check_output(output, self.num_classes)
+        check_output(output)
         if not isinstance(block, int) or block < 1:
             raise input_error("block", "a number of nodes, at least 1", repr(block))
         chosen, packed = kernels.checked_backend(backend), self._packed(graph)

@@ -18,13 +18,10 @@ from bignn.runtime.values import Bits, Value
 Output = Literal["classes", "probabilities", "labels", "label_probabilities", "logits", "values"]
 
 
-def check_output(output: str, num_outputs: int) -> None:
-    """Refuse an output that is not known, and classes of a model that has one output."""
+def check_output(output: str) -> None:
+    """Refuse an output that is not known."""
     if output not in get_args(Output):
         raise input_error("output", f"one of {list(get_args(Output))}", repr(output))
-    if num_outputs == 1 and output in ("classes", "probabilities"):
-        expected = "'values', 'labels' or 'label_probabilities' for a model with one output"
-        raise input_error("output", expected, repr(output))
 
 
 def check_no_plan(plan: str | None) -> None:

@@ -191,16 +191,6 @@ def test_unknown_arguments_of_forward_are_named() -> None:
         bignn.pack(model)
 
 
-def test_one_output_has_no_classes() -> None:
-    data, model = make_data(), pyg.GCN(D, 16, 2, 1)
-    trained(model, data.x, data.edge_index)
-    packed = bignn.pack(model)
-    for output in ("classes", "probabilities"):
-        with pytest.raises(InputError, match="'output' must be 'values', 'labels'"):
-            packed.predict(data, output=output)
-    assert packed.predict(data, output="values").shape == (data.num_nodes, 1)
-
-
 def test_skip_takes_one_name() -> None:
     model = pyg.GCN(D, 16, 2, CLASSES)
     bignn.binarize_(model, skip="convs.1")

@@ -115,7 +115,7 @@ class LiveGraph:
                 are -1, labels False and numbers NaN.
 
         """
-        check_output(output, self.model.num_classes)
+        check_output(output)
         num_nodes = self.num_nodes
         wanted = np.arange(num_nodes) if nodes is None else nodes
         ids = checked_rows("nodes", wanted, num_nodes, "node ids")
