@@ -40,7 +40,7 @@ def made_of_degrees(name: str, x: Tensor, edge_index: Tensor) -> Tensor:
 
 def one_graph(x: Tensor) -> Tensor:
     """Return the graph of every node: all are of one."""
-    return torch.zeros(len(x), dtype=torch.long)
+    return torch.zeros(len(x), dtype=torch.long, device=x.device)
 
 
 # Neither is followed into where a model's forward is traced.

@@ -15,6 +15,7 @@ stops in time (seeds come one after the other, so fewer seeds of all rows are th
 from __future__ import annotations
 
 import argparse
+import copy
 import ctypes
 import sys
 import time
@@ -64,6 +65,7 @@ class Trainer:
         epochs: epochs of every way.
         slow: seconds of an epoch from which a row is left out on a graph.
         deadline: the time from which nothing new is begun.
+        device: where models are trained; packed ones always run on the CPU.
 
     """
 
@@ -71,12 +73,13 @@ class Trainer:
     epochs: int
     slow: float
     deadline: float
+    device: str = "cpu"
 
     def __call__(self, item: Item) -> str:
         """Train an item; return what there is to say about it."""
         bignn.set_num_threads(1)
         keep_memory()
-        row, data = rows()[item.row], graph_data(item.graph)
+        row, data = rows()[item.row], graph_data(item.graph, self.device)
         said, teacher = [], None
         for way in item.ways:
             if time.time() > self.deadline:
@@ -112,7 +115,7 @@ class Trainer:
     def _made(self, row: Row, data: Data, seed: int) -> nn.Module:
         assert row.build is not None
         torch.manual_seed(seed)
-        return row.build(data)
+        return row.build(on_cpu(data)).to(self.device)
 
     def _loop(self, model: nn.Module, data: Data) -> tuple[float, float]:
         return train(model, data, self.epochs, every=EVERY, patience=PATIENCE)
@@ -148,7 +151,7 @@ class Trainer:
             record["obstacle"] = report.obstacle
             return scores
         try:
-            alike = nodes_packed_alike(model, with_types(data))
+            alike = nodes_packed_alike(model.cpu(), with_types(on_cpu(data)))
             record |= {"equal": alike, "nodes": data.num_nodes}
         except bignn.InputError as error:
             record["obstacle"] = str(error)
@@ -172,9 +175,14 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
 @cache
-def graph_data(name: str) -> Data:
-    """Load a graph, once per process."""
-    return bignn.to_pyg(bignn.load(name))
+def graph_data(name: str, device: str) -> Data:
+    """Load a graph onto a device, once per process."""
+    return bignn.to_pyg(bignn.load(name)).to(device)
+
+
+def on_cpu(data: Data) -> Data:
+    """Copy a graph to the CPU; PyG's own ``data.cpu()`` would move the graph itself."""
+    return copy.copy(data).cpu()
 
 
 def items_to_do(
@@ -209,6 +217,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--slow", type=float, default=1.0, help="seconds of an epoch to leave out")
     parser.add_argument("--jobs", type=int, default=1, help="processes, each of one thread")
+    parser.add_argument("--device", default="cpu", help="where models are trained")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing later")
     parser.add_argument("--ledger", type=Path, default=LEDGER)
     parser.add_argument("--write", action="store_true", help="write the table into docs/models.md")
@@ -225,7 +234,7 @@ def main() -> None:
     here = {} if args.again else done
     items = items_to_do(chosen, args.graphs, args.seeds, args.epochs, here)
     deadline = time.time() + 60 * args.minutes
-    trainer = Trainer(args.ledger, args.epochs, args.slow, deadline)
+    trainer = Trainer(args.ledger, args.epochs, args.slow, deadline, args.device)
     run(trainer, items, args.jobs)
     if args.write:
         write_page(PAGE, Ledger(args.ledger).read())
