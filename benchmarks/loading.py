@@ -34,15 +34,15 @@ def write_table(file: Path, table: NDArray[Any], cell: str = "%d") -> None:
 
 
 def write_ogb(
-    folder: Path, files: tuple[str, ...], facts: PublishedSizes, nodes: int, edges: int
+    folder: Path, files: tuple[str, ...], sizes: PublishedSizes, nodes: int, edges: int
 ) -> None:
     """OGB's tables; ``files`` in the order of ``bignn.graph.readers.ogb.files``."""
     rng = np.random.default_rng(0)
-    ends = np.cumsum([facts.train, facts.val]) * nodes // facts.nodes
+    ends = np.cumsum([sizes.train, sizes.val]) * nodes // sizes.nodes
     tables = [
         rng.integers(0, nodes, (edges, 2)),
-        rng.standard_normal((nodes, facts.features)),
-        rng.integers(0, facts.classes, (nodes, 1)),
+        rng.standard_normal((nodes, sizes.features)),
+        rng.integers(0, sizes.classes, (nodes, 1)),
         np.array([[nodes]]),
         np.array([[edges]]),
         *(part[:, None] for part in np.split(rng.permutation(nodes), ends)),
@@ -51,15 +51,15 @@ def write_ogb(
         write_table(folder / file, table, "%.6f" if table.dtype.kind == "f" else "%d")
 
 
-def write_reddit(folder: Path, facts: PublishedSizes, nodes: int, edges: int) -> None:
+def write_reddit(folder: Path, sizes: PublishedSizes, nodes: int, edges: int) -> None:
     """Reddit's two archives."""
     rng = np.random.default_rng(0)
     folder.mkdir(parents=True)
     data, graph = (folder / name for name in reddit.FILES)
     np.savez(
         data,
-        feature=rng.standard_normal((nodes, facts.features), dtype=np.float32),
-        label=rng.integers(0, facts.classes, nodes),
+        feature=rng.standard_normal((nodes, sizes.features), dtype=np.float32),
+        label=rng.integers(0, sizes.classes, nodes),
         node_types=rng.permutation(np.arange(nodes) % 3 + 1),
     )
     ends = rng.integers(0, nodes, (2, edges), dtype=np.int32)
@@ -69,16 +69,16 @@ def write_reddit(folder: Path, facts: PublishedSizes, nodes: int, edges: int) ->
 
 def measure(name: str, scale: float) -> None:
     """Write, loads twice, prints."""
-    facts = PUBLISHED_SIZES[name]
-    nodes, edges = int(facts.nodes * scale), int(facts.edges * scale)
+    sizes = PUBLISHED_SIZES[name]
+    nodes, edges = int(sizes.nodes * scale), int(sizes.edges * scale)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["BIGNN_DATA"] = folder
         place = Path(folder) / name
         if os.fork() == 0:  # what writing takes is not counted
             if name == "reddit":
-                write_reddit(place, facts, nodes, edges)
+                write_reddit(place, sizes, nodes, edges)
             else:
-                write_ogb(place, SOURCES[name][0].files, facts, nodes, edges)
+                write_ogb(place, SOURCES[name][0].files, sizes, nodes, edges)
             os._exit(0)
         os.wait()
         for turn in ("first", "second"):

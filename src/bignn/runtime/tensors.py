@@ -162,8 +162,8 @@ def read(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[Arrays,
         return arrays, header
     except (SafetensorError, KeyError, TypeError, ValueError, OSError, RecursionError) as error:
         if zipfile.is_zipfile(file):
-            told = "a .npz or another archive, expected a packed file (.bignn)"
-            raise FileError(f"'{file}' is {told}; bignn.load reads a graph's .npz") from None
+            found = "a .npz or another archive, expected a packed file (.bignn)"
+            raise FileError(f"'{file}' is {found}; bignn.load reads a graph's .npz") from None
         raise FileError(
             f"'{file}' is not a packed bignn file, or is damaged ({printable(error, 300)}); "
             "copy it again, or make it anew"
