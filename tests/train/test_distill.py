@@ -178,7 +178,7 @@ def test_the_command_trains_the_teacher_first_and_reuses_it(
     bignn.save(Graph(**make_arrays(), name="toy"), tmp_path / "toy.npz")
     out = tmp_path / "runs"
     command = ["train", str(tmp_path / "toy.npz"), "--distill", "--seeds", "2", "--epochs", "5"]
-    command += ["--hidden", "8", "--out", str(out), "--json"]
+    command += ["--hidden", "8", "--out", str(out), "--always-follow", "--json"]
     assert main([*command, "--teachers", "2"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["distilled"] is True

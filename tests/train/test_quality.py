@@ -6,14 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 import bignn
 from bignn import Graph, InputError
 from bignn.cli import main
 from bignn.train import quality
 from bignn.train.checkpoint import load_model
-from bignn.train.quality import train_best
-from bignn.train.seeds import SeedResults
+from bignn.train.fit import FitResult
+from bignn.train.quality import fit_best, train_best
+from bignn.train.recipes import teacher_recipe
+from bignn.train.seeds import SeedResults, fit_model
 
 SHORT = {"epochs": 3, "hidden_channels": 24}
 
@@ -27,18 +30,98 @@ def test_validation_decides_whether_teachers_are_followed(
 
     first = train(tmp_path)
     assert len(first.teachers.results) == 4
-    assert {path.parent.name for path in first.chosen.checkpoints} == {first.kind}
+    assert {path.parent.name for path in first.chosen.checkpoints} == {first.students.kind}
     assert load_model(first.chosen.checkpoints[0]).config["hidden_channels"] == 24
     for better in ("distilled", "alone"):
 
         def validation(trained: SeedResults, better: str = better) -> float:
             return float(trained.checkpoints[0].parent.name == better)
 
-        monkeypatch.setattr(quality, "_validation", validation)
-        again = train(tmp_path)
-        assert again.kind == better
-        assert again.chosen is (again.distilled if better == "distilled" else again.alone)
-        assert [r.epochs for r in again.chosen.results] == [3, 3]
+        monkeypatch.setattr(SeedResults, "val_acc", property(validation))
+        students = train(tmp_path).students
+        assert students.kind == better
+        assert students.chosen is getattr(students, better)
+        assert [r.epochs for r in students.chosen.results] == [3, 3]
+
+
+def test_the_first_seed_decides_for_students(
+    graph: Graph,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "toy.npz"
+    bignn.save(graph, path)
+    command = ["train", str(path), "--distill", "--epochs", "2", "--hidden", "8", "--seeds", "2"]
+    for better in ("distilled", "alone"):
+        out = tmp_path / f"{better}-is-better"
+
+        def validation(trained: SeedResults, better: str = better) -> float:
+            is_alone = trained.checkpoints[0].parent.name == "alone"
+            return float(is_alone == (better == "alone"))
+
+        monkeypatch.setattr(SeedResults, "val_acc", property(validation))
+        assert main([*command, "--out", str(out), "--json"]) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert report["distilled"] == (better == "distilled")
+        assert report["seeds"] == [0, 1]
+        trained = sorted(p.relative_to(out).as_posix() for p in out.rglob("seed-*.safetensors"))
+        both = ["alone/seed-0.safetensors", "seed-0.safetensors"]
+        rest = "seed-1.safetensors" if better == "distilled" else "alone/seed-1.safetensors"
+        students = [p for p in trained if not p.startswith("teacher")]
+        assert students == sorted([*both, rest])
+        assert Path(report["checkpoint"]).parent == (
+            out if better == "distilled" else out / "alone"
+        )
+    # Told to, it follows; and nothing is tried.
+    assert main([*command, "--out", str(tmp_path / "o"), "--always-follow", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["distilled"] is True
+    assert not (tmp_path / "o" / "alone").exists()
+    assert main([*command[:2], "--always-follow"]) == 2
+    assert "--always-follow needs --distill" in capsys.readouterr().err
+
+
+def test_fit_keeps_the_better_of_both(graph: Graph) -> None:
+    """What it returns is the model that learned from the teachers, or the one that did not."""
+    settings = bignn.Settings(epochs=8, lr=0.02)
+
+    def built() -> bignn.nn.GNN:
+        torch.manual_seed(3)
+        return bignn.recipe("bi-gcn", graph=graph, hidden_channels=16).build(graph)
+
+    teachers = [fit_model(teacher_recipe("bi-gcn", graph), graph, seed, progress=False)[0]
+                for seed in (2, 3)]  # fmt: skip
+    ways = {}
+    for kind, teacher in (("distilled", teachers), ("alone", None)):
+        model = built()
+        found = bignn.fit(model, graph, settings, seed=1, teacher=teacher, progress=False)
+        ways[kind] = (found.val_loss, model.state_dict())
+    for sign in (1, -1):  # either counts as the better one
+        model = built()
+        with pytest.MonkeyPatch.context() as patch:
+            accuracy = property(lambda result, sign=sign: sign * result.val_loss)
+            patch.setattr(FitResult, "val_acc", accuracy)
+            found = fit_best(model, graph, settings, seed=1, num_teachers=2, progress=False)
+        loss, state = max(ways.values(), key=lambda way, sign=sign: sign * way[0])
+        assert found.val_loss == loss
+        assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+    assert ways["distilled"][0] != ways["alone"][0]
+
+
+def test_one_name_in_fit(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {}
+    monkeypatch.setattr(quality, "fit_best", lambda *given, **more: asked.update(more) or "best")
+    model = bignn.recipe("bi-gcn", graph=graph).build(graph)
+    assert bignn.fit(model, graph, quality="best", seed=5, progress=False) == "best"  # type: ignore[comparison-overlap]
+    assert (asked["seed"], asked["progress"]) == (5, False)
+    with pytest.raises(InputError, match="'teacher' must be left out with quality 'best'"):
+        bignn.fit(model, graph, quality="best", teacher=model)
+    with pytest.raises(InputError, match="'quality' must be one of"):
+        bignn.fit(model, graph, quality="worst")  # type: ignore[arg-type]
+    monkeypatch.undo()
+    with pytest.raises(InputError, match=r"'model' must be a binary model of bignn.nn.*got 'gcn'"):
+        bignn.fit(bignn.recipe("gcn", graph=graph).build(graph), graph, quality="best")
 
 
 def test_the_width_is_the_recommended_one(graph: Graph, tmp_path: Path) -> None:

@@ -34,6 +34,10 @@ def add_compare(commands: Any) -> None:
     add("--seeds", type=int, default=3, metavar="N", help="train with seeds 0 to N-1 (default: 3)")
     add("--distill", action="store_true", help="train the binary models as students of "
         "float teachers, and float students beside them")  # fmt: skip
+    add("--quality", choices=("plain", "best"), default="plain", help="best: a row more for each "
+        "binary model, trained as by 'bignn train --quality best' (default: plain)")  # fmt: skip
+    add("--no-advice", action="store_true", help="do not try what may help a binary model that is "
+        "behind its float twin on validation: a teacher, width, input bits")  # fmt: skip
     add_recipe_flags(parser, ("epochs", "patience", "hidden_channels", "input_bits"))
     add(
         "--bi-hidden",
@@ -65,6 +69,8 @@ def _compare(options: argparse.Namespace) -> Report:
         options.hidden_channels,
         options.bi_hidden,
         options.input_bits,
+        options.quality,
+        not options.no_advice,
     )
     out = Path(options.out or what.folder)
     page = checked_page(options.page)

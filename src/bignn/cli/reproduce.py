@@ -19,7 +19,8 @@ from bignn.cli.command import (
 #: The sections of ``bignn.lab.paper``, importing which would import torch.
 TABLES = (
     *("datasets", "cora-cost", "transductive", "inductive", "ogb", "entropy", "overview"),
-    *("extraction", "depth", "depth-cost", "width", "twins", "family", "ablation", "speed"),
+    *("extraction", "depth", "depth-cost", "width", "twins", "family", "dense"),
+    *("ablation", "speed"),
 )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import bignn
@@ -27,9 +26,10 @@ from bignn.cli.recipe_flags import (
 )
 from bignn.errors import InputError, input_error
 from bignn.train.averages import mean_and_std, plus_minus
-from bignn.train.recipes import PAPER, RECIPES, recipe, teacher_recipe
+from bignn.train.recipes import PAPER, RECIPES, Recipe, recipe, teacher_recipe
 
 if TYPE_CHECKING:
+    from bignn.train.quality import Students
     from bignn.train.seeds import SeedResults
 
 
@@ -74,6 +74,8 @@ def add_train(commands: Any) -> None:
         metavar="CHECKPOINT",
         help="learn from this model; may be repeated",
     )
+    add("--always-follow", action="store_true", help="keep the student even if the first seed "
+        "is better without a teacher on validation, and do not try")  # fmt: skip
     add = parser.add_argument_group("running").add_argument
     add_device(add)
     add("--out", metavar="DIR", help="folder for checkpoints (default: runs/DATASET-MODEL)")
@@ -108,38 +110,37 @@ def _trained(options: argparse.Namespace) -> Report:
     # Refuses wrong values before the graph is read; samplers are a matter of the graph.
     paper = _paper(options)
     recipe(options.model, paper=paper, **changes_of(options, (*OF_MODEL, *OF_TRAINING)))
-    if options.seeds is not None and options.seeds < 1:
-        raise input_error("seeds", "at least 1", options.seeds)
-    if options.seed is not None and not 0 <= options.seed < 2**63:
-        raise input_error("seed", "0 or more, below 2**63", options.seed)
-    seeds = range(options.seeds) if options.seeds is not None else [options.seed or 0]
+    seeds = _seeds(options)
     graph = bignn.load(options.dataset)
     label = Path(options.dataset).stem
     is_best = options.quality == "best"
     distill = options.distill or options.teacher is not None or is_best
-    for name in ("teachers", "distill_mix", "temperature"):
-        if not distill and getattr(options, name) is not None:
+    for name in ("teachers", "distill_mix", "temperature", "always_follow"):
+        if not distill and getattr(options, name) not in (None, False):
             raise InputError(f"'{name}' needs --distill or --teacher")
     kind = f"{options.model}-distilled" if distill else options.model
     kind = f"{options.model}-best" if is_best else kind
     out = Path(options.out or Path("runs") / f"{label}-{kind}")
     common = {"device": options.device, "save_every": options.save_every, "jobs": options.jobs}
     if is_best:
-        return _trained_best(options, graph, list(seeds), out, {**common, "changes": changes})
+        return _trained_best(options, graph, seeds, out, {**common, "changes": changes})
     planned = recipe(options.model, graph=graph, distill=distill, paper=paper, **changes)
     taught_by, teachers = _teachers(options, graph, seeds, out, common) if distill else (None, None)
-    trained = train_seeds(
-        planned,
-        graph,
-        seeds,
-        out,
-        resume=options.resume,
-        label=f"{kind} on {label}",
-        teachers=teachers,
-        **common,
-    )
+    common |= {"resume": options.resume}
+    if teachers is not None and not options.always_follow:
+        return _trained_students(options, graph, planned, (taught_by, teachers), out, common)
+    labelled = f"{kind} on {label}"
+    trained = train_seeds(planned, graph, seeds, out, label=labelled, teachers=teachers, **common)
     report = _results(options, trained) | {"distilled": distill, "teacher_test_acc_mean": taught_by}
     return report, _describe_train
+
+
+def _seeds(options: argparse.Namespace) -> list[int]:
+    if options.seeds is not None and options.seeds < 1:
+        raise input_error("seeds", "at least 1", options.seeds)
+    if options.seed is not None and not 0 <= options.seed < 2**63:
+        raise input_error("seed", "0 or more, below 2**63", options.seed)
+    return list(range(options.seeds)) if options.seeds is not None else [options.seed or 0]
 
 
 def _results(options: argparse.Namespace, trained: SeedResults) -> dict[str, Any]:
@@ -160,13 +161,50 @@ def _results(options: argparse.Namespace, trained: SeedResults) -> dict[str, Any
     }
 
 
+def _trained_students(
+    options: argparse.Namespace,
+    graph: bignn.Graph,
+    planned: Recipe,
+    taught_by: tuple[float | None, Any],
+    out: Path,
+    common: Any,
+) -> Report:
+    """Train with teachers, unless the first seed is better without by its validation accuracy."""
+    from bignn.train.quality import train_students, without_teaching
+
+    changes = without_teaching(changes_of(options, _OF_RECIPE))
+    alone = recipe(options.model, graph=graph, paper=_paper(options), **changes)
+    students = train_students(
+        planned,
+        alone,
+        graph,
+        _seeds(options),
+        taught_by[1],
+        out=out,
+        out_alone=out / "alone",
+        label=f"{options.model} on {Path(options.dataset).stem}",
+        **common,
+    )
+    report = _results(options, students.chosen) | _of_students(students)
+    return report | {"teacher_test_acc_mean": taught_by[0]}, _describe_train
+
+
+def _of_students(students: Students) -> dict[str, Any]:
+    """Return what a report has of the choice between teachers and none."""
+    val = students.validation
+    return {
+        "distilled": students.kind == "distilled",
+        **{f"val_acc_mean_{kind}": accuracy for kind, accuracy in val.items()},
+    }
+
+
 def _trained_best(
     options: argparse.Namespace, graph: bignn.Graph, seeds: list[int], out: Path, common: Any
 ) -> Report:
     """Train a model by ``--quality best``."""
     from bignn.train.quality import NUM_TEACHERS, train_best
 
-    for name in ("teacher", "as_paper"):
+    for name in ("teacher", "as_paper", "always_follow"):
         if getattr(options, name):
             raise input_error(name, "left out with --quality best", getattr(options, name))
     trained = train_best(
@@ -179,25 +217,20 @@ def _trained_best(
         resume=options.resume,
         **common,
     )
-    every = [*trained.teachers.results, *trained.distilled.results, *trained.alone.results]
     report = _results(options, trained.chosen) | {
-        "distilled": trained.kind == "distilled",
+        **_of_students(trained.students),
         "teacher_test_acc_mean": mean_and_std(trained.teachers.test_acc)[0],
         "hidden_channels": trained.recipe.hidden_channels,
         "input_bits": trained.recipe.input_bits,
-        "val_acc_mean_distilled": fmean(r.val_acc for r in trained.distilled.results),
-        "val_acc_mean_alone": fmean(r.val_acc for r in trained.alone.results),
-        "seconds_per_run": sum(result.seconds for result in every) / len(seeds),
+        "seconds_per_run": trained.seconds_per_seed,
     }
     return report, _describe_best
 
 
 def _describe_best(report: dict[str, Any]) -> str:
-    other = "alone" if report["distilled"] else "distilled"
     return (
         f"{_describe_train(report)}\n"
-        f"{report['hidden_channels']} hidden neurons, input bits {report['input_bits']}; "
-        f"validation {report[f'val_acc_mean_{other}']:.1f} % {other}"
+        f"{report['hidden_channels']} hidden neurons, input bits {report['input_bits']}"
     )
 
 
@@ -245,6 +278,12 @@ def _describe_train(report: dict[str, Any]) -> str:
     teacher = ""
     if report["teacher_test_acc_mean"] is not None:
         teacher = f"teacher's test accuracy {report['teacher_test_acc_mean']:.1f} %\n"
+    if "val_acc_mean_alone" in report:
+        chosen = "with its teacher" if report["distilled"] else "without a teacher"
+        teacher += (
+            f"trained {chosen}: validation {report['val_acc_mean_distilled']:.1f} % with it, "
+            f"{report['val_acc_mean_alone']:.1f} % without\n"
+        )
     return (
         f"{kind} on {report['dataset']}: {test}, "
         f"validation {report['val_acc_mean']:.1f} % "

@@ -37,7 +37,7 @@ def run(
     """Compare both models on Cora, and predict with the packed one without torch."""
     set_num_threads(get_num_threads())  # torch and ours alike
     folder = Path(out)
-    what = compare.Comparison("cora", ("gcn", "bi-gcn"), seeds, epochs=epochs)
+    what = compare.Comparison("cora", ("gcn", "bi-gcn"), seeds, epochs=epochs, advice=False)
     compared = compare.run(what, folder, resume=False, progress=progress)
     plain, binary = compared["models"]
     file = folder / "cora.bignn"

@@ -9,11 +9,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
+from bignn.config.options import check_choice
 from bignn.errors import input_error
 from bignn.files import checked_path, prepare, remove_leftovers
 from bignn.graph import Graphs
@@ -25,6 +26,9 @@ from bignn.train.run import FitResult, TrainingRun
 from bignn.train.tasks import Loss
 
 __all__ = ["FitResult", "fit"]
+
+#: How accurate a model shall be, at which cost: one training, or the best known.
+Quality = Literal["plain", "best"]
 
 #: Graphs of up to this many nodes train on one of torch's threads (ours stay as they are).
 _MAX_NODES_ON_ONE_THREAD = 4096
@@ -48,6 +52,7 @@ def fit(
     save_every: float = 10.0,
     progress: bool = True,
     on_epoch: Callable[[int, float, float], object] | None = None,
+    quality: Quality = "plain",
 ) -> FitResult:
     """Train a model in place; it ends with the weights of its best epoch on validation.
 
@@ -90,8 +95,28 @@ def fit(
         progress: show a bar on stderr, or, if that is no terminal, a line every ten seconds.
         on_epoch: called after each epoch with its number, validation loss and score (accuracy), for
             example to log them.
+        quality: ``"best"`` trains a binary model of ours with four float teachers, which are
+            trained first, and without them, and keeps the better one on validation (classes of one
+            graph only). The width stays the model's own; ``bignn train --quality best`` chooses it.
 
     """
+    check_choice("quality", quality, Quality)
+    if quality == "best":
+        from bignn.train.quality import fit_best
+
+        others = {
+            "teacher": teacher,
+            "batches": batches,
+            "val": val,
+            "test": test,
+            "loss": loss,
+            "checkpoint_path": checkpoint_path,
+        }
+        for name, value in others.items():
+            if value is not None:
+                raise input_error(name, "left out with quality 'best'", type(value).__name__)
+        same: dict[str, Any] = {"device": device, "progress": progress, "on_epoch": on_epoch}
+        return fit_best(model, graph, settings, seed=seed, **same)  # type: ignore[arg-type]
     if not isinstance(model, nn.Module):
         raise input_error("model", "a torch.nn.Module", type(model).__name__)
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:

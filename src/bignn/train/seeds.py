@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch import nn
 
 from bignn.errors import FileError, WriteError, input_error
 from bignn.graph import Graph
+from bignn.nn import GNN
 from bignn.train import distributed
 from bignn.train.checkpoint import load_model
 from bignn.train.fit import FitResult, fit
@@ -39,16 +41,39 @@ class SeedResults:
         """Position of the run with the lowest validation loss."""
         return min(range(len(self.results)), key=lambda index: self.results[index].val_loss)
 
+    @property
+    def val_acc(self) -> float:
+        """Mean validation accuracy in percent."""
+        return fmean(result.val_acc for result in self.results)
+
+    @property
+    def seconds(self) -> float:
+        """Time spent training and validating all of them."""
+        return sum(result.seconds for result in self.results)
+
+    def __add__(self, others: SeedResults) -> SeedResults:
+        """Append other seeds of the same model."""
+        return SeedResults(
+            self.seeds + others.seeds,
+            self.results + others.results,
+            self.checkpoints + others.checkpoints,
+        )
+
 
 def fit_seed(recipe: Recipe, graph: Graph, seed: int, **options: Any) -> FitResult:
     """Train one model, whose initial weights and dropout the seed decides.
 
     ``options`` are those of :func:`bignn.fit`.
     """
+    return fit_model(recipe, graph, seed, **options)[1]
+
+
+def fit_model(recipe: Recipe, graph: Graph, seed: int, **options: Any) -> tuple[GNN, FitResult]:
+    """Train one model, as :func:`fit_seed` does, and return it with its result."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = recipe.build(graph)
-    return fit(model, graph, recipe.settings, seed=seed, **options)
+    return model, fit(model, graph, recipe.settings, seed=seed, **options)
 
 
 @dataclass(frozen=True)

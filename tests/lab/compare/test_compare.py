@@ -2,6 +2,7 @@
 
 import json
 import tracemalloc
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from bignn.lab.compare.verdict import verdict
 from bignn.lab.compare.wording import with_times
 from bignn.lab.report.document import NOTE_MARK, Table
 from bignn.train.recipes import MANY_LABELS, RECIPES, TWINS
+from bignn.train.seeds import SeedResults, train_seeds
 
 ROW = {
     **{"model": str, "accuracy": list, "accuracy_mean": float, "accuracy_std": type(None)},
@@ -148,7 +150,12 @@ def test_weighted_directed_edges_and_no_test_split(
     text = compare.describe(report)
     assert "validation accuracy" in text
     assert "no test split" in text
-    assert "bi-gcn-distilled" in text
+    students = [row["checkpoint"] for row in report["models"] if row["float_twin"] is not None]
+    for row, checkpoint in zip(report["models"][1::2], students, strict=True):
+        assert checkpoint in text
+        assert row["taught"]["follows"] == ("distilled" in checkpoint)
+        chosen = "with its teachers" if row["taught"]["follows"] else "without teachers"
+        assert f"{row['model']} is the model {chosen}: " in " ".join(text.split())
     assert "Edge weights are not used by sage, bi-sage, as in PyG." in text
 
 
@@ -223,8 +230,8 @@ def test_models_without_a_packed_form_have_dashes(
     assert not rows["bi-saint"]["is_all_bits"]
     table = compare.document_of(report).sections[0].parts[1]
     assert isinstance(table, Table)
-    assert [NOTE_MARK.sub("", cell) for cell in table.rows[2][5:]] == ["-", "-", "-"]
-    (number,) = NOTE_MARK.findall(table.rows[2][7])
+    assert [NOTE_MARK.sub("", cell) for cell in table.rows[2][6:]] == ["-", "-", "-"]
+    (number,) = NOTE_MARK.findall(table.rows[2][8])
     assert table.notes[int(number) - 1].startswith("Has float parts")
     assert "The last layer has float weights" in table.notes[-1]
 
@@ -341,7 +348,8 @@ def test_binary_models_of_another_width_and_float_students(
     assert plain["as_teacher"]["accuracy"] == plain["accuracy"] != plain["distilled"]["accuracy"]
     folders = {path.name for path in out.iterdir() if path.is_dir()}
     # The float model of this recipe, that of many labels, is a teacher as it is.
-    assert folders == {"gcn-8", "gcn-8-distilled", "bi-gcn-24-distilled"}
+    # The first seed of a student is trained alone too.
+    assert folders == {"gcn-8", "gcn-8-distilled", "bi-gcn-24-distilled", "bi-gcn-24"}
     for key, folder in (("as_teacher", "gcn-8"), ("distilled", "gcn-8-distilled")):
         graph = bignn.load(file)
         x, edges = torch.from_numpy(graph.dense_x()), torch.from_numpy(graph.edge_index)
@@ -357,13 +365,15 @@ def test_binary_models_of_another_width_and_float_students(
 def pair(points: float, **changed: Any) -> dict[str, Any]:
     """Return the parts of a report that the verdict reads: a GCN at 80 % and a Bi-GCN."""
     common = {"machine_was_busy": False, "epochs": [90, 90], "hidden": 64, "heads": 1}
+    common |= {"quality": "plain"}
     common |= {"accuracy": [0.0] * changed.pop("seeds", 2), "accuracy_std": changed.pop("std", 0.1)}
     beside = {"memory_times_less": 6.2, "model_times_smaller": 30.4, "times_faster": 2.0}
     beside |= {"accuracy_points": points} | changed.pop("compared", {})
     binary = {"model": "bi-gcn", "float_twin": "gcn", "compared": beside}
     binary |= common | {"recommended_width": {"width": 448}} | changed.pop("binary", {})
     plain = {"model": "gcn", "float_twin": None, "compared": None, **common}
-    about = {"accuracy_on": "test", "distilled": False, "epochs": None}
+    about = {"accuracy_on": "test", "distilled": False, "epochs": None, "quality": "plain"}
+    about |= {"advice": []}
     return {**about, "models": [plain, binary], **changed}
 
 
@@ -374,18 +384,26 @@ def test_the_verdict_is_the_numbers_in_both_directions() -> None:
     equal = {"memory_times_less": 1.01, "times_faster": 0.98}
     noise = "keeps the test accuracy as far as 2 seeds show (-0.6 ± 1.0 points) against GCN"
     one = {"seeds": 1, "std": None}
+    trials = [{"what": "a teacher", "points": 1.2}, {"what": "448 hidden neurons", "points": -0.1}]
+    helped = {"model": "bi-gcn", "trials": trials, "command": "bignn train x"}
     for report, expected in (
-        (pair(-0.6), f"{lost} Try `--distill`."),
+        (pair(-0.6), f"{lost} Try `--quality best`."),
         (pair(-0.6, distilled=True), "1-bit Bi-GCN, distilled, loses 0.6 points"),
-        (pair(-0.6, distilled=True), "Try `--bi-hidden 448`."),
-        (pair(-0.6, distilled=True, binary={"hidden": 448}), "faster."),
+        (pair(-0.6, quality="best"), "faster."),
+        (pair(-0.6, binary={"quality": "best"}), "1-bit Bi-GCN of the best quality loses 0.6"),
+        (
+            pair(-0.6, advice=[helped]),
+            f"{lost} Tried for Bi-GCN with one seed, points of validation "
+            "accuracy: a teacher +1.2, 448 hidden neurons -0.1. So train it by `bignn train x`.",
+        ),
+        (pair(-0.6, advice=[helped | {"command": None}]), "neurons -0.1; nothing helped."),
         (pair(-9.0, epochs=90), "Training stopped at `--epochs 90` before it had converged"),
         (pair(0.6, compared=slower), "gains 0.6 points of test accuracy against GCN, takes 2.0x"),
         (pair(0.6, compared=slower), "more memory and predicts 1.2x slower."),
         (pair(0.6, compared=equal), "takes as much memory and predicts as fast."),
         (pair(-0.6, std=1.0), f"{noise}, {savings}"),
         (pair(-0.2, **one), f"loses 0.2 points of test accuracy (one seed) against GCN, {savings}"),
-        (pair(-0.6, **one), "Try `--distill`."),
+        (pair(-0.6, **one), "Try `--quality best`."),
         (pair(0.04, **one), "keeps the test accuracy (one seed)"),
         (pair(1, compared={"memory_times_less": None}), "takes 30.4x less memory for weights and"),
         (pair(1, accuracy_on="val"), "gains 1.0 points of validation accuracy"),
@@ -395,3 +413,66 @@ def test_the_verdict_is_the_numbers_in_both_directions() -> None:
         assert expected in found
         assert found.endswith(expected) or not expected.endswith(".")
     assert verdict({**pair(0), "models": []}).startswith("Nothing was compared: ")
+
+
+def test_the_best_quality_is_a_row_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tmp_path / "mine.npz", tmp_path / "out"
+    np.savez(file, **make_arrays())  # type: ignore[arg-type]
+    options = [str(file), "--models", "bi-gcn", "--seeds", "1", "--epochs", "2", "--no-memory"]
+    report = compared(capsys, *options, "--quality", "best", "--out", str(out))
+    _, binary, best = report["models"]
+    assert [row["model"] for row in report["models"]] == ["gcn", "bi-gcn", "bi-gcn-best"]
+    assert best["float_twin"] == "gcn"
+    teacher = bignn.load_model(out / "bi-gcn-best" / "teacher" / "seed-0.safetensors")
+    advice = int(bignn.recommend_width(teacher, bignn.load(file)))
+    assert best["hidden"] == max(128, advice) > binary["hidden"] - 1
+    assert len(list((out / "bi-gcn-best" / "teacher").glob("*.safetensors"))) == 4
+    assert best["agreement"] == 1
+    assert best["seconds_per_run"] > binary["seconds_per_run"]  # that of six models
+    assert report["training_seconds"] == pytest.approx(
+        sum(row["seconds_per_run"] for row in report["models"])
+    )
+    text = compare.describe(report)
+    assert "1-bit Bi-GCN of the best quality" in " ".join(text.split())
+    assert f"{best['hidden']} hidden neurons: validation accuracy" in " ".join(text.split())
+    assert "bi-gcn-best.bignn" in text
+    assert "--quality best" in report["command"]
+
+
+def test_what_may_help_is_tried_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The float twin is made to look better; what each remedy is worth is then decided by hand."""
+    arrays = make_arrays(num_features=12)
+    arrays["x"] = np.random.default_rng(0).standard_normal(arrays["x"].shape).astype(np.float32)
+    file, out = tmp_path / "my graph.npz", tmp_path / "out"
+    np.savez(file, **arrays)  # type: ignore[arg-type]
+    worth = {"gcn-8": 90.0, "bi-gcn-8": 80.0, "bi-gcn-distilled": 82.0}
+    worth |= {"bi-gcn-input_bits-rotate-64": 81.0, "bi-gcn-distilled-input_bits-rotate-64": 83.0}
+    worth |= dict.fromkeys(("bi-gcn-hidden_channels-64", "bi-gcn-hidden_channels-128"), 79.5)
+
+    def trained(recipe: Any, graph: Any, seeds: Any, folder: Path, **more: Any) -> SeedResults:
+        found = train_seeds(recipe, graph, seeds, folder, **more)
+        told = [replace(result, val_score=worth[folder.name]) for result in found.results]
+        return replace(found, results=told)
+
+    monkeypatch.setattr("bignn.lab.compare.training.train_seeds", trained)
+    options = [str(file), "--models", "bi-gcn", "--seeds", "1", "--patience", "2", "--no-memory"]
+    options += ["--hidden", "8", "--out", str(out)]
+    report = compared(capsys, *options)
+    (advice,) = report["advice"]
+    assert (advice["val_acc"], advice["float_val_acc"]) == (80.0, 90.0)
+    tried = {trial["what"]: trial["points"] for trial in advice["trials"]}
+    (wide,) = (what for what in tried if what.endswith("hidden neurons"))
+    assert tried == {
+        **{"a teacher": 2.0, wide: -0.5, "input bits rotate:64": 1.0, "all that help": 3.0},
+    }
+    command = f"bignn train '{file}' --model bi-gcn --distill --hidden 8 --input-bits rotate:64"
+    assert advice["command"] == f"{command} --patience 2"
+    assert command in compare.describe(report)
+    # Nothing is tried where it is not wanted, nor where training was cut short.
+    monkeypatch.setattr("bignn.lab.compare.advice.recipe", None)
+    assert compared(capsys, *options, "--no-advice")["advice"] == []
+    assert compared(capsys, *options, "--epochs", "1")["advice"] == []

@@ -15,9 +15,11 @@ from bignn.lab.paper.published import ACCURACY
 from bignn.lab.paper.results import Results
 from bignn.lab.paper.rows import (
     CITATION,
+    DENSE_PAIRS,
     DEPTH_VARIANTS,
     EXPERIMENTS,
     RECOMMENDED,
+    dense_rows,
     depth_rows,
 )
 from bignn.lab.paper.sections import SECTIONS, document_of
@@ -107,6 +109,25 @@ def test_what_was_not_run_is_said(tmp_path: Path) -> None:
     assert {row[1] for row in rows[1:]} == {"not measured here"}
     assert {row[5] for row in rows[1:]} == {""}
     assert rows[1][-3:] != ("", "", "")  # costs need no run
+
+
+def test_encoders_are_chosen_by_validation_and_compared_by_test(tmp_path: Path) -> None:
+    plain, *others = dense_rows("pubmed-100", "sage")
+    scores = [(plain, 70.0, (80.0, 82.0)), (others[0], 99.0, (99.0, 99.0))]  # signs are not chosen
+    scores += [(others[1], 71.0, (90.0, 90.0)), (others[2], 73.0, (80.0, 81.0))]
+    for row, val, test in scores:
+        for seed, accuracy in enumerate(test):
+            record = {"row": row.row, "dataset": row.dataset, "seed": seed, "recipe": row.row}
+            record |= {"val_acc": val, "test_acc": accuracy}
+            Ledger(tmp_path / RUNS).append({**record, "machine": "m", "version": "0", "torch": "2"})
+    (table,) = tables(sections(tmp_path)["dense"])
+    assert len(table.rows) == len(DENSE_PAIRS)
+    found = {row[0]: row for row in table.rows}
+    cells = found["pubmed-100, GraphSAGE"]
+    assert cells[1] == "81.00 ± 1.41 (70.00)"
+    assert cells[5] == "not measured here"
+    assert cells[6:] == ("distilled", "-0.50 ± 1.12", "2/2/2/2/-")
+    assert found["blocks-8, GCN"][6:] == ("", "", "-/-/-/-/-")
 
 
 def test_differences_of_twins_are_from_the_float_model(folder: Path) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -22,7 +23,9 @@ from bignn.lab.paper.results import Results
 from bignn.lab.study.ledger import Ledger
 from bignn.lab.study.run import _FIRST_DEFAULTS, Run
 from bignn.lab.study.runs import do_runs
+from bignn.train.fit import FitResult
 from bignn.train.recipes import RECIPES, Recipe, Settings, recipe, teacher_recipe
+from bignn.train.seeds import fit_seed
 
 SHORT = (("epochs", 3),)
 RUN = Run("cora", "bi-gcn", changes=SHORT)
@@ -57,6 +60,32 @@ def test_a_distilled_run_learns_from_the_teacher_of_its_seed(tmp_path: Path) -> 
     student = chosen.build(graph)
     result = bignn.fit(student, graph, chosen.settings, seed=1, teacher=teacher, progress=False)
     assert record["val_loss"] == result.val_loss
+
+
+def test_a_float_model_that_teaches_is_trained_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where many nodes have labels, the float twin by its own recipe is the teacher."""
+    bignn.save(Graph(**make_arrays(), name="toy"), tmp_path / "toy.npz")
+    toy = str(tmp_path / "toy.npz")
+    plain, taught = Run(toy, "gcn", 1, changes=SHORT), Run(toy, "bi-gcn", 1, True, changes=SHORT)
+    (alone,) = do_runs([plain], tmp_path / "alone", progress=False)
+    lengths = []
+
+    def fit(*given: Any, **options: Any) -> FitResult:
+        found = fit_seed(*given, **options)
+        lengths.append(found.seconds)
+        return found
+
+    monkeypatch.setattr("bignn.lab.study.runs.fit_seed", fit)
+    for name, runs in (("first", [plain, taught]), ("last", [taught, plain])):
+        lengths.clear()
+        records = do_runs(runs, tmp_path / name, progress=False)
+        found = {record["model"]: record for record in records}
+        scores = ("val_loss", "val_acc", "test_acc", "best_epoch", "epochs")
+        assert {key: found["gcn"][key] for key in scores} == {key: alone[key] for key in scores}
+        assert len(lengths) == 3  # one of them is read again, with the time that it took
+        assert len(set(lengths)) == 2
 
 
 def test_nothing_is_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

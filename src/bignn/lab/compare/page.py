@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bignn.lab.compare.measured import Row
-from bignn.lab.compare.verdict import accuracy_on, verdict
+from bignn.lab.compare.verdict import accuracy_on, binary_name, verdict
 from bignn.lab.compare.wording import (
     WAYS,
     count,
@@ -57,7 +57,7 @@ def _headline(report: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     row = next((row for row in report["models"] if row["compared"] is not None), None)
     if row is None:
         return ()
-    beside, name, twin = row["compared"], name_of(row["model"]), name_of(row["float_twin"])
+    beside, name, twin = row["compared"], binary_name(row), name_of(row["float_twin"])
     taught = ", distilled," if report["distilled"] else ""
     fastest = f"{twin}'s fastest float way"
     pyg = "PyG's layers on an edge index"
@@ -117,13 +117,10 @@ def _figures(report: dict[str, Any]) -> Iterator[Part]:
         "accuracy",
         f"{split.capitalize()} accuracy, %",
         f"{split} accuracy, %",
-        [
-            (name_of(row["model"]), row, row["accuracy_mean"], row["accuracy_std"] or None)
-            for row in rows
-        ],
+        [(_name(row), row, row["accuracy_mean"], row["accuracy_std"] or None) for row in rows],
     )
     shown = [
-        (f"{name_of(row['model'])}, {label}", row, way)
+        (f"{_name(row)}, {label}", row, way)
         for row in rows
         for key, way in row["ways"].items()
         if (label := _way(row, key)) is not None
@@ -139,6 +136,10 @@ def _figures(report: dict[str, Any]) -> Iterator[Part]:
     caption = "Peak memory of features, weights and activations, MiB"
     peaks = [(label, row, way["peak_mib"], None) for label, row, way in shown if way["peak_mib"]]
     yield _figure("memory", caption, "MiB", peaks, log=True)
+
+
+def _name(row: Row) -> str:
+    return name_of(row["model"]) if row["float_twin"] is None else binary_name(row)
 
 
 def _figure(
@@ -228,7 +229,7 @@ def _plans(report: dict[str, Any]) -> Section:
     ]
     for row in report["models"]:
         if row["explained"] is not None:
-            parts += [f"{name_of(row['model'])}:", Listing(row["explained"])]
+            parts += [f"{_name(row)}:", Listing(row["explained"])]
     if len(parts) == 1:
         parts = ["None of these models has a packed form."]
     return Section("plans", "Plans of the packed models", tuple(parts))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from bignn.lab.compare.comparison import model_of
 from bignn.lab.compare.measured import Row
 from bignn.lab.report.wording import name_of
 
@@ -30,7 +31,7 @@ def verdict(report: dict[str, Any]) -> str:
             "Times are left out: other processes used the machine; measure again when it is idle."
         )
     advice = (_advice(plain, binary, report) for plain, binary in pairs)
-    return " ".join([*sentences, *list(dict.fromkeys(filter(None, advice)))[:1]])
+    return " ".join([*sentences, *dict.fromkeys(filter(None, advice))])
 
 
 def accuracy_on(report: dict[str, Any]) -> str:
@@ -44,9 +45,15 @@ def width_per_head(row: Row) -> int | None:
     return None if advice is None else -(-advice["width"] // row["heads"])
 
 
+def binary_name(row: Row) -> str:
+    """Return the name of a binary model, and that it is of the best quality where it is."""
+    name = name_of(model_of(row["model"]))
+    return f"{name} of the best quality" if row["quality"] == "best" else name
+
+
 def _sentence(plain: Row, binary: Row, report: dict[str, Any]) -> str:
-    name, twin = name_of(binary["model"]), name_of(plain["model"])
-    taught = ", distilled," if report["distilled"] else ""
+    name, twin = binary_name(binary), name_of(plain["model"])
+    taught = ", distilled," if report["distilled"] and binary["quality"] == "plain" else ""
     first, *others = _clauses(plain, binary, report)
     *most, last = [f"{first} against {twin}", *others]
     told = f"{', '.join(most)} and {last}"
@@ -96,14 +103,24 @@ def _standard_error(plain: Row, binary: Row) -> float | None:
 
 def _advice(plain: Row, binary: Row, report: dict[str, Any]) -> str | None:
     points, error = binary["compared"]["accuracy_points"], _standard_error(plain, binary)
+    tried = {found["model"]: found for found in report["advice"]}.get(binary["model"])
+    if tried is not None:
+        return _tried(tried)
     if points > -max(_WORTH_ADVICE if error is None else _SURE * error, 0.05):
         return None
     limit = report["epochs"]
     if limit is not None and min(binary["epochs"]) >= limit:
         return f"Training stopped at `--epochs {limit}` before it had converged: try more."
-    if not report["distilled"]:
-        return "Try `--distill`."
-    width = width_per_head(binary)
-    if width is not None and width * binary["heads"] > binary["hidden"]:
-        return f"Try `--bi-hidden {width}`."
-    return None
+    return None if report["quality"] == "best" else "Try `--quality best`."
+
+
+def _tried(found: dict[str, Any]) -> str | None:
+    """Describe what was tried for a model that is behind its float twin on validation."""
+    name, trials = name_of(found["model"]), found["trials"]
+    if not trials:
+        return None
+    worth = ", ".join(f"{trial['what']} {trial['points']:+.1f}" for trial in trials)
+    tried = f"Tried for {name} with one seed, points of validation accuracy: {worth}"
+    if found["command"] is None:
+        return f"{tried}; nothing helped."
+    return f"{tried}. So train it by `{found['command']}`."

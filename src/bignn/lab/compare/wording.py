@@ -67,6 +67,8 @@ def table_of(report: dict[str, Any]) -> Table:
         ),
         "hidden",
         f"{accuracy_on(report)} accuracy, %",
+        "training, s"
+        + notes.mark("Of one seed; of the best quality with its teachers and the models tried."),
         "weights, KiB" + notes.mark("Arrays of weights and their scales."),
         "features, KiB"
         + notes.mark(
@@ -115,6 +117,7 @@ def _cells(row: Row, notes: Footnotes) -> tuple[str, ...]:
         row["model"],
         str(row["hidden"]),
         spread if points is None else f"{spread} ({points:+.1f})",
+        with_times(row["seconds_per_run"], None),
         with_times(row["model_bytes"] / 1024, beside.get("model_times_smaller")),
         features,
         with_times(row["peak_mib"], beside.get("memory_times_less")),
@@ -155,6 +158,14 @@ def _on_one(row: Row) -> Iterator[str]:
         )
     if row["distilled"] is not None:
         yield _on_distillation(row)
+    if (taught := row["taught"]) is not None:
+        chosen = "with its teachers" if taught["follows"] else "without teachers"
+        wide = f", {row['hidden']} hidden neurons" if row["quality"] == "best" else ""
+        yield (
+            f"{name} is the model {chosen}{wide}: validation accuracy "
+            f"{taught['val_acc']['distilled']:.1f} % with them, {taught['val_acc']['alone']:.1f} % "
+            "without."
+        )
     if faster := speed(row, "times_faster_than_pyg"):
         less = row["compared"]["memory_times_less_than_pyg"]
         yield (
@@ -167,7 +178,7 @@ def _on_one(row: Row) -> Iterator[str]:
             f"{name}, packed, predicts {100 * row['agreement']:.3f} % of the nodes as torch "
             "does; the rest are near ties that float32 sums decide."
         )
-    if (advice := row["recommended_width"]) is not None:
+    if (advice := row["recommended_width"]) is not None and row["quality"] == "plain":
         per_head = ", per head" if row["heads"] > 1 else ""
         yield (
             f"{name} has {row['hidden']} hidden neurons; {advice['width']} are recommended, to "
@@ -200,6 +211,7 @@ def next_commands(report: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the commands that use the trained models, each with a word for it."""
     found = []
     dataset = shlex.quote(report["dataset"])
+    found += [("train", tried["command"]) for tried in report["advice"] if tried["command"]]
     for row in report["models"]:
         if row["plan"] is None:
             continue

@@ -45,6 +45,11 @@ class Summary:
         """Write mean ± standard deviation; one seed has no deviation."""
         return plus_minus(self.mean, self.std, digits)
 
+    def minus(self, other: Summary) -> tuple[float, float | None]:
+        """Return the difference of two means, and its standard error if both have one."""
+        errors = [s.std / math.sqrt(len(s.test)) for s in (self, other) if s.std is not None]
+        return self.mean - other.mean, math.hypot(*errors) if len(errors) == 2 else None
+
 
 class Results:
     """A folder of results, read whole."""

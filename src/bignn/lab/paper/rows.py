@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bignn.config.input_bits import SIGN
 from bignn.lab.paper.published import ACCURACY
 from bignn.lab.study.run import Run
 
@@ -238,6 +239,35 @@ def _twins() -> tuple[Run, ...]:
     return tuple(row for dataset in RECOMMENDED for row in twin_rows(dataset))
 
 
+_REDUCED = ("amazon-computers", "amazon-photo", "coauthor-cs", "coauthor-physics", "pubmed")
+#: Graphs of dense features, which ``benchmarks/dense_graphs.py`` makes: bags of words reduced to so
+#: many columns, and a stochastic block model.
+DENSE = (
+    *(f"{graph}-{columns}" for columns in (100, 128) for graph in _REDUCED),
+    "blocks-8",
+)
+#: Hidden neurons of the wide binary models on these.
+DENSE_WIDTH = 512
+
+
+def dense_rows(dataset: str, model: str) -> tuple[Run, ...]:
+    """Return the run of a float model, and those of its binary version with one bit a feature.
+
+    Then follow those with an encoder: by itself, distilled, and wide with four teachers.
+    """
+    binary, wide = f"bi-{model}", (("hidden_channels", DENSE_WIDTH),)
+    return (
+        Run(dataset, model),
+        Run(dataset, binary, changes=(("input_bits", SIGN),)),
+        Run(dataset, binary),
+        Run(dataset, binary, distill=True),
+        Run(dataset, binary, distill=True, teachers=4, changes=wide),
+    )
+
+
+DENSE_PAIRS = [(dataset, model) for model in ("gcn", "sage") for dataset in DENSE]
+
+
 EXPERIMENTS: dict[str, Experiment] = {
     found.name: found
     for found in (
@@ -262,6 +292,12 @@ EXPERIMENTS: dict[str, Experiment] = {
             "The other models and their float twins",
             tuple(row for pair in FAMILY for row in family_rows(*pair)),
             5,
+        ),
+        Experiment(
+            "dense",
+            "Dense features",
+            tuple(row for pair in DENSE_PAIRS for row in dense_rows(*pair)),
+            20,
         ),
         Experiment("ablation", "What carries the accuracy of Bi-GCN", _ablation()),
     )

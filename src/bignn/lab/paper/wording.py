@@ -27,3 +27,9 @@ def difference(ours: Summary | None, papers: tuple[float, float] | None) -> str:
 def published(papers: tuple[float, float] | None) -> str:
     """Write the paper's mean ± standard deviation."""
     return "" if papers is None else f"{papers[0]:.1f} ± {papers[1]:.1f}"
+
+
+def above(ours: Summary, twin: Summary) -> str:
+    """Write our mean minus a float twin's, ± its standard error."""
+    points, error = ours.minus(twin)
+    return f"{points:+.2f}" + ("" if error is None else f" ± {error:.2f}")

@@ -6,8 +6,8 @@ A run that the ledger has already, under whatever name, is not trained again.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def do_runs(
     for run in runs:
         check_labels(_graph(run.dataset))
     prepare(ledger.path)
-    wanted = {run: run.key(_graph(run.dataset)) for run in dict.fromkeys(runs)}
+    wanted, taught_by = _keys(dict.fromkeys(runs))
     finished: dict[Key, Record] = {}
     rows: dict[tuple[str, int], Key] = {}
     for record in ledger.read():
@@ -68,7 +68,8 @@ def do_runs(
     if progress and todo:
         there = len(set(wanted.values())) - len(todo)
         print(f"{len(todo)} runs to do, {there} already done", file=sys.stderr, flush=True)
-    task = _Task(out, device, len(todo), progress, progress and min(jobs, len(todo)) == 1)
+    bars = progress and min(jobs, len(todo)) == 1
+    task = _Task(out, device, len(todo), progress, bars, taught_by)
     failures = []
     for run, done in zip(
         todo.values(), in_processes(task, list(enumerate(todo.values(), 1)), jobs), strict=True
@@ -90,6 +91,24 @@ def do_runs(
     return [finished[wanted[run]] for run in runs]
 
 
+def _keys(runs: Iterable[Run]) -> tuple[dict[Run, Key], frozenset[str]]:
+    """Return the keys of runs, and digests of their teachers.
+
+    A digest reads the whole graph, so there is one for all seeds.
+    """
+    keys: dict[Run, Key] = {}
+    digests: dict[Run, str] = {}
+    taught_by = set()
+    for run in runs:
+        row, graph = replace(run, seed=0), _graph(run.dataset)
+        if row not in digests:
+            digests[row] = row.key(graph)[0]
+            if (teacher := row.teacher_recipe(graph)) is not None:
+                taught_by.add(digest(graph, teacher))
+        keys[run] = digests[row], run.seed
+    return keys, frozenset(taught_by)
+
+
 def _curve_of(record: Record | None) -> Record:
     return {} if record is None or "curve" not in record else {"curve": record["curve"]}
 
@@ -104,6 +123,8 @@ class _Task:
     progress: bool
     #: Whether each run has a bar of its own.
     bars: bool
+    #: Digests of the recipes of teachers; a run by one of them is trained once for both.
+    teachers: frozenset[str] = frozenset()
 
     def __call__(self, item: tuple[int, Run]) -> Record | str:
         number, run = item
@@ -125,18 +146,22 @@ class _Task:
         taught_by = run.teacher_recipe(graph)
         first = run.seed * run.teachers
         teachers = [
-            load_model(self._teacher_checkpoint(taught_by, graph, seed))
+            load_model(self._teacher(taught_by, graph, seed)[1])
             for seed in range(first, first + run.teachers)
             if taught_by is not None
         ]
         curve: list[float] = []
-        result = self._fit(
-            run.recipe(graph),
-            graph,
-            run.seed,
-            teacher=teachers or None,
-            on_epoch=(lambda _, loss, __: curve.append(round(loss, 4))) if run.curve else None,
-        )
+        chosen = run.recipe(graph)
+        if not (run.distill or run.curve) and digest(graph, chosen) in self.teachers:
+            result = self._teacher(chosen, graph, run.seed)[0]
+        else:
+            result = self._fit(
+                chosen,
+                graph,
+                run.seed,
+                teacher=teachers or None,
+                on_epoch=(lambda _, loss, __: curve.append(round(loss, 4))) if run.curve else None,
+            )
         record = {
             **_names(run),
             **{name: getattr(result, name) for name in _SCORES},
@@ -152,21 +177,20 @@ class _Task:
         Ledger(self.out / RUNS).append(record)
         return record
 
-    def _teacher_checkpoint(self, chosen: Recipe, graph: Graph, seed: int) -> Path:
-        """Return the checkpoint of a teacher, trained if it is missing."""
+    def _teacher(self, chosen: Recipe, graph: Graph, seed: int) -> tuple[FitResult, Path]:
+        """Train a teacher if its checkpoint is missing; return its result and the checkpoint."""
         path = self.out / "teachers" / f"{digest(graph, chosen)}-{seed}.safetensors"
         with locked(path.with_suffix(".lock")):  # another process may be training the same
-            self._train_teacher(chosen, graph, seed, path)
-        return path
+            return self._train_teacher(chosen, graph, seed, path), path
 
-    def _train_teacher(self, chosen: Recipe, graph: Graph, seed: int, path: Path) -> None:
+    def _train_teacher(self, chosen: Recipe, graph: Graph, seed: int, path: Path) -> FitResult:
         try:
-            self._fit(chosen, graph, seed, checkpoint_path=path, resume=True, save_every=1e9)
+            return self._fit(chosen, graph, seed, checkpoint_path=path, resume=True, save_every=1e9)
         except InputError:
             if not path.exists():
                 raise
             path.unlink()  # damaged, or another version's
-            self._fit(chosen, graph, seed, checkpoint_path=path, save_every=1e9)
+            return self._fit(chosen, graph, seed, checkpoint_path=path, save_every=1e9)
 
     def _fit(self, chosen: Recipe, graph: Graph, seed: int, **options: Any) -> FitResult:
         return fit_seed(chosen, graph, seed, device=self.device, progress=self.bars, **options)

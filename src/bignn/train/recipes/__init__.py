@@ -42,6 +42,7 @@ __all__ = [
     "Recipe",
     "Settings",
     "recipe",
+    "recipe_name",
     "settings_for",
     "teacher_recipe",
 ]
@@ -133,16 +134,23 @@ def settings_for(
 
     All other models have the plain defaults.
     """
-    from bignn.nn import GNN
     from bignn.nn.convert.wrapped_layer import has_binary_layers
 
-    if isinstance(model, GNN):
-        options = ("binarize", "conv", "jk")
-        table = _table(graph, distill)
-        for known in (table[name] for name in RECIPES):
-            if all(getattr(known, name) == model.config[name] for name in options):
-                return _as_deep(known.settings, len(model.convs))
+    if (name := recipe_name(model)) is not None:
+        return _as_deep(_table(graph, distill)[name].settings, len(model.convs))  # type: ignore[arg-type]
     return CONVERTED if has_binary_layers(model) else Settings()
+
+
+def recipe_name(model: nn.Module) -> str | None:
+    """Return the name of the recipe that builds such a model, whatever its width; None if none."""
+    from bignn.nn import GNN
+
+    options = ("binarize", "conv", "jk")
+    if isinstance(model, GNN):
+        for name, known in RECIPES.items():
+            if all(getattr(known, option) == model.config[option] for option in options):
+                return name
+    return None
 
 
 def _table(graph: Labelled | GraphLike | None, distill: bool) -> dict[str, Recipe]:

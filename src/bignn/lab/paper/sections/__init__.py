@@ -24,6 +24,7 @@ from bignn.lab.paper.sections.accuracy import (
 from bignn.lab.paper.sections.appendix import machines, worked_example
 from bignn.lab.paper.sections.capacity import entropy, width
 from bignn.lab.paper.sections.costs import cora_cost, depth_cost
+from bignn.lab.paper.sections.dense import dense
 from bignn.lab.paper.sections.depth import depth
 from bignn.lab.paper.sections.overview import overview
 from bignn.lab.paper.sections.speed import speed
@@ -40,6 +41,7 @@ SECTIONS: dict[str, Callable[[Results], Section]] = {
     "ogb": ogb,
     "twins": twins,
     "family": family,
+    "dense": dense,
     "ablation": ablation,
     "depth": depth,
     "depth-cost": depth_cost,
@@ -51,7 +53,7 @@ SECTIONS: dict[str, Callable[[Results], Section]] = {
 
 
 #: Sections that are empty without runs; others have costs.
-_NOTHING_BUT_RUNS = ("twins", "family", "ablation", "depth")
+_NOTHING_BUT_RUNS = ("twins", "family", "dense", "ablation", "depth")
 
 
 def _has_runs(results: Results, name: str) -> bool:

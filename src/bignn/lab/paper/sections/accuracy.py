@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from bignn.graph.published_sizes import PUBLISHED_SIZES
 from bignn.lab.paper import rows as paper
 from bignn.lab.paper.published import ACCURACY, RUNS_ASSUMED
-from bignn.lab.paper.results import Results, Summary
+from bignn.lab.paper.results import Results
 from bignn.lab.paper.sections.costs import cost_of_run
 from bignn.lab.paper.sections.speed import shape_speeds
 from bignn.lab.paper.significance import SIGNIFICANT, verdict
-from bignn.lab.paper.wording import NOT_MEASURED, accuracy, difference, published
+from bignn.lab.paper.wording import NOT_MEASURED, above, accuracy, difference, published
 from bignn.lab.report.document import Figure, Part, Section, Series, Table
 from bignn.lab.report.wording import kib, mib, name_of, operations
 from bignn.lab.study.run import Run
@@ -197,21 +196,10 @@ def _beside_twin(results: Results, rows: Sequence[Run]) -> list[tuple[str, ...]]
                 ", ".join(filter(None, trained)),
                 NOT_MEASURED if found is None else found.plus_minus(2),
                 "" if found is None else str(len(found.test)),
-                _above(found, twin) if both else "",  # type: ignore[arg-type]
+                above(found, twin) if both else "",  # type: ignore[arg-type]
             )
         )
     return cells
-
-
-def _difference(ours: Summary, twin: Summary) -> tuple[float, float | None]:
-    """Return the difference of two means, and its standard error if both have one."""
-    errors = [s.std / math.sqrt(len(s.test)) for s in (ours, twin) if s.std is not None]
-    return ours.mean - twin.mean, math.hypot(*errors) if len(errors) == 2 else None
-
-
-def _above(ours: Summary, twin: Summary) -> str:
-    difference, error = _difference(ours, twin)
-    return f"{difference:+.2f}" + ("" if error is None else f" ± {error:.2f}")
 
 
 _TWIN_COLUMNS = ("graph and model", "trained", "accuracy", "seeds", "minus the float model")
@@ -255,7 +243,7 @@ def _points_above_twins(results: Results) -> Figure | None:
             continue
         groups.append(name_of(dataset))
         for label, other in zip(_BESIDE_TWINS, others, strict=True):
-            above[label].append(None if other is None else _difference(other, twin))
+            above[label].append(None if other is None else other.minus(twin))
     if not groups:
         return None
     return Figure(
