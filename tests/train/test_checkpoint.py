@@ -167,6 +167,7 @@ def test_progress_that_no_run_has_is_refused(graph: Graph, tmp_path: Path) -> No
         ("best_acc", 101.0, "'best_acc' must be a percentage, got 101.0"),
         ("seconds", -1.0, "'seconds' must be 0 or more, got -1.0"),
         ("seconds", math.inf, "'seconds' must be 0 or more, got inf"),
+        ("left_teacher", 1, "'left_teacher' must be 0 to 0, got 1"),
         ("finished", True, "'finished' must be False here, got True"),
         ("finished", 0, "'finished' must be of type bool, got 0"),
         ("more\n", 1, "'progress' must be an object with ['epoch', "),

@@ -230,3 +230,63 @@ def test_the_command_trains_the_teacher_first_and_reuses_it(
     assert not nowhere.exists()
     assert main([*command[:2], "--temperature", "2", "--json"]) == 2
     assert "--temperature needs --distill or --teacher" in capsys.readouterr().err
+
+
+def wrong_teacher(graph: Graph) -> Constant:
+    """Return a teacher that is sure of the class after the right one."""
+    assert graph.y is not None
+    wrong = torch.as_tensor((graph.y + 1) % graph.num_classes)
+    return Constant(10 * functional.one_hot(wrong, graph.num_classes).float())
+
+
+def test_a_student_leaves_a_teacher_that_is_wrong(graph: Graph) -> None:
+    settings = bignn.Settings(
+        lr=0.05, epochs=20, patience=20, select_by="accuracy", distill_mix=1.0
+    )
+    teacher, scores = wrong_teacher(graph), {}
+    for leaves in (False, True):
+        chosen = replace(settings, leave_teacher=leaves)
+        epochs: list[int] = []
+        result = fit(
+            model_for(graph),
+            graph,
+            chosen,
+            teacher=teacher,
+            progress=False,
+            on_epoch=lambda epoch, *_, epochs=epochs: epochs.append(epoch),
+        )
+        assert epochs == [*range(1, (40 if leaves else 20) + 1)]
+        scores[leaves] = result.val_acc
+    assert scores[True] > scores[False] + 20
+
+
+def test_leaving_a_teacher_is_resumed(graph: Graph, tmp_path: Path) -> None:
+    """Killed at every epoch around the last one with a teacher."""
+    settings = bignn.Settings(
+        lr=0.05, epochs=4, patience=4, select_by="accuracy", leave_teacher=True
+    )
+    common: dict[str, Any] = {"teacher": wrong_teacher(graph), "progress": False}
+    straight = model_for(graph)
+    expected = fit(straight, graph, settings, **common)
+    for last in (3, 4, 5):
+        path = tmp_path / f"{last}.safetensors"
+
+        def end(epoch: int, *_: float, last: int = last) -> None:
+            if epoch == last + 1:
+                raise RuntimeError("killed")
+
+        with pytest.raises(RuntimeError, match="killed"):
+            fit(
+                model_for(graph),
+                graph,
+                settings,
+                checkpoint_path=path,
+                save_every=0,
+                on_epoch=end,
+                **common,
+            )
+        model = model_for(graph, seed=1)
+        resumed = fit(model, graph, settings, checkpoint_path=path, resume=True, **common)
+        assert replace(resumed, seconds=0) == replace(expected, seconds=0)
+        for name, value in model.state_dict().items():
+            assert torch.equal(value, straight.state_dict()[name]), name

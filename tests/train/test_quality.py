@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,10 @@ from bignn.train.recipes import teacher_recipe
 from bignn.train.seeds import SeedResults, fit_model
 
 SHORT = {"epochs": 3, "hidden_channels": 24}
+
+
+def _signed_loss(result: FitResult, sign: int) -> float:
+    return sign * result.val_loss
 
 
 def test_validation_decides_whether_teachers_are_followed(
@@ -100,10 +106,9 @@ def test_fit_keeps_the_better_of_both(graph: Graph) -> None:
     for sign in (1, -1):  # either counts as the better one
         model = built()
         with pytest.MonkeyPatch.context() as patch:
-            accuracy = property(lambda result, sign=sign: sign * result.val_loss)
-            patch.setattr(FitResult, "val_acc", accuracy)
+            patch.setattr(FitResult, "val_acc", property(partial(_signed_loss, sign=sign)))
             found = fit_best(model, graph, settings, seed=1, num_teachers=2, progress=False)
-        loss, state = max(ways.values(), key=lambda way, sign=sign: sign * way[0])
+        loss, state = (max if sign > 0 else min)(ways.values(), key=itemgetter(0))
         assert found.val_loss == loss
         assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
     assert ways["distilled"][0] != ways["alone"][0]

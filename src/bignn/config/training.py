@@ -85,6 +85,9 @@ class Settings:
             or the highest validation ``"accuracy"`` (the first of equals).
         distill_mix: share of the loss that comes from a teacher; labels have the rest.
         temperature: divisor of the teacher's and the student's logits.
+        leave_teacher: when the epochs with a teacher are over, train on from the best one's weights
+            by labels alone, with as many epochs and as much patience again. The best epoch of all
+            counts: a teacher that is worse than its student does not hold it back.
         inductive: training sees the training nodes and the edges among them only; evaluation is on
             the whole graph.
         sampling: how batches are drawn; None for the whole graph in one.
@@ -100,6 +103,7 @@ class Settings:
     select_by: SelectBy = option("loss", "what validation chooses the epoch by")
     distill_mix: float = option(0.9, "the teacher's share of the loss", SHARE)
     temperature: float = option(1.0, "temperature of distillation", POSITIVE)
+    leave_teacher: bool = option(False, "train on by labels alone after the teacher")
     inductive: bool = option(False, "train on the training nodes alone")
     sampling: Sampling | None = None
 

@@ -20,6 +20,9 @@ def is_better(
     return score < best_score if lower_is_better else score > best_score
 
 
-def should_stop(epoch: int, best_epoch: int, settings: Settings) -> bool:
-    """Return whether training is over: no epochs left, or none was better for ``patience``."""
-    return epoch >= settings.epochs or epoch - best_epoch >= settings.patience
+def should_stop(epoch: int, best_epoch: int, settings: Settings, since: int = 0) -> bool:
+    """Return whether training is over: no epochs left, or none was better for ``patience``.
+
+    Both are counted from the epoch ``since`` on.
+    """
+    return epoch - since >= settings.epochs or epoch - max(best_epoch, since) >= settings.patience

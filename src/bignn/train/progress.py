@@ -24,6 +24,7 @@ class Progress:
         best_acc: its accuracy on validation, in percent; of other tasks their score.
         seconds: time spent training and validating.
         finished: whether there is nothing left to train.
+        left_teacher: the last epoch with a teacher, where there were others after it; 0 before.
 
     """
 
@@ -33,11 +34,14 @@ class Progress:
     best_acc: float = 0.0
     seconds: float = 0.0
     finished: bool = False
+    left_teacher: int = 0
 
     @classmethod
     def from_json(cls, stored: Any, settings: Settings, *, is_percent: bool = True) -> Progress:
         """Read what a checkpoint stores; refuse values that no run of these settings has."""
         kinds = {field.name: _TYPES[str(field.type)] for field in fields(cls)}
+        if isinstance(stored, dict):
+            stored = {"left_teacher": 0} | stored  # of a run before that existed
         if not isinstance(stored, dict) or stored.keys() != kinds.keys():
             raise input_error("progress", f"an object with {list(kinds)}", printable(stored))
         for name, kind in kinds.items():
@@ -45,13 +49,17 @@ class Progress:
                 raise input_error(name, f"of type {kind.__name__}", printable(stored[name]))
         progress = cls(**stored)
         epoch, best, loss = progress.epoch, progress.best_epoch, progress.best_loss
-        _check("epoch", 0 <= epoch <= settings.epochs, f"0 to {settings.epochs}", epoch)
+        left = progress.left_teacher
+        last = settings.epochs if settings.leave_teacher else 0
+        _check("left_teacher", 0 <= left <= last, f"0 to {last}", left)
+        last = left + settings.epochs
+        _check("epoch", left <= epoch <= last, f"{left} to {last}", epoch)
         _check("best_epoch", min(epoch, 1) <= best <= epoch, f"an epoch up to {epoch}", best)
         _check("best_loss", math.isfinite(loss) or epoch == 0, "finite", loss)
         score, highest = progress.best_acc, 100 if is_percent else math.inf
         _check("best_acc", 0 <= score <= highest, "a percentage" if is_percent else "0 up", score)
         _check("seconds", 0 <= progress.seconds < math.inf, "0 or more", progress.seconds)
-        is_over = should_stop(epoch, best, settings)
+        is_over = should_stop(epoch, best, settings, left)
         _check("finished", progress.finished == is_over, f"{is_over} here", progress.finished)
         return progress
 

@@ -174,7 +174,7 @@ class TrainingRun:
         label = f"{self.problem.name} seed {self.seed}"
         show_progress = show_progress and self.world.is_leader
         bar = tqdm(
-            total=self.settings.epochs,
+            total=self.settings.epochs + progress.left_teacher,
             initial=progress.epoch,
             desc=label,
             disable=not (show_progress and sys.stderr.isatty()),
@@ -190,6 +190,7 @@ class TrainingRun:
                 now = time.monotonic()
                 progress.seconds += now - epoch_began
                 epoch_began = now
+                bar.total = self.settings.epochs + progress.left_teacher
                 bar.update()
                 score = self.problem.task.describe(progress.best_acc)
                 best = f"best val loss {progress.best_loss:.4f} {score}"
@@ -266,7 +267,7 @@ class TrainingRun:
         nodes = batch.loss_nodes
         task = self.problem.task
         loss = label_fraction * task.loss(logits[nodes], batch.y[nodes], batch.loss_weight)
-        if self.teachers_digest is not None:
+        if self.teachers_digest is not None and not self.progress.left_teacher:
             if batch.targets is None:
                 raise InputError("'batches' have no 'targets', which learning from a teacher needs")
             mix, temperature = self.settings.distill_mix, self.settings.temperature
@@ -303,8 +304,19 @@ class TrainingRun:
             progress.best_loss, progress.best_acc = loss, score
             progress.best_epoch = progress.epoch
             self.best_state = _copy(self.model.state_dict())
-        progress.finished = should_stop(progress.epoch, progress.best_epoch, self.settings)
+        progress.finished = should_stop(
+            progress.epoch, progress.best_epoch, self.settings, progress.left_teacher
+        )
+        has_teacher = self.teachers_digest is not None and not progress.left_teacher
+        if progress.finished and has_teacher and self.settings.leave_teacher:
+            self._leave_teacher()
         return loss, score
+
+    def _leave_teacher(self) -> None:
+        """Go on from the best weights so far, by labels alone."""
+        self.progress.left_teacher, self.progress.finished = self.progress.epoch, False
+        self.model.load_state_dict(self.best_state)
+        self.optimizer = adam(self.model, self.settings)
 
     @torch.no_grad()
     def _update_statistics(self, batch: Batch) -> None:
@@ -391,6 +403,8 @@ class TrainingRun:
 
         for key, mine in self._identity().items():
             theirs = header[key]
+            if key == "settings":  # one that did not exist yet had the default
+                theirs = asdict(Settings()) | theirs
             if theirs == mine:
                 continue
             if isinstance(mine, dict):
@@ -416,12 +430,13 @@ class TrainingRun:
         self.best_state = parts["model"]
         if not progress.finished:
             self.model.load_state_dict(parts["last"])
-            self.optimizer.load_state_dict(
-                {
-                    "state": adam_state(parts["adam"], self.optimizer),
-                    "param_groups": self.optimizer.state_dict()["param_groups"],
-                }
-            )
+            if progress.epoch > progress.left_teacher:  # otherwise Adam is new
+                self.optimizer.load_state_dict(
+                    {
+                        "state": adam_state(parts["adam"], self.optimizer),
+                        "param_groups": self.optimizer.state_dict()["param_groups"],
+                    }
+                )
             checkpoint.set_generator_state(parts["rng"], self.problem.device)
         self.progress = progress
 

@@ -144,4 +144,4 @@ MANY_LABELS_STUDENTS = {
 #: Settings of models that ``bignn.binarize_`` converted: PyG's weights are drawn for such a rate,
 #: and some of them (GIN's) grow so sure of themselves that the validation loss rises while ever
 #: more nodes are right (docs/design.md).
-CONVERTED = Settings(lr=0.01, epochs=300, select_by="accuracy")
+CONVERTED = Settings(lr=0.01, epochs=300, select_by="accuracy", leave_teacher=True)
