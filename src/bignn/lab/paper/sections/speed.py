@@ -129,7 +129,8 @@ def _has_float_weights(row: Row) -> bool:
 
     Versions that did not record the bits had no others.
     """
-    return max(row.get("edge_bits") or [HIDDEN_EDGE_BITS]) >= HIDDEN_EDGE_BITS
+    bits: list[int] = row.get("edge_bits") or [HIDDEN_EDGE_BITS]
+    return max(bits) >= HIDDEN_EDGE_BITS
 
 
 def _memory_table(rows: Sequence[Row]) -> Table:
