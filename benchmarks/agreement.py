@@ -1,8 +1,9 @@
 """Do packed predictions equal those of the trained torch model, on every node, for several seeds?
 
 Run: .venv/bin/python benchmarks/agreement.py [GRAPH ...] [--model bi-gcn] [--seeds 5] [--distill]
-     [--jobs 1] [--epochs N]   (trains, minutes)
-Also counts the hidden bits that differ from torch's float32 sums.
+     [--jobs 1] [--epochs N] [--edge-bits none]   (trains, minutes)
+Also counts the hidden bits that differ from torch's: with rounded weights none should, with float
+ones (``--edge-bits none``) torch's float32 sums round differently.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+from bignn.cli.recipe_flags import add_recipe_flags
 from bignn.graph import EMBEDDED, load
+from bignn.lab.bench.problems import EdgeBits
 from bignn.lab.bench.suites import prefix
 from bignn.packing import pack
 from bignn.runtime import pack_graph
@@ -31,6 +34,7 @@ def compare(
     distill: bool,
     jobs: int,
     epochs: int | None,
+    edge_bits: EdgeBits,
 ) -> None:
     """Print a line per seed."""
     graph = load(dataset)
@@ -39,7 +43,7 @@ def compare(
     if distill:
         teacher = teacher_recipe(name, graph, epochs=epochs)
         _, teachers = train_teachers(teacher, graph, seeds, 1, folder / "teachers", jobs=jobs)
-    chosen = recipe(name, graph=graph, distill=distill, epochs=epochs)
+    chosen = recipe(name, graph=graph, distill=distill, epochs=epochs, edge_bits=edge_bits)
     trained = train_seeds(chosen, graph, seeds, folder, teachers=teachers, jobs=jobs)
     for seed, checkpoint in zip(trained.seeds, trained.checkpoints, strict=True):
         model = load_model(checkpoint)
@@ -65,6 +69,7 @@ if __name__ == "__main__":
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--distill", action="store_true")
     parser.add_argument("--jobs", type=int, default=1)
+    add_recipe_flags(parser, ["edge_bits"])
     options = parser.parse_args()
     with TemporaryDirectory() as runs:
         for graph in options.graphs:
@@ -76,4 +81,5 @@ if __name__ == "__main__":
                 distill=options.distill,
                 jobs=options.jobs,
                 epochs=options.epochs,
+                edge_bits=options.edge_bits,
             )

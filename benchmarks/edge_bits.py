@@ -21,8 +21,8 @@ from bignn.train.averages import mean_and_std, plus_minus
 
 
 def row(graph: str, model: str, bits: int | None, *, distill: bool) -> Run:
-    """Return the run of a model with some number of edge bits, seed 0."""
-    changes = () if bits is None else (("edge_bits", bits),)
+    """Return the run of a model with some number of edge bits, seed 0; None for float weights."""
+    changes = (("edge_bits", "none" if bits is None else bits),)
     return Run(graph, model, distill=distill, changes=changes)
 
 
@@ -58,6 +58,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/edge-bits"))
     options = parser.parse_args()
     bits = [None, *map(int, options.bits.split(","))]
+    # Float weights first, which the others are compared with.
     rows = [
         row(graph, model, number, distill=options.distill)
         for graph in options.graphs
@@ -74,7 +75,7 @@ def main() -> None:
     plain: list[Record] = []
     for number, run in enumerate(rows):
         mine = records[number * options.seeds : (number + 1) * options.seeds]
-        if not run.changes:
+        if number % len(bits) == 0:
             plain = mine
         print(describe(run.row, mine, plain))
 

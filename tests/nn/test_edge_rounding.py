@@ -293,6 +293,34 @@ def test_where_nothing_can_be_rounded_sums_are_floats() -> None:
     assert gradient.abs().sum() > 0
 
 
+def test_weights_below_zero_are_refused_not_rounded_to_nothing() -> None:
+    x, edges, weight = torch.randn(5, 4), torch.tensor([[0, 1], [1, 2]]), torch.tensor([-2.0, 1.0])
+    match = r"^'edge_weight' must be non-negative where 'edge_bits' rounds weights, got -2\.0; "
+    model = GCN(4, 3, 2, 2, binarize="both")
+    model.fit_input(x)
+    for made in (GCNConv(4, 3, binarize="both"), model):
+        with pytest.raises(InputError, match=match):
+            made(x, edges, weight)
+    conv = GCNConv(4, 3, aggr="weighted_sum", binarize="both", edge_bits=None)
+    flipped = conv(x, edges, torch.tensor([2.0, 1.0]))
+    assert torch.equal(conv(x, edges, weight)[1], -flipped[1])
+
+
+@pytest.mark.parametrize("slope", [-1.0, -0.5, 0.0, 0.2, 1.0])
+def test_attention_of_any_slope_is_a_softmax(slope: float) -> None:
+    torch.manual_seed(0)
+    x, edges = torch.randn(20, 30), torch.randint(0, 20, (2, 60))
+    rounded, plain = (
+        GATConv(30, 5, negative_slope=slope, binarize="both", edge_bits=bits) for bits in (8, None)
+    )
+    with torch.no_grad():
+        for vector in (rounded.att_src, rounded.att_dst):
+            vector.normal_(std=60)
+        plain.load_state_dict(rounded.state_dict())
+        out, expected = rounded.eval()(x, edges), plain.eval()(x, edges)
+    assert torch.allclose(out, expected, atol=0.02 * float(expected.abs().max()))
+
+
 @pytest.mark.parametrize("kind", ["neighbor", "walk", "layer"])
 def test_models_train_on_samples(graph: Graph, kind: Any) -> None:
     fan_outs = {"neighbor": (3, 3), "layer": (20, 20)}.get(kind, ())

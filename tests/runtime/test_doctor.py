@@ -7,7 +7,7 @@ from bignn.runtime import doctor
 
 def test_features_of_arm_cpus_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     info = {"Features": "fp asimd evtstrm asimddp"}
-    monkeypatch.setattr(doctor, "_cpu_info", lambda key: info.get(key, ""))
+    monkeypatch.setattr(doctor, "cpu_info", lambda key: info.get(key, ""))
     report = doctor.examine()
     assert report["cpu_features"] == ["asimd", "asimddp"]
     assert "asimd asimddp" in doctor.describe(report)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -167,7 +168,8 @@ def test_files_pickles_and_copies_keep_the_order(tmp_path: Path) -> None:
     assert graphs()["in locality order"].node_ids is not None  # damaged in test_damage.py
 
 
-def test_an_order_that_is_not_known_is_refused() -> None:
-    match = r"^'order' must be None or one of \['locality'\], got 'degree'"
+@pytest.mark.parametrize("order", ["degree", 3, np.arange(9)])
+def test_an_order_that_is_not_known_is_refused(order: Any) -> None:
+    match = rf"^'order' must be None or one of \['locality'\], got {re.escape(repr(order))}"
     with pytest.raises(InputError, match=match):
-        pack_graph(make_graph(9, 70), like=BINARY["gcn"], order="degree")  # type: ignore[call-overload]
+        pack_graph(make_graph(9, 70), like=BINARY["gcn"], order=order)

@@ -8,6 +8,7 @@ import pytest
 
 from bignn.cli import main
 from bignn.cost import units
+from bignn.errors import FileError
 from bignn.kernels import native
 from bignn.runtime import unit_costs
 from bignn.runtime.unit_costs import BUILT_IN, UNITS, are_kept, keep, kept_path, units_of
@@ -39,6 +40,16 @@ def test_measured_costs_are_kept_per_instruction_set_and_threads() -> None:
     assert units_of("avx2", 2) == measured
 
 
+def test_costs_of_another_cpu_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = {unit: 2 * cost for unit, cost in BUILT_IN["avx2"].items()}
+    keep("avx2", 2, measured)
+    monkeypatch.setattr(unit_costs, "_cpu", lambda: "another CPU, the same home folder")
+    assert not are_kept("avx2", 2)
+    assert units_of("avx2", 2) == BUILT_IN["avx2"]
+    keep("avx2", 2, BUILT_IN["avx2"])
+    assert len(json.loads(kept_path().read_text())) == 2
+
+
 def test_damaged_costs_count_as_not_measured() -> None:
     good = BUILT_IN["avx2"]
     kept_path().parent.mkdir(parents=True)
@@ -52,7 +63,8 @@ def test_damaged_costs_count_as_not_measured() -> None:
         None,
     )
     for wrong in cases:
-        kept_path().write_text(json.dumps({"avx2 2": wrong, "avx2 1": good}))
+        of_threads = {unit_costs._key("avx2", 2): wrong, unit_costs._key("avx2", 1): good}
+        kept_path().write_text(json.dumps(of_threads))
         unit_costs._kept.cache_clear()
         assert not are_kept("avx2", 2)
         assert are_kept("avx2", 1)
@@ -60,6 +72,13 @@ def test_damaged_costs_count_as_not_measured() -> None:
         kept_path().write_text(text)
         unit_costs._kept.cache_clear()
         assert units_of("avx2", 2) == good
+
+
+def test_costs_that_cannot_be_kept_are_told_of(tmp_path: Path) -> None:
+    (tmp_path / "cache").touch()
+    match = r"cache/bignn' cannot be made, to keep unit costs in: Not a directory; set XDG_CACHE"
+    with pytest.raises(FileError, match=match):
+        keep("avx2", 2, BUILT_IN["avx2"])
 
 
 @pytest.mark.skipif(not native.is_available(), reason="there is nothing to measure")

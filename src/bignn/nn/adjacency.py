@@ -148,6 +148,10 @@ def factored_adjacency(
         edges, weights = _usable_edges(edge_index, edge_weight, num_nodes, aggr)
         source, target = edges.cpu().numpy()
         weight = None if weights is None else weights.detach().cpu().float().numpy()
+        if weight is not None and _kind(aggr).is_weighted and (weight < 0).any():
+            expected = "non-negative where 'edge_bits' rounds weights"
+            fix = "edge_bits=None adds up float weights"
+            raise input_error("edge_weight", expected, float(weight.min()), fix)
         name = "attention" if aggr == "ones_self" else aggr
         weighed = weigh_edges(name, source, target, weight, num_nodes)
         given = (weighed.target, weighed.source, weighed.target_factor, weighed.source_factor)

@@ -48,8 +48,9 @@ class GATConv(nn.Module):
         binarize, ste, dropout, drop, balance, scale_gradient: see :class:`bignn.nn.Linear`.
         edge_bits: bits that neighbours' weights (β included) are rounded to, 2 to 8, as packed
             models round them (:mod:`bignn.nn.edge_rounding`): the packed layer then sums the same
-            whole numbers. None for float weights. Ignored unless features and weights are binary;
-            compiled models, those in half precision and learned edge weights are summed as floats.
+            whole numbers. None for float weights. Ignored unless features and weights are binary
+            and the slope is in 0 to 1; compiled models and those in half precision are summed as
+            floats.
 
     Shapes: x [N, d_in], edge_index [2, E] (or another form of
     :data:`bignn.nn.adjacency.EdgesLike`) -> [N, H · d_out] or [N, d_out].
@@ -130,7 +131,9 @@ class GATConv(nn.Module):
         With ``edge_bits``, batch normalisation ``norm`` after the layer is folded into it.
         """
         edge_bits = edge_bits_now(self.edge_bits, self.lin.weight)
-        if edge_bits is not None:
+        # The largest source has a row's largest score only if the slope is not negative, and packed
+        # models have none above 1.
+        if edge_bits is not None and 0 <= self.negative_slope <= 1:
             return self._rounded(x, edge_index, edge_bits, norm).to(self.att_src.dtype)
         z: Tensor = self.lin(x).unflatten(-1, (self.heads, self.out_channels))
         if z.dtype in (torch.float16, torch.bfloat16):  # too coarse for sums over neighbours

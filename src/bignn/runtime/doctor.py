@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import bignn
@@ -12,6 +11,7 @@ from bignn import kernels
 from bignn.errors import PACKAGES, how_to_install
 from bignn.kernels import native
 from bignn.runtime import unit_costs
+from bignn.runtime.cpu_info import cpu_info, cpu_name
 
 _FEATURES = ("popcnt", "avx2", "avx512", "gfni", "avx_vnni", "amx", "asimd")
 
@@ -22,7 +22,7 @@ def examine() -> dict[str, Any]:
         "bignn": bignn.__version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "cpu": _cpu_info("model name") or platform.processor() or platform.machine(),
+        "cpu": cpu_name(),
         "cpu_features": [f for f in _all_features() if f.startswith(_FEATURES)],
         "packages": {name: _version(name) for name in PACKAGES},
         "native_extension": native.is_available(),
@@ -77,15 +77,4 @@ def _version(package: str) -> str | None:
 
 def _all_features() -> list[str]:
     """Features of the CPU as Linux names them; x86 and ARM list them under different keys."""
-    return (_cpu_info("flags") or _cpu_info("Features")).split()
-
-
-def _cpu_info(key: str) -> str:
-    """Return the first value of this key in Linux's /proc/cpuinfo; empty elsewhere."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text(errors="replace").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == key:
-                return value.strip()
-    return ""
+    return (cpu_info("flags") or cpu_info("Features")).split()

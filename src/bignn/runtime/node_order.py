@@ -22,7 +22,7 @@ Order = Literal["locality"]
 
 def check_order(order: str | None) -> None:
     """Refuse an order that is not known."""
-    if order is not None and order not in get_args(Order):
+    if order is not None and not (isinstance(order, str) and order in get_args(Order)):
         raise input_error("order", f"None or one of {list(get_args(Order))}", repr(order))
 
 

@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from bignn.errors import FileError
 from bignn.files import atomic_path
+from bignn.runtime.cpu_info import cpu_name
 
 #: Weights of up to so many bits are one digit of the gather on every instruction set.
 FEW_BITS = 7
@@ -109,21 +111,26 @@ def units_of(backend: str, threads: int) -> Mapping[str, float]:
 
     The NumPy reference has the portable ones; it has no ways to choose from.
     """
-    kept = _kept().get(f"{backend} {threads}")
+    found = _kept()
+    kept = found.get(_key(backend, threads)) if found else None
     return BUILT_IN.get(backend, _PORTABLE) if kept is None else kept
 
 
 def are_kept(backend: str, threads: int) -> bool:
     """Return whether costs were measured on this machine for so many threads."""
-    return f"{backend} {threads}" in _kept()
+    return _key(backend, threads) in _kept()
 
 
 def keep(backend: str, threads: int, units: Mapping[str, float]) -> Path:
     """Keep measured costs for this machine; return the file that holds them."""
     path = kept_path()
     found = dict(_kept())
-    found[f"{backend} {threads}"] = dict(units)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    found[_key(backend, threads)] = dict(units)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = f"'{path.parent}' cannot be made, to keep unit costs in: {error.strerror}"
+        raise FileError(f"{why}; set XDG_CACHE_HOME to a folder that can be") from error
     with atomic_path(path) as temporary:
         temporary.write_text(json.dumps(found, indent=1))
     _kept.cache_clear()
@@ -134,6 +141,16 @@ def kept_path() -> Path:
     """Return the file of this machine's costs, ``bignn/unit-costs.json`` in the user's cache."""
     cache_folder = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
     return Path(cache_folder) / "bignn" / "unit-costs.json"
+
+
+def _key(backend: str, threads: int) -> str:
+    """Name costs in the file. Machines may share it, where a home folder is on a network."""
+    return f"{backend} {threads} {_cpu()}"
+
+
+@cache
+def _cpu() -> str:
+    return cpu_name()
 
 
 @cache

@@ -95,12 +95,14 @@ def _headline(results: Results) -> tuple[tuple[str, str], ...]:
     ratios = cost_of("bi-gcn", "cora").compared(cost_of("gcn", "cora"))
     cards = [(f"{ratios.model:.0f}x", "smaller model than GCN's on Cora, by the paper's count")]
     speeds = [row for row in results.bench if row["suite"] != "gemm"]
-    for key, what in (
-        ("speedup_vs_best_float", "faster than the best float inference, measured"),
-        ("speedup_vs_pyg", "faster than PyG on an edge index, measured"),
-        ("memory_ratio", "less memory for features, weights and activations, measured"),
+    # Times taken while others used the cores are to be measured again, and do not count.
+    quiet = [row for row in speeds if row.get("machine_was_busy") is not True] or speeds
+    for key, what, rows in (
+        ("speedup_vs_best_float", "faster than the best float inference, measured", quiet),
+        ("speedup_vs_pyg", "faster than PyG on an edge index, measured", quiet),
+        ("memory_ratio", "less memory for features, weights and activations, measured", speeds),
     ):
-        ratio = [row[key] for row in speeds if row[key] is not None]
+        ratio = [row[key] for row in rows if row[key] is not None]
         if ratio:
             low, high = f"{min(ratio):.1f}", f"{max(ratio):.1f}"
             cards.append((f"{low}x" if low == high else f"{low}–{high}x", what))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bignn.kernels.layer import HIDDEN_EDGE_BITS
 from bignn.lab.bench.suite_report import row_names, speedups
 from bignn.lab.paper.results import Results
 from bignn.lab.paper.wording import SHAPES_OF
@@ -53,6 +54,10 @@ _BUSY = (
     "ours: to be measured again."
 )
 _NOT_WATCHED = "Measured by a version that did not watch for other processes."
+_FLOAT_WEIGHTS = (
+    "A model with float weights of neighbours, which the packed one rounds to 17 and 20 bits, and "
+    "torch does not; in the other rows both have few bits (`edge_bits`)."
+)
 
 
 def speed(results: Results) -> Section:
@@ -114,8 +119,18 @@ def _marks(row: Row, notes: Footnotes) -> str:
         _SYNTHETIC: row["suite"] == "shapes",
         _BUSY: row.get("machine_was_busy") is True,
         _NOT_WATCHED: row.get("machine_was_busy") is None,
+        _FLOAT_WEIGHTS: _has_float_weights(row),
     }
     return "".join(notes.mark(text) for text, holds in texts.items() if holds)
+
+
+def _has_float_weights(row: Row) -> bool:
+    """Return whether a measured model's weights were not rounded in training.
+
+    Versions that did not record the bits had no others.
+    """
+    bits: list[int] = row.get("edge_bits") or [HIDDEN_EDGE_BITS]
+    return max(bits) >= HIDDEN_EDGE_BITS
 
 
 def _memory_table(rows: Sequence[Row]) -> Table:
