@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +20,8 @@ from bignn.serve.service import Service
 
 #: Bytes of a request's line and headers at most.
 _MOST_HEAD = 1 << 16
+#: Time after which a thread that waits for Python's lock gets it.
+_SWITCH_SECONDS = 0.0005
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -26,8 +29,18 @@ def listen(host: str, port: int) -> socket.socket:
     if not 0 <= port < 2**16:
         raise input_error("port", "in 0..65535", port)
     try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=1024)
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # The protocol by its number: asyncio sends small packets at once (TCP_NODELAY) only where
+        # it is told, and an answer's head and body are two of them.
+        listening = socket.socket(family, kind, socket.IPPROTO_TCP)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(1024)
+        except OSError:
+            listening.close()
+            raise
+        return listening
     except OSError as error:
         reason = error.strerror or error
         raise InputError(f"cannot listen on {host} port {port}: {reason}") from None
@@ -54,6 +67,9 @@ def run(service: Service, listening: socket.socket, ready: Callable[[], None]) -
         timeout_keep_alive=60,
         timeout_graceful_shutdown=max(1, round(service.limits.stop_seconds)),
     )
+    # Threads that compute ask for Python's lock often and briefly, and a busy event loop would keep
+    # them waiting for 5 ms every time: an update of one edge took twice as long.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     _Server(config, ready).run([listening])
 
 
