@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from packed_family import SIZES, make_chain, make_floats
 
 from bignn import Graph, InputError, LiveGraph, PackedModel, pack_graph
+from bignn.runtime.live.fair_lock import FairLock
 from bignn.runtime.live.new_answers import NewQuestion, predict_new
 
 KINDS = {
@@ -133,24 +135,31 @@ def test_numbers_that_are_not_finite_are_refused_by_models_of_floats() -> None:
 
 
 def test_answers_while_the_graph_changes_are_of_one_state() -> None:
-    """The new node reads two nodes whose features change together."""
+    """The new node reads one whose features and whose neighbours change in one update."""
     model = make_chain(KINDS["gcn"])
     rng = np.random.default_rng(0)
     live = model.live(make_graph(400, SIZES[0], 1))
-    states = rng.standard_normal((2, 2, SIZES[0])).astype(np.float32)
-    question = NewQuestion(np.ones((1, SIZES[0])), [[10, 20], [-1, -1]])
+    x = rng.standard_normal((2, 1, SIZES[0])).astype(np.float32)
+    edges = np.stack([rng.choice(400, (2, 30), replace=False), np.full((2, 30), 10)], axis=1)
+    live.update(add_edges=edges[0])
+    question = NewQuestion(np.ones((1, SIZES[0])), [[10, -1], [-1, 10]])
+
+    def turn(number: int) -> None:
+        one, other = number % 2, 1 - number % 2
+        live.update(nodes=[10], x=x[one], remove_edges=edges[other], add_edges=edges[one])
+
     known = []
-    for x in states:
-        live.update(nodes=[10, 20], x=x)
+    for number in (1, 2):
+        turn(number)
         known.append(fresh(live, question))
     assert not np.array_equal(known[0], known[1])
     stop = threading.Event()
 
     def write() -> None:
-        turn = 0
+        number = 3
         while not stop.is_set():
-            live.update(nodes=[10, 20], x=states[turn % 2])
-            turn += 1
+            turn(number)
+            number += 1
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -161,3 +170,30 @@ def test_answers_while_the_graph_changes_are_of_one_state() -> None:
     finally:
         stop.set()
         writer.join()
+
+
+def test_a_lock_that_is_given_back_and_taken_again_lets_others_in() -> None:
+    lock, stop = FairLock(), threading.Event()
+    turns = 0
+
+    def keep_taking() -> None:
+        nonlocal turns
+        while not stop.is_set():
+            with lock, lock:  # again, by the thread that has it
+                turns += 1
+                time.sleep(0.001)
+
+    taker = threading.Thread(target=keep_taking)
+    taker.start()
+    try:
+        waited = []
+        for _ in range(31):
+            while lock._depth == 0:  # until the other thread has it
+                time.sleep(0)
+            before = turns
+            with lock:
+                waited.append(turns - before)
+        assert sorted(waited)[15] == 0  # more where this thread did not run for a while
+    finally:
+        stop.set()
+        taker.join()

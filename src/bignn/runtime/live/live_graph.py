@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from bignn.kernels.gcn_degrees import gcn_degree_scale
 from bignn.kernels.layer import MOST_INPUTS_OF_G, DenseBits, dense_words
 from bignn.runtime.live import changes as changes_
 from bignn.runtime.live.changes import Changes
+from bignn.runtime.live.fair_lock import FairLock
 from bignn.runtime.network import PackedStep
 from bignn.runtime.operations import Operation
 from bignn.runtime.packed_graph import PackedGraph
@@ -71,7 +71,7 @@ class LiveGraph:
         self._node_ids = None if graph.node_ids is None else graph.node_ids.astype(np.int64)
         self._places = graph.places
         self._is_removed = np.zeros(graph.num_nodes, dtype=np.bool_)
-        self._lock = threading.RLock()
+        self._lock = FairLock()
         self._journal: Journal | None = None
         self._layers = native.live_layers(
             kernels.checked_backend(None),
