@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import re
 import shutil
 import signal
@@ -194,9 +195,15 @@ def metric(port: int, name: str) -> float:
     return float(value)
 
 
+def processor_seconds(process: int) -> float:
+    """Read the processor time that a process has used, on machines that others use as well."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @contextmanager
-def served(folder: Path, threads: int) -> Iterator[int]:
-    """Run the server; yields its port."""
+def served(folder: Path, threads: int) -> Iterator[tuple[int, int]]:
+    """Run the server; yields its port and its process."""
     process = subprocess.Popen(
         [sys.executable, "-m", "bignn", "serve", str(folder / "m.bignn"), str(folder / "g.bigraph"),
          "--live", str(folder / "live.biglive"), "--threads", str(threads), "--port", "0",
@@ -206,7 +213,7 @@ def served(folder: Path, threads: int) -> Iterator[int]:
     assert process.stdout is not None
     try:
         report = json.loads(process.stdout.readline())
-        yield int(report["url"].rpartition(":")[2])
+        yield int(report["url"].rpartition(":")[2]), process.pid
     finally:
         start = time.perf_counter()
         process.send_signal(signal.SIGTERM)
@@ -246,7 +253,7 @@ def main() -> None:
         folder = Path(name)
         problem.packed.save(folder / "m.bignn")
         problem.packed_graph().save(folder / "g.bigraph")
-        with served(folder, options.threads) as port:
+        with served(folder, options.threads) as (port, process):
             print(
                 f"{options.shape}, {num_nodes:,} nodes, {options.threads} threads, {client}, "
                 f"{options.connections} connections; "
@@ -254,7 +261,13 @@ def main() -> None:
                 flush=True,
             )
             read(port, 2)  # touches fresh memory
-            print(f"single nodes:                {read(port, options.seconds)}", flush=True)
+            before = processor_seconds(process)
+            found = read(port, options.seconds)
+            cost = (processor_seconds(process) - before) / (found.rate * options.seconds)
+            print(
+                f"single nodes:                {found}; {1e3 * cost:.2f} ms of processor time each",
+                flush=True,
+            )
             updates = Updates(port, num_nodes, options.batch)
             updates.start()
             found = read(port, options.seconds)

@@ -241,3 +241,18 @@ def test_what_can_be_served(tmp_path: Path) -> None:
     other.save(tmp_path / "other.bignn")
     with pytest.raises(FileError, match="was made with another model"):
         open_served(str(tmp_path / "other.bignn"), graph, path)
+
+
+def test_a_model_without_live_graphs_is_served_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, graph = write_files(tmp_path)
+
+    def refuse(*_: Any) -> None:
+        raise InputError("a live graph needs bits")
+
+    monkeypatch.setattr("bignn.runtime.live.live_graph.check_model", refuse)
+    served = open_served(model, graph, None)
+    np.testing.assert_array_equal(served.classes(), some_model().predict(some_graph()))
+    with pytest.raises(InputError, match="cannot be changed: a live graph needs bits"):
+        served.update({})

@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bignn.errors import input_error
-from bignn.kernels.compressed_rows import compress_edges, entries_of, rows_and_sources, take_rows
+from bignn.kernels.compressed_rows import (
+    compress_edges,
+    entries_of,
+    is_among,
+    rows_and_sources,
+    take_rows,
+)
 from bignn.kernels.edge_kinds import EDGE_KINDS
 from bignn.kernels.gcn_degrees import gcn_degree_scale
 from bignn.kernels.layer import DenseBits, dense_words
@@ -75,7 +81,7 @@ def with_new_nodes(
     # Old rows keep their order, and new ones follow.
     new = np.arange(len(kept), len(kept) + num_new)
     offsets, ids, of_edges, own = take_rows(graph.offsets, graph.ids, graph.weights, computed, kept)
-    is_read = (given[1] >= num_old) | np.isin(given[1], computed)
+    is_read = (given[1] >= num_old) | is_among(given[1], computed)
     source, target = (_places(ends[is_read], kept, num_old) for ends in given)
     if of_edges is None and weights is not None:
         of_edges = np.ones(len(ids), dtype=np.float32)
@@ -176,10 +182,10 @@ def _degree_scales(
 ) -> Floats:
     """Return GCN's degree scales of a part: the graph's own, but where new edges end."""
     num_old = graph.num_nodes
-    old = np.intersect1d(edges[1][edges[1] < num_old], kept)
+    old = np.unique(edges[1][(edges[1] < num_old) & is_among(edges[1], kept)])
     offsets, entries = entries_of(graph.offsets, old)
     ends = np.concatenate([old, np.arange(num_old, num_old + num_new)])
-    is_counted = np.isin(edges[1], ends)
+    is_counted = is_among(edges[1], ends)
     source = np.concatenate([graph.ids[entries], edges[0][is_counted]])
     target = np.concatenate([np.repeat(old, np.diff(offsets)), edges[1][is_counted]])
     weights = None

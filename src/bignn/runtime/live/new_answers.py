@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bignn.errors import InputError
+from bignn.kernels.compressed_rows import is_among
 from bignn.kernels.layer import DenseBits, dense_words
 from bignn.runtime.live.changes import with_new_numbers
 from bignn.runtime.live.live_graph import LiveGraph
@@ -90,7 +91,8 @@ def _part_around(live: LiveGraph, added: NewNodes) -> tuple[PackedGraph, NewNode
     computed, kept = np.empty(0, dtype=np.int64), sources_of_new(edges, num_old)
     for _ in range(live.model.network.num_hops - 1):
         computed, kept = kept, _joined(kept, live._layers.edges(kept)[1])
-    whole = _joined(computed, np.intersect1d(edges[1], kept))
+    is_kept = is_among(edges[1], kept)
+    whole = _joined(computed, edges[1][is_kept])
     offsets, ids, weights = live._layers.edges(whole)
     taken = _joined(kept, ids)
     words, beta, scales = live._inputs_of(taken)
@@ -98,7 +100,7 @@ def _part_around(live: LiveGraph, added: NewNodes) -> tuple[PackedGraph, NewNode
     counts[np.searchsorted(taken, whole) + 1] = np.diff(offsets)
     places_of_ids = np.searchsorted(taken, ids).astype(np.int32)
     part = live._packed_rows(words, beta, (np.cumsum(counts), places_of_ids, weights), scales)
-    is_read = (edges[1] >= num_old) | np.isin(edges[1], kept)
+    is_read = (edges[1] >= num_old) | is_kept
     ends = edges[:, is_read]
     places = np.where(ends < num_old, np.searchsorted(taken, ends), ends - num_old + len(taken))
     of_edges = None if added.weights is None else added.weights[is_read]
