@@ -35,7 +35,7 @@ docs: setup
 # Reports are looked at in Chromium. `make test` takes the one that is there, and skips those tests
 # where there is none (pytest's last lines say so); this installs it, as root on a system with apt.
 browser: setup
-	@PYTHONPATH=tests/lab/report $(BIN)/python -c "import browser, sys; sys.exit(not browser.find())" \
+	@PYTHONPATH=tests $(BIN)/python -c "import browser, sys; sys.exit(not browser.find())" \
 		|| { test "$$(id -u)" = 0 && command -v apt-get > /dev/null && apt-get update -qq > /dev/null \
 		&& DEBIAN_FRONTEND=noninteractive \
 		apt-get install -y -qq --no-install-recommends chromium > /dev/null; } \

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from browser import Browser, find
 from hypothesis import settings
 from numpy.typing import NDArray
 
@@ -138,3 +140,13 @@ def binary() -> PackedModel:
 def binary_graph(binary: PackedModel) -> PackedGraph:
     """A graph of 60 nodes, packed for :func:`binary`."""
     return pack_graph(make_graph(60, 300, like_words=True), like=binary)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A browser; a module that uses it is skipped where there is none."""
+    program = find()
+    assert program is not None
+    browser = Browser(program, tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()

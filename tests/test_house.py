@@ -24,7 +24,7 @@ FLOORS = {
     **dict.fromkeys(("config", "kernels"), 1),
     "graph": 2,
     **dict.fromkeys(("runtime", "binarize", "ops"), 3),
-    **dict.fromkeys(("cost", "nn"), 4),
+    **dict.fromkeys(("cost", "nn", "serve"), 4),
     **dict.fromkeys(("packing", "loaders", "capacity"), 5),
     "train": 6,
     "lab": 7,
@@ -41,11 +41,11 @@ LAB_FLOORS = {
 }
 #: Within the lowest floor, the few sideways imports that are meant.
 SIDEWAYS = {("files", "errors"), ("bits", "errors")}
-MOST_ENTRIES = 18
+MOST_ENTRIES = 19
 
 WITHOUT_TORCH = [
     *["errors", "files", "bits", "config", "kernels", "graph", "runtime", "cost", "cli"],
-    *["train.recipes", "lab.report"],
+    *["serve.server", "train.recipes", "lab.report"],
 ]
 
 
@@ -336,7 +336,7 @@ def test_packages_and_extras_are_those_of_the_project() -> None:
     assert how_to_install("safetensors") == "pip install ."
     for package in ("safetensors", "torch"):
         assert f"`{how_to_install(package)}`" in readme
-    assert all(f"`{extra}`" in readme for extra in ("lab", "parquet"))
+    assert all(f"`{extra}`" in readme for extra in ("lab", "parquet", "serve"))
 
 
 def test_a_missing_package_is_one_line() -> None:

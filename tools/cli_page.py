@@ -12,10 +12,10 @@ HEAD = """\
 
 `bignn COMMAND --help` shows the same. Every command takes `--json`: one document on stdout, and
 progress on stderr. The exit code is 0 on success; 2 where the command line is wrong
-(`--epochs ten`, `--epochs -3`); 130 after Ctrl-C; 1 for every other failure, such as a damaged
-file. Each failure prints one line. [datasets.md](datasets.md) lists the datasets; the
-[README](../README.md) and the [guide](guide.md) show how the commands are used together. This page
-is written by `make docs`.
+(`--epochs ten`, `--epochs -3`); 130 after Ctrl-C (0 of `bignn serve`, which ends so); 1 for every
+other failure, such as a damaged file. Each failure prints one line. [datasets.md](datasets.md)
+lists the datasets; the [README](../README.md) and the [guide](guide.md) show how the commands are
+used together. This page is written by `make docs`.
 """
 
 #: argparse's own groups; all others are options too.

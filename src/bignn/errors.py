@@ -28,6 +28,9 @@ PACKAGES = {
     "scipy": "lab",
     "jinja2": "lab",
     "pyarrow": "parquet",
+    "starlette": "serve",
+    "uvicorn": "serve",
+    "httptools": "serve",
 }
 
 

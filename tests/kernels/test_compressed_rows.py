@@ -6,6 +6,7 @@ import pytest
 from bignn.kernels import native
 from bignn.kernels.compressed_rows import (
     compress_edges,
+    is_among,
     offsets_fit,
     order_of_entries,
     rows_and_sources,
@@ -142,3 +143,12 @@ def test_rows_whose_neighbours_were_not_taken_are_refused() -> None:
         native.take_rows(offsets, ids, None, rows, rows)
     with pytest.raises(ValueError, match="no such node"):
         native.rows_and_sources(offsets, ids, np.array([2]))
+
+
+def test_values_among_rising_ones() -> None:
+    rng = np.random.default_rng(0)
+    for count in (0, 1, 7, 100):
+        rising = np.unique(rng.integers(0, 150, count))
+        values = rng.integers(-5, 160, 50)
+        np.testing.assert_array_equal(is_among(values, rising), np.isin(values, rising))
+        assert is_among(values[:0], rising).shape == (0,)

@@ -26,6 +26,7 @@ from bignn.cli.pack import add_pack
 from bignn.cli.predict import add_predict
 from bignn.cli.report import add_report
 from bignn.cli.reproduce import add_reproduce
+from bignn.cli.serve import add_serve
 from bignn.cli.train import add_train
 from bignn.errors import InputError, missing_extra
 
@@ -100,7 +101,7 @@ def make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"bignn {bignn.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for add in (
-        *(add_compare, add_train, add_convert, add_pack, add_predict),
+        *(add_compare, add_train, add_convert, add_pack, add_predict, add_serve),
         *(add_bench, add_cost, add_capacity, add_reproduce, add_report),
         *(add_demo, add_datasets, add_doctor),
     ):

@@ -87,6 +87,9 @@ class LiveLayers {
     // Computes the last layer's values of some nodes; those of removed ones are NaN.
     void values_of(const std::vector<std::int32_t>& nodes, float* values) const;
 
+    // 1 / sqrt(degree) of a node under a kind of sum.
+    float scale_of(const EdgeKind& kind, std::int32_t node) const;
+
     // Readers hold it shared, an update alone.
     std::shared_mutex& mutex() const { return mutex_; }
 
@@ -134,7 +137,6 @@ class LiveLayers {
     void change_edges(const LiveChanges& changes, Nodes& targets, Nodes& sources);
     void remove_edge(std::int32_t source, std::int32_t target);
     void add_edge(std::int32_t source, std::int32_t target, float weight);
-    float scale_of(const EdgeKind& kind, std::int32_t node) const;
     void rescale(const Nodes& targets, const Nodes& sources);
     bool set_factor(std::size_t number, std::int32_t node);
     void score(std::size_t number, const Nodes& nodes);

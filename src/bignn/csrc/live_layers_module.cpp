@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -150,15 +151,19 @@ class PyLiveLayers {
                               handed_over(std::vector<float>(layers_.beta(number))));
     }
 
-    // Copies of the rows: offsets, ids, and weights or None.
-    nb::tuple edges() const {
+    // Copies of some rows or, without `nodes`, of all: offsets, ids, and weights or None.
+    nb::tuple edges(std::optional<Ints> nodes) const {
         const std::shared_lock<std::shared_mutex> lock(layers_.mutex());
         const GrowingRows& rows = layers_.rows();
+        std::vector<std::int64_t> wanted(nodes ? 0 : rows.num_rows());
+        std::iota(wanted.begin(), wanted.end(), 0);
+        if (nodes) wanted = checked_nodes(nodes->data(), nodes->size(), rows.num_rows());
         std::vector<std::int64_t> offsets(1, 0);
         std::vector<std::int32_t> ids;
         std::vector<float> weights;
-        ids.reserve(rows.num_entries());
-        for (std::size_t row = 0; row < rows.num_rows(); ++row) {
+        if (!nodes) ids.reserve(rows.num_entries());
+        for (const std::int64_t node : wanted) {
+            const auto row = static_cast<std::size_t>(node);
             const auto some = rows.ids(row);
             ids.insert(ids.end(), some.begin(), some.end());
             if (rows.is_weighted()) {
@@ -170,6 +175,25 @@ class PyLiveLayers {
         if (rows.is_weighted()) of_edges = nb::cast(handed_over(std::move(weights)));
         return nb::make_tuple(handed_over(std::move(offsets)), handed_over(std::move(ids)),
                               of_edges);
+    }
+
+    // Copies of what the first layer reads of some nodes: bits, scales, and degree scales.
+    nb::tuple inputs(Ints nodes, const std::string& loops, const std::string& factor,
+                     bool is_weighted, float own_weight) const {
+        const std::shared_lock<std::shared_mutex> lock(layers_.mutex());
+        const EdgeKind kind = kind_of(loops, factor, is_weighted, own_weight);
+        const auto wanted = checked_nodes(nodes.data(), nodes.size(), layers_.num_nodes());
+        std::vector<word> words;
+        std::vector<float> beta, scales;
+        for (const std::int64_t node : wanted) {
+            const auto begin =
+                layers_.words(0).begin() + static_cast<std::ptrdiff_t>(num_words_) * node;
+            words.insert(words.end(), begin, begin + static_cast<std::ptrdiff_t>(num_words_));
+            beta.push_back(layers_.beta(0)[static_cast<std::size_t>(node)]);
+            scales.push_back(layers_.scale_of(kind, static_cast<std::int32_t>(node)));
+        }
+        return nb::make_tuple(handed_over(std::move(words)), handed_over(std::move(beta)),
+                              handed_over(std::move(scales)));
     }
 
     // Rows computed, and rows that came out new, per layer, by the last update.
@@ -240,7 +264,9 @@ void bind_live_layers(nb::module_& m) {
         .def("values", &PyLiveLayers::values, nb::arg("nodes").noconvert(),
              nb::arg("out").noconvert())
         .def("state", &PyLiveLayers::state, nb::arg("number"))
-        .def("edges", &PyLiveLayers::edges)
+        .def("edges", &PyLiveLayers::edges, nb::arg("nodes").noconvert().none() = nb::none())
+        .def("inputs", &PyLiveLayers::inputs, nb::arg("nodes").noconvert(), nb::arg("loops"),
+             nb::arg("factor"), nb::arg("is_weighted"), nb::arg("own_weight"))
         .def_prop_ro("work", &PyLiveLayers::work)
         .def_prop_ro("num_nodes", &PyLiveLayers::num_nodes)
         .def_prop_ro("nbytes", &PyLiveLayers::nbytes);

@@ -70,6 +70,14 @@ def entries_of(offsets: Ints, rows: Ints) -> tuple[Ints, Ints]:
     return taken, entries
 
 
+def is_among(values: Ints, rising: Ints) -> NDArray[np.bool_]:
+    """Whether each value is in an array that rises; few values of a long one are found fast."""
+    places = np.searchsorted(rising, values)
+    found: NDArray[np.bool_] = places < len(rising)
+    found[found] = rising[places[found]] == values[found]
+    return found
+
+
 def rows_and_sources(offsets: Ints, ids: NDArray[Any], rows: Ints) -> Ints:
     """Return rising rows together with all of their neighbours, rising."""
     if native.is_available():

@@ -24,7 +24,7 @@ from bignn.runtime.backends.cpu import CpuBackend
 from bignn.runtime.hetero_graph import PackedHeteroGraph, checked_relations
 from bignn.runtime.neighbourhood import AnyPackedGraph, Surroundings, find_surroundings
 from bignn.runtime.network import understand
-from bignn.runtime.new_nodes import with_new_nodes
+from bignn.runtime.new_nodes import read_new_nodes, with_new_nodes
 from bignn.runtime.operations import FIRST_VERSION_EDGE_BITS, Operation
 from bignn.runtime.packed_graph import Members, PackedGraph
 from bignn.runtime.packings import Packings
@@ -227,7 +227,8 @@ class PackedModel:
         if self.network.is_pooled:
             raise InputError("a model that pools makes answers of graphs; predict a graph instead")
         packed = self._of_one_relation(graph)
-        part, new = with_new_nodes(self.network, packed, x, edges, edge_weight)
+        added = read_new_nodes(self.network, packed.num_nodes, x, edges, edge_weight)
+        part, new = with_new_nodes(self.network, packed, added)
         return self.predict(part, new, output=output, backend=backend)
 
     def live(self, graph: AnyGraph) -> LiveGraph:

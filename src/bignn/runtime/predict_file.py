@@ -58,7 +58,7 @@ def predict_file(
     model = PackedModel.open(model_path)
     start = time.perf_counter()
     with _as_arguments(model_path, dataset):
-        graph = _graph(dataset, model, order)
+        graph = open_graph(dataset, model, order)
     packing = time.perf_counter() - start
     if explain and not model.network.layers:
         raise InputError(
@@ -164,7 +164,7 @@ def _check_different(inputs: dict[str, str], outputs: dict[str, str | None]) -> 
         taken[Path(path).resolve()] = name
 
 
-def _graph(dataset: str, model: PackedModel, order: Order | None) -> AnyPackedGraph:
+def open_graph(dataset: str, model: PackedModel, order: Order | None = None) -> AnyPackedGraph:
     """Open a packed graph's file; load and pack anything else."""
     is_packed = Path(dataset).is_file() and not dataset.endswith(".npz")
     if is_packed or dataset.endswith(GRAPH_SUFFIX):

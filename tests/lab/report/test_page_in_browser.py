@@ -6,12 +6,11 @@ Skipped without a browser; ``make test`` installs one where it can.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-from browser import NAMES, Browser, find
+from browser import LOWEST_CONTRAST, NAMES, Browser, complaints, find, requests
 from documents import DOCUMENT, FIGURES, HOSTILE, TABLES
 
 from bignn.lab.report.page import numbers_of, page
@@ -27,45 +26,9 @@ READ_TABLES = """
   rows: [...table.tBodies[0].rows].map(row => [...row.cells].map(cell => cell.textContent)),
 }))
 """
-#: The lowest WCAG contrast of any text with what is behind it, and that text.
-LOWEST_CONTRAST = """
-(() => {
-  const parse = colour => colour.match(/[\\d.]+/g).map(Number);
-  const light = ([r, g, b]) => [r, g, b]
-    .map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
-  const behind = element => {
-    for (; element; element = element.parentElement) {
-      const found = parse(getComputedStyle(element).backgroundColor);
-      if (found.length < 4 || found[3] === 1) return found;
-    }
-    throw new Error("nothing behind");
-  };
-  let lowest = [99, ""];
-  for (const element of document.querySelectorAll("body *")) {
-    const words = [...element.childNodes].filter(n => n.nodeType === 3 && n.data.trim());
-    if (!words.length || element.closest("title, style")) continue;
-    const style = getComputedStyle(element);
-    const colour = parse(element.closest("svg") ? style.fill : style.color);
-    const [a, b] = [light(colour), light(behind(element))].sort((x, y) => y - x);
-    const contrast = (a + 0.05) / (b + 0.05);
-    if (contrast < lowest[0]) lowest = [contrast, words[0].data];
-  }
-  return lowest;
-})()
-"""
 SERIES_CONTRAST = LOWEST_CONTRAST.replace(
     'document.querySelectorAll("body *")', 'document.querySelectorAll(".swatch")'
 )
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    program = find()
-    assert program is not None
-    browser = Browser(program, tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -73,20 +36,6 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(page(DOCUMENT))
     return path
-
-
-def complaints(browser: Browser) -> list[dict[str, Any]]:
-    """What a console would show."""
-    kinds = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
-    return [event for event in browser.events if event["method"] in kinds]
-
-
-def requests(browser: Browser) -> list[str]:
-    return [
-        event["params"]["request"]["url"]
-        for event in browser.events
-        if event["method"] == "Network.requestWillBeSent"
-    ]
 
 
 def test_it_loads_alone_and_without_complaint(browser: Browser, path: Path) -> None:

@@ -96,19 +96,9 @@ def no_rows(stage: InputSpec) -> tuple[Words, Floats]:
 
 def read_rows(stage: InputSpec, x: Any, argument: str) -> tuple[Words, Floats]:
     """Apply a model's input stage to rows of features: bits and scales."""
-    if not isinstance(x, SparseRows):
-        x = _array(argument, x, as_floats=True)
-        if x.ndim == 1 and x.size:
-            x = x[None]
-        if x.ndim == 2 and len(x) == 0:
-            return no_rows(stage)
-    try:
-        graph = Graph(x, _NO_EDGES, name=argument)  # checks numbers and shapes
-    except InputError as error:
-        raise InputError(str(error).replace(f"{argument}: 'x'", f"'{argument}'")) from None
-    if graph.num_features != stage.num_features:
-        expected = f"rows of {stage.num_features} features"
-        raise input_error(argument, expected, f"rows of {graph.num_features}")
+    graph = checked_features(stage, x, argument)
+    if graph is None:
+        return no_rows(stage)
     if isinstance(graph.x, SparseRows):
         features, beta = read_features(stage, graph)
         assert beta is not None
@@ -116,6 +106,24 @@ def read_rows(stage: InputSpec, x: Any, argument: str) -> tuple[Words, Floats]:
         return dense_words(features), beta
     made = stage.normalized(graph.x)
     return kernels.pack_rows(made), row_scales(made, absolute_sums)[:, 0]
+
+
+def checked_features(stage: InputSpec, x: Any, argument: str) -> Graph | None:
+    """Check rows of features that a model reads; return them as a graph, None of no rows."""
+    if not isinstance(x, SparseRows):
+        x = _array(argument, x, as_floats=True)
+        if x.ndim == 1 and x.size:
+            x = x[None]
+        if x.ndim == 2 and len(x) == 0:
+            return None
+    try:
+        graph = Graph(x, _NO_EDGES, name=argument)  # checks numbers and shapes
+    except InputError as error:
+        raise InputError(str(error).replace(f"{argument}: 'x'", f"'{argument}'")) from None
+    if graph.num_features != stage.num_features:
+        expected = f"rows of {stage.num_features} features"
+        raise input_error(argument, expected, f"rows of {graph.num_features}")
+    return graph
 
 
 def read_edges(argument: str, edges: Any, num_nodes: int) -> Ints:
@@ -126,6 +134,12 @@ def read_edges(argument: str, edges: Any, num_nodes: int) -> Ints:
     if found.ndim != 2 or len(found) != 2:
         raise input_error(argument, "edges [2, n]", f"shape {list(found.shape)}")
     return checked_rows(argument, found.reshape(-1), num_nodes, "node ids").reshape(2, -1)
+
+
+def with_new_numbers(edges: Any, num_nodes: int, argument: str = "edges") -> Any:
+    """Give new nodes, named -1, -2, ..., their numbers from the number of nodes on."""
+    found = _array(argument, edges)
+    return np.where(found < 0, num_nodes - 1 - found, found) if found.dtype.kind == "i" else found
 
 
 def read_nodes(argument: str, nodes: Any, num_nodes: int) -> Ints:

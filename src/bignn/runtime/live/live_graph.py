@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bignn import kernels
+from bignn.bits import Words, words_per_row
 from bignn.errors import FileError, InputError, input_error
 from bignn.kernels import native
 from bignn.kernels.edge_kinds import EDGE_KINDS
@@ -17,6 +17,7 @@ from bignn.kernels.gcn_degrees import gcn_degree_scale
 from bignn.kernels.layer import MOST_INPUTS_OF_G, DenseBits, dense_words
 from bignn.runtime.live import changes as changes_
 from bignn.runtime.live.changes import Changes
+from bignn.runtime.live.fair_lock import FairLock
 from bignn.runtime.network import PackedStep
 from bignn.runtime.operations import Operation
 from bignn.runtime.packed_graph import PackedGraph
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from bignn.runtime.packed_model import PackedModel
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float32]
 
 
 class LayerWork(NamedTuple):
@@ -69,7 +71,7 @@ class LiveGraph:
         self._node_ids = None if graph.node_ids is None else graph.node_ids.astype(np.int64)
         self._places = graph.places
         self._is_removed = np.zeros(graph.num_nodes, dtype=np.bool_)
-        self._lock = threading.RLock()
+        self._lock = FairLock()
         self._journal: Journal | None = None
         self._layers = native.live_layers(
             kernels.checked_backend(None),
@@ -128,6 +130,34 @@ class LiveGraph:
         self._layers.values(rows, values)
         return finished(values, output)
 
+    def predict_new(
+        self,
+        x: Any,
+        edges: ArrayLike,
+        *,
+        edge_weight: ArrayLike | None = None,
+        output: Output = "classes",
+    ) -> NDArray[Any]:
+        """Predict nodes that are not in the graph, without changing it.
+
+        Args:
+            x: features of the new nodes, as rows [n, d].
+            edges: [2, m], between new nodes and others, as in
+                :meth:`bignn.PackedModel.predict_new`. New nodes are numbered from
+                :attr:`num_nodes` on or, where other threads may add nodes meanwhile, as -1 (the
+                first), -2, and so on.
+            edge_weight: a weight per edge; None for all ones.
+            output: as in :meth:`predict`.
+
+        """
+        from bignn.runtime.live.new_answers import NewQuestion, predict_new
+
+        check_output(output)
+        (answer,) = predict_new(self, [NewQuestion(x, edges, edge_weight)], output)
+        if isinstance(answer, InputError):
+            raise answer
+        return answer
+
     def update(
         self,
         *,
@@ -172,24 +202,48 @@ class LiveGraph:
     def packed_graph(self) -> PackedGraph:
         """Return the graph as it is now, packed; removed nodes are nodes without edges."""
         with self._lock:
-            offsets, ids, weights = self._layers.edges()
+            edges = offsets, ids, weights = self._layers.edges()
             words, beta = self._layers.state(0)
             num_nodes = self.num_nodes
             target = np.repeat(np.arange(num_nodes), np.diff(offsets))
-            return PackedGraph(
-                DenseBits(words.reshape(num_nodes, -1)),
-                self.model.network.input.num_columns,
-                beta,
-                offsets,
-                ids,
-                weights,
-                gcn_degree_scale(ids, target, weights, num_nodes),
-                self.model.input_digest,
-                {},
-                self._name,
-                self._adjacency,
-                None if self._node_ids is None else self._node_ids.astype(np.int32),
-            )
+            scale = gcn_degree_scale(ids, target, weights, num_nodes)
+            node_ids = None if self._node_ids is None else self._node_ids.astype(np.int32)
+            return self._packed_rows(words, beta, edges, scale, node_ids)
+
+    def _packed_rows(
+        self,
+        words: Words,
+        beta: Floats,
+        edges: tuple[Ints, NDArray[Any], Floats | None],
+        degree_scale: Floats,
+        node_ids: NDArray[np.int32] | None = None,
+    ) -> PackedGraph:
+        """Make a packed graph of copies of the graph's rows; all, or some by their places."""
+        num_columns = self.model.network.input.num_columns
+        return PackedGraph(
+            DenseBits(words.reshape(len(beta), words_per_row(num_columns))),
+            num_columns,
+            beta,
+            *edges,
+            degree_scale,
+            self.model.input_digest,
+            {},
+            self._name,
+            self._adjacency,
+            node_ids,
+        )
+
+    def _inputs_of(self, rows: Ints) -> tuple[Words, Floats, Floats]:
+        """Copy what the first layer reads of some rows: bits, scales, and GCN's degree scales."""
+        words, beta, scales = self._layers.inputs(rows, *_kind_arguments("gcn"))
+        return words, beta, scales
+
+    def _present_rows(self, argument: str, ids: Ints, limit: int) -> Ints:
+        """Return the rows of nodes below ``limit``, others as they are; refuse removed ones."""
+        rows = ids.copy()
+        rows[ids < limit] = self._rows(ids[ids < limit])
+        self._check_present(argument, rows)
+        return rows
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph and its model to a ``.biglive`` file, and keep it up to date from now on.

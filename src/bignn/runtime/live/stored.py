@@ -34,7 +34,10 @@ def journal_path(path: str | os.PathLike[str]) -> Path:
 
 
 def save(path: str | os.PathLike[str], live: LiveGraph, is_removed: NDArray[np.bool_]) -> Journal:
-    """Write a live graph, then start its journal; the old file and journal stay until then."""
+    """Write a live graph, then start its journal; the old file and journal stay until then.
+
+    Where there is no journal, an empty one comes first: no file is ever without one.
+    """
     tensors.check_suffix(path, tensors.LIVE_SUFFIX)
     # A name for this state: a journal of another state does not belong to it.
     state = secrets.token_hex(16)
@@ -51,9 +54,12 @@ def save(path: str | os.PathLike[str], live: LiveGraph, is_removed: NDArray[np.b
         "model": model_header,
         "graph": graph_header,
     }
+    journal = journal_path(path)
+    if not journal.exists():
+        start_journal(journal, state)
     tensors.write(path, arrays, header)
-    start_journal(journal_path(path), state)
-    return Journal(journal_path(path))
+    start_journal(journal, state)
+    return Journal(journal)
 
 
 def open_live(path: str | os.PathLike[str]) -> LiveGraph:

@@ -13,6 +13,34 @@ import time
 from pathlib import Path
 from typing import Any
 
+#: The lowest WCAG contrast of any text with what is behind it, and that text.
+LOWEST_CONTRAST = """
+(() => {
+  const parse = colour => colour.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b]
+    .map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
+  const behind = element => {
+    for (; element; element = element.parentElement) {
+      const found = parse(getComputedStyle(element).backgroundColor);
+      if (found.length < 4 || found[3] === 1) return found;
+    }
+    throw new Error("nothing behind");
+  };
+  let lowest = [99, ""];
+  for (const element of document.querySelectorAll("body *")) {
+    const words = [...element.childNodes].filter(n => n.nodeType === 3 && n.data.trim());
+    if (!words.length || element.closest("title, style")) continue;
+    const style = getComputedStyle(element);
+    const colour = parse(element.closest("svg") ? style.fill : style.color);
+    const [a, b] = [light(colour), light(behind(element))].sort((x, y) => y - x);
+    const contrast = (a + 0.05) / (b + 0.05);
+    if (contrast < lowest[0]) lowest = [contrast, words[0].data];
+  }
+  return lowest;
+})()
+"""
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -80,13 +108,13 @@ class Browser:
         message, _, self._buffer = self._buffer.partition(b"\0")
         return dict(json.loads(message))
 
-    def open(self, path: Path, width: int, height: int = 900, scheme: str = "light") -> None:
-        """Shows a file in a window of a size, in the light or dark scheme, and waits for it."""
+    def open(self, page: Path | str, width: int, height: int = 900, scheme: str = "light") -> None:
+        """Shows a file or an address in a window, in the light or dark scheme; waits for it."""
         self.resize(width, height)
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.call("Emulation.setEmulatedMedia", features=features)
         self.events.clear()
-        self.call("Page.navigate", url=path.as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         while all(event.get("method") != "Page.loadEventFired" for event in self.events):
             self.events.append(self._receive())
 
@@ -121,3 +149,17 @@ class Browser:
         self._process.wait(timeout=30)
         os.close(self._to_browser[1])
         os.close(self._from_browser[0])
+
+
+def complaints(browser: Browser) -> list[dict[str, Any]]:
+    """What a console would show."""
+    kinds = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
+    return [event for event in browser.events if event["method"] in kinds]
+
+
+def requests(browser: Browser) -> list[str]:
+    return [
+        event["params"]["request"]["url"]
+        for event in browser.events
+        if event["method"] == "Network.requestWillBeSent"
+    ]

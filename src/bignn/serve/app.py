@@ -1,0 +1,251 @@
+"""The routes: requests to questions, answers to responses, errors to one line each."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import logging
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from bignn.errors import InputError, WriteError, printable
+from bignn.runtime.live.new_answers import NewQuestion
+from bignn.runtime.predicted_values import Output
+from bignn.serve import messages
+from bignn.serve.limits import Limits, RequestError, check_count
+from bignn.serve.messages import Answer, array_of, features_of
+from bignn.serve.service import Predictions, Service
+
+logger = logging.getLogger("bignn.serve")
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+_OF_NEW = ("x", "edges", "edge_weight", "output")
+_EDGES = ("remove_edges", "add_edges")
+_OF_UPDATE = ("nodes", "x", "add_nodes", *_EDGES, "edge_weight", "remove_nodes")
+#: Bodies from here on are read in a thread, so that other requests do not wait for it.
+_LARGE_BODY = 1 << 16
+#: How the answer's field is called, where it is not the output's own name.
+_COLUMNS = {"label_probabilities": "probabilities"}
+
+
+def make_app(service: Service) -> Starlette:
+    """Make the ASGI application of a service; it closes the service when it is shut down."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await service.close()
+
+    async def predict(request: Request) -> Response:
+        fields: dict[str, Any] = {}
+        if request.method == "POST":
+            fields = await _fields(request, service.limits, ("nodes", "output"))
+        elif text := request.query_params.get("nodes"):
+            fields = {"nodes": _ids(text)}
+        if fields.get("nodes") is None:
+            raise RequestError(
+                400, "'nodes' must be given: GET /predict?nodes=0,5,9, or in the body"
+            )
+        nodes, output = array_of("nodes", fields["nodes"]), _output(request, fields)
+        return _answered(request, output, await service.predict(nodes, output))
+
+    async def predict_new(request: Request) -> Response:
+        fields = await _fields(request, service.limits, _OF_NEW)
+        x = features_of("x", fields.get("x"), service.graph.model.num_features)
+        if x is None:
+            raise RequestError(400, "'x' must be given: a row of features for each new node")
+        edges = array_of("edges", fields.get("edges"))
+        if edges is None:
+            edges = np.empty((2, 0), dtype=np.int64)
+        weights = array_of("edge_weight", fields.get("edge_weight"))
+        check_count("new nodes", _num_rows(x.shape), service.limits.nodes)
+        check_count("edges", edges.size // 2, service.limits.changes)
+        question, output = NewQuestion(x, edges, weights), _output(request, fields)
+        return _answered(request, output, await service.predict_new(question, output))
+
+    async def update(request: Request) -> Response:
+        fields = await _fields(request, service.limits, _OF_UPDATE)
+        changes: dict[str, Any] = {}
+        count = 0
+        for name, value in fields.items():
+            if name in ("x", "add_nodes"):
+                made: Any = features_of(name, value, service.graph.model.num_features)
+            else:
+                made = array_of(name, value)
+            if made is None:
+                continue
+            changes[name] = made
+            if name in _EDGES:
+                count += made.size // 2
+            elif name not in ("x", "edge_weight"):
+                count += _num_rows(made.shape) if name == "add_nodes" else made.size
+        check_count("nodes and edges", count, service.limits.changes)
+        done = await service.update(changes)
+        columns = {"node": done.nodes, "class": done.classes}
+        added = list(range(done.num_nodes - done.num_added, done.num_nodes))
+        about = {"added": added, "num_nodes": done.num_nodes}
+        return _written(request, Answer("changed", columns, about))
+
+    async def health(_: Request) -> Response:
+        return JSONResponse(service.state(), 503 if service.failed else 200)
+
+    async def metrics(_: Request) -> Response:
+        kind = "text/plain; version=0.0.4; charset=utf-8"
+        return Response(service.metrics_text(), headers={"content-type": kind})
+
+    async def page(_: Request) -> Response:
+        html, policy = _page()
+        headers = {"content-security-policy": policy, "referrer-policy": "no-referrer"}
+        return Response(html, media_type="text/html", headers=headers)
+
+    def route(path: str, endpoint: Endpoint, *methods: str) -> Route:
+        counted = _counted(service, path.removeprefix("/") or "page", endpoint)
+        return Route(path, counted, methods=methods)
+
+    return Starlette(
+        routes=[
+            route("/predict", predict, "GET", "POST"),
+            route("/predict_new", predict_new, "POST"),
+            route("/update", update, "POST"),
+            route("/health", health, "GET"),
+            route("/metrics", metrics, "GET"),
+            route("/", page, "GET"),
+        ],
+        exception_handlers={HTTPException: _http_error},
+        lifespan=lifespan,
+    )
+
+
+def _counted(service: Service, name: str, endpoint: Endpoint) -> Endpoint:
+    """Answer every request, whatever happens, and count it."""
+
+    async def respond(request: Request) -> Response:
+        start = time.perf_counter()
+        try:
+            response = await endpoint(request)
+        except RequestError as error:
+            response = _error(error.status, error, closes=error.closes)
+        except WriteError as error:
+            response = _error(503, error)
+        except InputError as error:
+            response = _error(409 if str(error) == service.graph.why_fixed else 400, error)
+        except ClientDisconnect:  # nobody is left to answer
+            response = _error(400, "the client hung up", closes=True)
+        except Exception:
+            logger.exception("an error in %s", name)
+            response = _error(500, "an error in the server; its log has more")
+        service.metrics.add(name, response.status_code, time.perf_counter() - start)
+        return response
+
+    return respond
+
+
+def _error(status: int, line: object, *, closes: bool = False) -> Response:
+    headers = {"connection": "close"} if closes else {}
+    if status == 503:
+        headers["retry-after"] = "1"
+    return JSONResponse({"error": " ".join(str(line).split())}, status, headers)
+
+
+async def _http_error(_: Request, error: Exception) -> Response:
+    """Answer requests for paths and methods that are not there."""
+    assert isinstance(error, HTTPException)
+    response = _error(error.status_code, error.detail)
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _fields(request: Request, limits: Limits, known: tuple[str, ...]) -> dict[str, Any]:
+    """Read the fields of a request's body."""
+    body = await _body(request, limits)
+    kind = request.headers.get("content-type", "")
+    if len(body) < _LARGE_BODY:
+        return messages.read(body, kind, known)
+    return await asyncio.to_thread(messages.read, body, kind, known)
+
+
+async def _body(request: Request, limits: Limits) -> bytes:
+    """Read a request's body, unless it is too large or too slow."""
+    most = limits.body_bytes
+    large = RequestError(413, f"a body may have {most:,} bytes at most; send several", closes=True)
+    declared = int(request.headers.get("content-length") or 0)
+    waits = "100-continue" in request.headers.get("expect", "").lower()
+    if declared > 2 * most or (waits and declared > most):
+        raise large
+    body, received = bytearray(), 0
+    try:
+        async with asyncio.timeout(limits.seconds):
+            async for chunk in request.stream():
+                received += len(chunk)
+                # What is too large is read on for a while: a client that still writes when the
+                # connection is cut would not see the answer.
+                if received <= most:
+                    body += chunk
+                elif received > 2 * most:
+                    raise large
+    except TimeoutError:
+        line = f"the body did not arrive within {limits.seconds:g} s"
+        raise RequestError(408, line, closes=True) from None
+    if received > most:
+        raise large
+    return bytes(body)
+
+
+def _num_rows(shape: tuple[int, ...]) -> int:
+    """Return how many nodes features are of; a flat list is of one."""
+    return shape[0] if len(shape) == 2 else 1
+
+
+def _ids(text: str) -> list[int]:
+    if not re.fullmatch(r"-?\d{1,18}(,-?\d{1,18})*", text):
+        raise RequestError(400, f"'nodes' must be ids such as 0,5,9, got '{printable(text, 40)}'")
+    return [int(part) for part in text.split(",")]
+
+
+def _output(request: Request, fields: dict[str, Any]) -> Output:
+    chosen: Any = fields.get("output") or request.query_params.get("output") or "classes"
+    if not isinstance(chosen, str):
+        raise RequestError(400, f"'output' must be a name, got {type(chosen).__name__}")
+    return cast(Output, printable(chosen, 40))
+
+
+def _answered(request: Request, output: Output, found: Predictions) -> Response:
+    columns = {"node": found.nodes}
+    if found.classes is not None:
+        columns["class"] = found.classes
+    if found.values is not None:
+        columns[_COLUMNS.get(output, output)] = found.values
+    return _written(request, Answer("predictions", columns))
+
+
+def _written(request: Request, answer: Answer) -> Response:
+    headers = request.headers
+    made, kind = messages.write(answer, headers.get("content-type", ""), headers.get("accept", ""))
+    return Response(made, headers={"content-type": kind})
+
+
+@cache
+def _page() -> tuple[str, str]:
+    """Return the page, and the policy that lets its own script and nothing else run."""
+    html = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+    (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return html, (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "connect-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; "
+        "frame-ancestors 'none'"
+    )

@@ -1,0 +1,154 @@
+"""What requests and answers look like: fields as JSON, or the same as an Arrow IPC stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bignn.errors import printable
+from bignn.graph import SparseRows
+from bignn.serve import arrow
+from bignn.serve.limits import RequestError
+
+JSON = "application/json"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Rows that are answered, and what is said of them together.
+
+    Attributes:
+        name: what the rows are called.
+        columns: arrays of equal lengths by name, of one number per row or of several. A negative
+            class is none.
+        about: further fields.
+
+    """
+
+    name: str
+    columns: Mapping[str, NDArray[Any]]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+def media_type(header: str) -> str:
+    """Return the type that a header names, without its parameters."""
+    return header.partition(";")[0].strip().lower()
+
+
+def read(body: bytes, content_type: str, known: Sequence[str]) -> dict[str, Any]:
+    """Read the fields of a request; ``known`` are those that it may have."""
+    kind = media_type(content_type)
+    if kind == arrow.ARROW:
+        fields = arrow.read(body)
+    elif kind == JSON:
+        fields = _read_json(body)
+    else:
+        got = f"'{printable(kind)}'" if kind else "none"
+        line = f"'Content-Type' must be {JSON} or {arrow.ARROW}, got {got}"
+        raise RequestError(415, line)
+    if unknown := sorted(set(fields) - set(known)):
+        line = f"'{printable(unknown[0])}' is not known here; a request has {', '.join(known)}"
+        raise RequestError(400, line)
+    return fields
+
+
+def write(answer: Answer, content_type: str, accept: str) -> tuple[bytes, str]:
+    """Write an answer in the form that is accepted, or else that of the request."""
+    accepted = [media_type(part) for part in accept.split(",")]
+    is_open = accepted in ([""], ["*/*"])
+    if arrow.ARROW in accepted or (is_open and media_type(content_type) == arrow.ARROW):
+        return arrow.write(answer.columns, answer.about), arrow.ARROW
+    return _write_json(answer), JSON
+
+
+def array_of(name: str, value: Any) -> NDArray[Any] | None:
+    """Convert a field of numbers to an array; None stays."""
+    if value is None or isinstance(value, np.ndarray):
+        return value
+    if not isinstance(value, list):
+        raise RequestError(400, f"'{name}' must be a list, got {type(value).__name__}")
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError, OverflowError):
+        raise RequestError(
+            400, f"'{name}' must be an array, got lists of several lengths"
+        ) from None
+
+
+def features_of(name: str, value: Any, num_features: int) -> NDArray[Any] | SparseRows | None:
+    """Convert rows of features: lists of numbers, or the columns of those that are not 0."""
+    if not isinstance(value, dict):
+        return array_of(name, value)
+    if not {"columns"} <= set(value) <= {"columns", "values"}:
+        raise RequestError(
+            400, f"'{name}' must have 'columns' and perhaps 'values', got {sorted(value)}"
+        )
+    columns = _rows_of(name, value["columns"])
+    values = None if value.get("values") is None else _rows_of(name, value["values"])
+    lengths = [len(row) for row in columns]
+    if values is not None and [len(row) for row in values] != lengths:
+        raise RequestError(400, f"'{name}' must have as many 'values' as 'columns' in every row")
+    indices = np.concatenate([np.empty(0, dtype=np.int64), *columns])
+    numbers = np.ones(len(indices)) if values is None else np.concatenate([np.empty(0), *values])
+    if indices.dtype.kind not in "iu" or numbers.dtype.kind not in "iuf":
+        raise RequestError(
+            400, f"'{name}' must have whole numbers as columns and numbers as values"
+        )
+    if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < num_features:
+        bad = int(indices.min()) if int(indices.min()) < 0 else int(indices.max())
+        raise RequestError(400, f"'{name}' must have columns in 0..{num_features - 1}, got {bad}")
+    if not np.isfinite(numbers).all():
+        raise RequestError(400, f"'{name}' must be finite")
+    offsets = np.cumsum([0, *lengths], dtype=np.int64)
+    shape = (len(columns), num_features)
+    return SparseRows(offsets, indices.astype(np.int64), numbers.astype(np.float32), shape)
+
+
+def _rows_of(name: str, value: Any) -> list[NDArray[Any]]:
+    """Convert lists of several lengths to arrays."""
+    if not isinstance(value, list) or not all(isinstance(row, list | np.ndarray) for row in value):
+        raise RequestError(400, f"'{name}' must have a list of lists")
+    made = [np.asarray(row if len(row) else np.empty(0, dtype=np.int64)) for row in value]
+    if any(row.ndim != 1 for row in made):
+        raise RequestError(400, f"'{name}' must have a list of lists of numbers")
+    return made
+
+
+def _read_json(body: bytes) -> dict[str, Any]:
+    def refuse(constant: str) -> NoReturn:
+        raise RequestError(400, f"the body must have finite numbers, got {constant}")
+
+    try:
+        fields = json.loads(body, parse_constant=refuse)
+    except UnicodeDecodeError:
+        raise RequestError(400, "the body must be JSON in UTF-8") from None
+    except RecursionError:
+        raise RequestError(400, "the body must be JSON, got lists nested too deeply") from None
+    except ValueError as error:
+        raise RequestError(400, f"the body must be JSON: {printable(error)}") from None
+    if not isinstance(fields, dict):
+        raise RequestError(400, f"the body must be a JSON object, got {type(fields).__name__}")
+    return fields
+
+
+def _write_json(answer: Answer) -> bytes:
+    names = tuple(answer.columns)
+    columns = [_plain(name, column) for name, column in answer.columns.items()]
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    document = {answer.name: rows, **answer.about}
+    return json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _plain(name: str, column: NDArray[Any]) -> list[Any]:
+    """Convert a column to lists; what is not there is None."""
+    made: list[Any] = column.tolist()
+    if name == "class":
+        return [None if number < 0 else number for number in made]
+    if column.dtype.kind == "f" and np.isnan(column).any():
+        return [None if np.isnan(row).any() else row for row in column.tolist()]
+    return made

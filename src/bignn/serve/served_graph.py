@@ -1,0 +1,229 @@
+"""The graph behind the service: a live one that is updated, or one that stays as it is.
+
+Everything here blocks, and is called from threads: questions from one, updates from another.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bignn.errors import FileError, InputError, WriteError, input_error
+from bignn.runtime import LiveGraph, PackedModel
+from bignn.runtime.live.changes import with_new_numbers
+from bignn.runtime.live.journal import header_of
+from bignn.runtime.live.live_graph import check_model
+from bignn.runtime.live.new_answers import NewQuestion, predict_new
+from bignn.runtime.live.stored import journal_path
+from bignn.runtime.neighbourhood import AnyPackedGraph
+from bignn.runtime.predict_file import open_graph
+from bignn.runtime.tensors import LIVE_SUFFIX, check_suffix, digest_of
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+#: A journal is written into the file when it is larger than this and than the file.
+_LEAST_JOURNAL = 64 << 20
+#: Bytes of a journal without updates: the state's name has always the same length.
+_EMPTY_JOURNAL = len(header_of("0" * 32))
+
+
+class MadeUpdate(NamedTuple):
+    """What an update changed.
+
+    Attributes:
+        nodes: the nodes whose class is another now, rising; new and removed ones among them.
+        classes: their classes now, -1 of removed ones.
+        num_nodes: number of nodes after the update.
+        num_added: how many of them the update added; they are the last ones.
+
+    """
+
+    nodes: Ints
+    classes: Ints
+    num_nodes: int
+    num_added: int
+
+
+class ServedGraph(ABC):
+    """A graph with a model's answers for its nodes.
+
+    Attributes:
+        model: the packed model.
+        path: the file that updates are kept in; None where they are not kept.
+        why_fixed: one line that says why there are no updates; empty where there are.
+        live_bytes: bytes of the live graph after the last update; 0 without one.
+
+    """
+
+    def __init__(self, model: PackedModel, path: Path | None, why_fixed: str) -> None:
+        self.model, self.path, self.why_fixed = model, path, why_fixed
+        self.live_bytes = 0
+
+    @abstractmethod
+    def classes(self) -> Ints:
+        """Return the class of every node, -1 of removed ones."""
+
+    @abstractmethod
+    def logits(self, nodes: Ints) -> Floats:
+        """Compute the logits of some nodes, NaN of removed ones."""
+
+    @abstractmethod
+    def logits_of_new(self, questions: Sequence[NewQuestion]) -> Sequence[Floats | InputError]:
+        """Compute the logits of new nodes; bad questions get their error."""
+
+    def update(self, changes: Mapping[str, Any]) -> MadeUpdate:
+        """Make the changes of one request."""
+        raise InputError(self.why_fixed)
+
+    def journal_bytes(self) -> int:
+        """Return the bytes of updates that are not in the file yet."""
+        return 0 if self.path is None else journal_path(self.path).stat().st_size
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let the graph go; its updates are in its file."""
+
+
+class FixedGraph(ServedGraph):
+    """A graph that stays as it is, for models that have no live graph."""
+
+    def __init__(self, model: PackedModel, graph: AnyPackedGraph, why_fixed: str) -> None:
+        super().__init__(model, None, why_fixed)
+        self._graph = graph
+        self._classes = model.predict(graph)
+
+    def classes(self) -> Ints:
+        """Return the class of every node."""
+        return self._classes
+
+    def logits(self, nodes: Ints) -> Floats:
+        """Compute the logits of some nodes."""
+        return self.model.predict(self._graph, nodes, output="logits")
+
+    def logits_of_new(self, questions: Sequence[NewQuestion]) -> Sequence[Floats | InputError]:
+        """Compute the logits of new nodes, each question by itself."""
+        answers: list[Floats | InputError] = []
+        for x, edges, edge_weight in questions:
+            try:
+                numbered = with_new_numbers(edges, len(self._classes))
+                found = self.model.predict_new(
+                    self._graph, x, numbered, edge_weight=edge_weight, output="logits"
+                )
+            except InputError as error:
+                answers.append(error)
+            else:
+                answers.append(found)
+        return answers
+
+    def close(self) -> None:
+        """Do nothing: nothing is kept."""
+
+
+class ServedLiveGraph(ServedGraph):
+    """A live graph, kept in a file if it has a path."""
+
+    def __init__(self, live: LiveGraph, path: Path | None) -> None:
+        super().__init__(live.model, path, "")
+        self._live = live
+        self.live_bytes = live.nbytes
+        self._most_journal = self._journal_bound()
+
+    def classes(self) -> Ints:
+        """Return the class of every node, -1 of removed ones."""
+        return self._live.predict()
+
+    def logits(self, nodes: Ints) -> Floats:
+        """Compute the logits of some nodes, NaN of removed ones."""
+        return self._live.predict(nodes, output="logits")
+
+    def logits_of_new(self, questions: Sequence[NewQuestion]) -> Sequence[Floats | InputError]:
+        """Compute the logits of new nodes, all questions in one run."""
+        return predict_new(self._live, questions, "logits")
+
+    def update(self, changes: Mapping[str, Any]) -> MadeUpdate:
+        """Make the changes of one request; edges to its new nodes name them -1, -2, ..."""
+        live, before = self._live, self._live.num_nodes
+        if changes.get("add_edges") is not None:
+            edges = with_new_numbers(changes["add_edges"], before, "add_edges")
+            changes = {**changes, "add_edges": edges}
+        nodes = live.update(**changes)
+        self.live_bytes = live.nbytes
+        made = MadeUpdate(nodes, live.predict(nodes), live.num_nodes, live.num_nodes - before)
+        if (size := self.journal_bytes()) > self._most_journal:
+            self._most_journal = 2 * size  # where it cannot be saved, the journal goes on
+            with suppress(WriteError):
+                self._save()
+        return made
+
+    def close(self) -> None:
+        """Write the journal's updates into the file, and close both."""
+        try:
+            if self.path is not None and self.journal_bytes() > _EMPTY_JOURNAL:
+                self._save()
+        finally:
+            self._live.close()
+
+    def _save(self) -> None:
+        assert self.path is not None
+        self._live.save(self.path)
+        self._most_journal = self._journal_bound()
+
+    def _journal_bound(self) -> int:
+        return max(_LEAST_JOURNAL, 0 if self.path is None else self.path.stat().st_size)
+
+
+def open_served(model_path: str, graph: str | None, live_path: str | None) -> ServedGraph:
+    """Open what ``bignn serve MODEL GRAPH --live FILE`` names.
+
+    A live graph's file stands for model and graph, and is kept up to date. ``live_path`` is made
+    of the graph when it does not exist, and opened instead of the graph when it does.
+    """
+    if model_path.endswith(LIVE_SUFFIX):
+        if graph is not None or live_path is not None:
+            raise InputError(f"'{model_path}' has a model and a graph in it; give nothing else")
+        return _open_live(model_path, None)
+    if graph is None:
+        raise input_error("graph", "given unless 'model' is a .biglive file", "none")
+    model = PackedModel.open(model_path)
+    if model.network.is_pooled:
+        raise InputError(f"'{model_path}' pools: it makes answers of graphs, and has none of nodes")
+    if graph.endswith(LIVE_SUFFIX):
+        if live_path is not None:
+            raise input_error("live", "left out for a graph that is a .biglive file", live_path)
+        return _open_live(graph, model)
+    if live_path is not None:
+        check_suffix(live_path, LIVE_SUFFIX, "live")
+        check_model(model)
+        if Path(live_path).exists():
+            return _open_live(live_path, model)
+    packed = open_graph(graph, model)
+    try:
+        live = model.live(packed)
+    except InputError as error:
+        if live_path is not None:
+            raise
+        return FixedGraph(model, packed, f"this graph cannot be changed: {error}")
+    if live_path is not None:
+        live.save(live_path)
+    return ServedLiveGraph(live, None if live_path is None else Path(live_path))
+
+
+def _open_live(path: str, model: PackedModel | None) -> ServedGraph:
+    live = LiveGraph.open(path)
+    if model is not None and _digest(live.model) != _digest(model):
+        live.close()
+        raise FileError(f"'{path}' was made with another model; serve it as 'bignn serve {path}'")
+    return ServedLiveGraph(live, Path(path))
+
+
+def _digest(model: PackedModel) -> str:
+    arrays, header = model.parts()
+    return digest_of(json.dumps(header, sort_keys=True), arrays)
