@@ -56,6 +56,7 @@ class LiveGraph:
 
     Attributes:
         model: the packed model.
+        node_names: names of the nodes that the graph had at first, if they had names.
 
     """
 
@@ -66,6 +67,7 @@ class LiveGraph:
             raise input_error("graph", "one of fewer than 2**31 nodes", graph.num_nodes)
         self.model = model
         self._name, self._adjacency = graph.name, graph.adjacency
+        self.node_names, self._class_names = graph.node_names, graph.class_names
         self._node_ids = None if graph.node_ids is None else graph.node_ids.astype(np.int64)
         self._places = graph.places
         self._is_removed = np.zeros(graph.num_nodes, dtype=np.bool_)
@@ -109,7 +111,7 @@ class LiveGraph:
         """Read the answers of some nodes, or of all.
 
         Args:
-            nodes: ids, in any order, repetitions allowed; None for all nodes.
+            nodes: ids or names, in any order, repetitions allowed; None for all nodes.
             output: as in :meth:`bignn.PackedModel.predict`. Classes are read; all others are
                 computed from the last layer's sources, which are kept. Of removed nodes, classes
                 are -1, labels False and numbers NaN.
@@ -118,7 +120,7 @@ class LiveGraph:
         check_output(output)
         num_nodes = self.num_nodes
         wanted = np.arange(num_nodes) if nodes is None else nodes
-        ids = checked_rows("nodes", wanted, num_nodes, "node ids")
+        ids = checked_rows("nodes", wanted, num_nodes, "node ids", self.node_names)
         rows = self._rows(ids)
         if output == "classes":
             classes = np.empty(len(rows), dtype=np.int64)
@@ -189,6 +191,8 @@ class LiveGraph:
                 self._name,
                 self._adjacency,
                 None if self._node_ids is None else self._node_ids.astype(np.int32),
+                node_names=self.node_names,
+                class_names=self._class_names,
             )
 
     def save(self, path: str | os.PathLike[str]) -> None:
