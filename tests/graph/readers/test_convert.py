@@ -161,7 +161,7 @@ def test_bad_tables_get_one_clear_line(tables: Path, capsys: pytest.CaptureFixtu
         ({"x.csv": "who,age\nann,1\nbob,\n"}, "column 'age' is empty in row 2 (1 missing cell)"),
         ({"x.csv": "who,age\nann,1\n,2\n"}, "column 'who' is empty in row 2"),
         ({"x.csv": "name,age\nann,1\n", "y.csv": "job\na\n"}, "--id must be a column of"),
-        ({"x.csv": "name,age\nann,1\n"}, "column 'name' is not numeric ('ann' in row 1)"),
+        ({"x.csv": "name,age\nann,1\n"}, "'name', seems to name the nodes; pass --id name"),
         ({"x.csv": "who,age\nann,1,2\n"}, "row 1 has 3 cells, expected 2"),
         ({"x.csv": "1,2\n3,4\n"}, "seems to have no header"),
         ({"x.csv": ""}, "x.csv' is empty; give a table"),
