@@ -203,7 +203,7 @@ def test_a_live_graph_keeps_names(tmp_path: Path) -> None:
     names = [f"n{number}" for number in range(12)]
     graph = replace(make_graph(12, 30), node_names=names, class_names=["a", "b", "c"])
     for order in (None, "locality"):
-        live = model.live(bignn.pack_graph(graph, like=model, order=order))  # type: ignore[arg-type]
+        live = model.live(bignn.pack_graph(graph, like=model, order=order))
         before = model.predict(graph)
         assert live.predict(["n7", "n2"]).tolist() == before[[7, 2]].tolist()
         live.update(add_nodes=np.ones((1, 30)), add_edges=[[12], [0]])

@@ -13,6 +13,7 @@ from torch_geometric.utils import from_networkx, from_scipy_sparse_matrix
 
 import bignn
 from bignn import InputError
+from bignn.graph import SparseRows, join
 
 
 def edges_of(graph: bignn.Graph) -> list[tuple[int, int, float]]:
@@ -48,7 +49,7 @@ def test_scipy_means_what_its_matrix_means() -> None:
     graph = bignn.from_scipy(adjacency, features)
     assert edges_of(graph) == [(0, 1, 2)]
     assert adjacency.nnz == 3
-    assert isinstance(graph.x, bignn.graph.SparseRows)  # type: ignore[attr-defined]
+    assert isinstance(graph.x, SparseRows)
     assert graph.dense_x().tolist() == [[0, 0, 0], [0, 0, 3]]
 
 
@@ -176,7 +177,7 @@ def test_attributes_of_networkx_are_chosen() -> None:
 # PyG's data sets, OGB
 
 
-class OneGraph(InMemoryDataset):
+class OneGraph(InMemoryDataset):  # type: ignore[misc]
     """A data set that holds some graphs, as PyG's do."""
 
     def __init__(self, *graphs: Data) -> None:
@@ -218,6 +219,9 @@ def test_a_data_set_of_one_graph_is_a_graph() -> None:
     many = OneGraph(make_data(), make_data())
     with pytest.raises(InputError, match="'data' must be a data set of one graph, got one of 2"):
         bignn.from_pyg(many)
+    joined, offsets = join(many)
+    assert joined.num_nodes == 8
+    assert offsets is not None and offsets.tolist() == [0, 4, 8]
 
 
 def test_the_dictionary_of_ogb() -> None:

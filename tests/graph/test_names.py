@@ -17,7 +17,7 @@ EDGES = np.array([[0, 1], [1, 2]])
 
 
 def graph_of(**parts: Any) -> Graph:
-    return Graph(np.eye(4), EDGES, **parts)
+    return Graph(np.eye(4, dtype=np.float32), EDGES, **parts)
 
 
 def test_names_are_a_sequence() -> None:
@@ -90,7 +90,7 @@ def test_files_keep_names(tmp_path: Path) -> None:
     assert found.digest() == graph_of(y=y).digest()
     assert "node_names" not in to_arrays(graph_of(y=y))
     # As NumPy's users write them.
-    arrays = {"x": np.eye(4), "edge_index": EDGES, "y": y}
+    arrays: dict[str, Any] = {"x": np.eye(4), "edge_index": EDGES, "y": y}
     np.savez(tmp_path / "text.npz", node_names=np.array(NAMES), class_names=["u", "v"], **arrays)
     text = bignn.load(tmp_path / "text.npz")
     assert text.node_names == found.node_names

@@ -123,13 +123,13 @@ def _convert(options: argparse.Namespace) -> Report:
 
 
 def _columns(options: argparse.Namespace) -> Any:
-    from bignn.graph.readers.convert import Columns
+    from bignn.graph.readers.convert import TableColumns
 
     def listed(name: str) -> list[str] | None:
         given = getattr(options, name)
         return None if given is None else [part.strip() for part in given.split(",")]
 
-    return Columns(
+    return TableColumns(
         id=options.id,
         label_id=options.label_id,
         label=options.label_column,
@@ -187,7 +187,9 @@ def _saved(graph: bignn.Graph, out: str, notes: list[str]) -> Report:
     }
     parts = [getattr(graph, name) for name in SPLITS]
     split = [0 if ids is None else len(ids) for ids in parts]
-    classes = graph.class_names or [str(number) for number in range(graph.num_classes)]
+    classes = graph.class_names
+    if classes is None:
+        classes = [str(number) for number in range(graph.num_classes)]
     report = {
         "out": out,
         **sizes,

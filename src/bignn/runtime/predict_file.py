@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -83,9 +83,8 @@ def predict_file(
             values = model.predict(graph, wanted, output=output, plan=plan)
     seconds = time.perf_counter() - start
     ids = np.arange(len(values)) if wanted is None else wanted
-    table = _table(model, graph, ids, values, scores)
     if out is not None:
-        write(out, table, values)
+        write(out, values, lambda: _table(model, graph, ids, values, scores))
     if save_graph is not None:
         graph.save(save_graph)
     classes = values if values.ndim == 1 else values.argmax(axis=1)
@@ -106,10 +105,11 @@ def predict_file(
     if explain and chosen is not None:
         report["explanation"] = str(chosen)
     if out is None:
+        table = _table(model, graph, ids, values, scores)
         report["nodes"] = table.nodes
-        report["predictions"] = values.tolist() if scores is None else table.columns["class"]
+        report["predictions"] = table.columns["class"] if values.ndim == 1 else values.tolist()
         if scores is not None:
-            report["scores"] = [float(f"{score:.6f}") for score in scores.tolist()]
+            report["scores"] = [float(score) for score in table.columns["score"]]
     return report
 
 
@@ -130,8 +130,9 @@ def _classes_and_scores(
 
 def _node_names(model: PackedModel, graph: AnyPackedGraph) -> Names | None:
     """Return the names of what is predicted: graphs, and nodes of several types, have none."""
-    is_of_nodes = isinstance(graph, PackedGraph) and not model.network.is_pooled
-    return graph.node_names if is_of_nodes and isinstance(graph, PackedGraph) else None
+    if isinstance(graph, PackedHeteroGraph) or model.network.is_pooled:
+        return None
+    return graph.node_names
 
 
 def _numbers(nodes: list[str], names: Names | None) -> NDArray[np.int64]:
@@ -173,7 +174,11 @@ def _table(
     kind = "graph" if model.network.is_pooled else "node"
     numbers = ids.tolist()
     names = _node_names(model, graph)
-    nodes = [names[n] if n < len(names) else n for n in numbers] if names else numbers
+    nodes: Sequence[str | int] = numbers
+    if names is not None and len(ids) >= len(names) and (ids == np.arange(len(ids))).all():
+        nodes = [*names, *numbers[len(names) :]]  # all of them, which is faster than one by one
+    elif names is not None:
+        nodes = [names[number] if number < len(names) else number for number in numbers]
     classes = _class_names(model, graph)
     if values.ndim == 1:
         found = values.tolist()
@@ -240,7 +245,9 @@ def describe(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def write(path: str | os.PathLike[str], table: PredictionTable, values: NDArray[Any]) -> None:
+def write(
+    path: str | os.PathLike[str], values: NDArray[Any], make_table: Callable[[], PredictionTable]
+) -> None:
     """Write predictions as ``.npy`` (the values alone) or ``.csv`` (a line per node)."""
     with atomic_path(path) as temporary:
         if Path(path).suffix == ".npy":
@@ -248,7 +255,7 @@ def write(path: str | os.PathLike[str], table: PredictionTable, values: NDArray[
                 np.save(file, values)
             return
         with temporary.open("w", encoding="utf-8", newline="") as text:
-            rows = csv.writer(text, lineterminator="\n")
+            rows, table = csv.writer(text, lineterminator="\n"), make_table()
             rows.writerow([table.kind, *table.columns])
             rows.writerows(zip(table.nodes, *table.columns.values(), strict=True))
 

@@ -55,7 +55,8 @@ def scores_of(logits: NDArray[np.float32]) -> NDArray[np.float32]:
     It is computed in float64 and rounded once, so that equal logits have equal scores everywhere.
     """
     above = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
-    return (1 / np.exp(above).sum(axis=1)).astype(np.float32)
+    scores: NDArray[np.float32] = (1 / np.exp(above).sum(axis=1)).astype(np.float32)
+    return scores
 
 
 def input_value(graph: PackedGraph | PackedNodes, nodes: NDArray[np.int64] | None) -> Value:

@@ -12,7 +12,7 @@ from pyarrow import parquet
 import bignn
 from bignn.cli import main
 from bignn.errors import FileError, InputError
-from bignn.graph.readers.convert import Columns, convert
+from bignn.graph.readers.convert import TableColumns, convert
 
 ALL = ("edges", "features", "labels")
 
@@ -27,7 +27,7 @@ def tables(tmp_path: Path) -> Path:
 
 def test_names_become_numbers(tables: Path) -> None:
     paths = tables / "edges.csv", tables / "x.csv", tables / "y.csv"
-    graph, notes = convert(*paths, columns=Columns(id="who", weight="weight"))
+    graph, notes = convert(*paths, columns=TableColumns(id="who", weight="weight"))
     assert graph.dense_x().tolist() == [[1, 2.5], [3, 4], [5, 6], [7, 8]]
     assert graph.edge_index.tolist() == [[0, 1], [1, 2]]
     assert graph.edge_weight is not None and graph.edge_weight.tolist() == [2, 0.5]
@@ -69,9 +69,9 @@ def test_parquet_equals_csv(tables: Path) -> None:
         "y": {"who": ["ann", "bob", "cid", "dan"], "job": ["baker", "smith", "smith", None]},
     }.items():
         parquet.write_table(pa.table(columns), tables / f"{name}.parquet")
-    columns, names = Columns(id="who"), ("edges", "x", "y")
-    ours, _ = convert(*(tables / f"{name}.parquet" for name in names), columns=columns)
-    theirs, _ = convert(*(tables / f"{name}.csv" for name in names), columns=columns)
+    by_name, names = TableColumns(id="who"), ("edges", "x", "y")
+    ours, _ = convert(*(tables / f"{name}.parquet" for name in names), columns=by_name)
+    theirs, _ = convert(*(tables / f"{name}.csv" for name in names), columns=by_name)
     assert np.array_equal(ours.dense_x(), theirs.dense_x())
     assert np.array_equal(ours.edge_index, theirs.edge_index)
     assert ours.y is not None and theirs.y is not None and np.array_equal(ours.y, theirs.y)
@@ -101,7 +101,7 @@ def test_split_is_random_disjoint_and_seeded(tmp_path: Path) -> None:
 def test_undirected_merges_and_adds_weights(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("a,b,w\n0,1,1\n1,0,2\n2,3,1\n2,3,5\n1,1,4\n")
     (tmp_path / "x.csv").write_text("f\n" + "1\n" * 4)
-    columns = Columns(weight="w")
+    columns = TableColumns(weight="w")
     graph, _ = convert(tmp_path / "e.csv", tmp_path / "x.csv", undirected=True, columns=columns)
     assert graph.edge_weight is not None
     edges = [
@@ -245,7 +245,7 @@ def test_labels_with_ids_never_go_by_position(
 def test_only_text_tables_have_comments(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("a,b\n#1,#2\n")
     (tmp_path / "x.csv").write_text("id,f\n#1,1\n#2,2\n")
-    graph, _ = convert(tmp_path / "e.csv", tmp_path / "x.csv", columns=Columns(id="id"))
+    graph, _ = convert(tmp_path / "e.csv", tmp_path / "x.csv", columns=TableColumns(id="id"))
     assert graph.edge_index.tolist() == [[0], [1]]
 
 

@@ -12,7 +12,7 @@ from pyarrow import parquet
 import bignn
 from bignn.cli import main
 from bignn.errors import FileError
-from bignn.graph.readers.convert import Columns, convert, with_labels
+from bignn.graph.readers.convert import TableColumns, convert, with_labels
 
 TABLE = (
     "paper,kind,age,open,label\np1,book,1,true,ML\np2,talk,,False,DB\np3,book,NA,true,ML\np4,,7,,\n"
@@ -27,14 +27,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def features(columns: Columns, **rules: Any) -> list[list[float]]:
+def features(columns: TableColumns, **rules: Any) -> list[list[float]]:
     x = convert("e.csv", "x.csv", columns=columns, **rules).graph.dense_x()
     return [[round(float(cell), 4) for cell in row] for row in x]
 
 
 @pytest.mark.usefixtures("folder")
 def test_missing_cells_by_rule() -> None:
-    age = Columns(id="paper", features=["age"])
+    age = TableColumns(id="paper", features=["age"])
     assert features(age, missing="zero") == [[1], [0], [0], [7]]
     assert features(age, missing="mean") == [[1], [4], [4], [7]]
     assert features(age, missing="median") == [[1], [4], [4], [7]]
@@ -43,13 +43,13 @@ def test_missing_cells_by_rule() -> None:
     assert features(age, missing="mean")[3] == [4]
     assert features(age, missing="median")[3] == [2]
     Path("x.csv").write_text("paper,age,b\np1,,1\np2,,2\np3,null,3\n")
-    both = Columns(id="paper")
+    both = TableColumns(id="paper")
     assert features(both, missing="mean") == [[0, 1], [0, 2], [0, 3]]  # nothing to take a mean of
 
 
 @pytest.mark.usefixtures("folder")
 def test_texts_by_rule() -> None:
-    kind = Columns(id="paper", features=["kind", "open"])
+    kind = TableColumns(id="paper", features=["kind", "open"])
     one_hot = [[1, 0, 1], [0, 1, 0], [1, 0, 1], [0, 0, 0]]
     for missing in ("zero", "mean", "median"):
         found = features(kind, categorical="one-hot", missing=missing)
@@ -61,12 +61,12 @@ def test_texts_by_rule() -> None:
     rows = "".join(f"p{number},v{number % 1025}\n" for number in range(2050))
     Path("x.csv").write_text(f"paper,kind\n{rows}")
     with pytest.raises(FileError, match=r"1025 different values, too many for one-hot .*--ignore"):
-        features(Columns(id="paper"), categorical="one-hot")
+        features(TableColumns(id="paper"), categorical="one-hot")
 
 
 @pytest.mark.usefixtures("folder")
 def test_chosen_columns() -> None:
-    usual = Columns(id="paper", label="label", ignored=["kind", "open"])
+    usual = TableColumns(id="paper", label="label", ignored=["kind", "open"])
     graph, notes = convert("e.csv", "x.csv", columns=usual, missing="zero")
     assert graph.edge_index.tolist() == [[0, 1], [1, 2]]  # by 'source' and 'target'
     assert graph.edge_weight is None
@@ -77,17 +77,19 @@ def test_chosen_columns() -> None:
     assert graph.class_names == ("DB", "ML")
     assert graph.y is not None and graph.y.tolist() == [1, 0, 1, -1]
     assert graph.num_features == 1
-    back = Columns(id="paper", features=["age"], source="target", target="source", weight="year")
+    back = TableColumns(
+        id="paper", features=["age"], source="target", target="source", weight="year"
+    )
     graph, notes = convert("e.csv", "x.csv", columns=back, missing="zero")
     assert graph.edge_index.tolist() == [[1, 2], [0, 1]]
     assert graph.edge_weight is not None and graph.edge_weight.tolist() == [1.5, 2]
     assert notes == ["edges go from 'target' to 'source'; 'id' is not used"]
     Path("y.csv").write_text("who,note,topic\np3,x,b\np1,y,a\n")
-    there = Columns(id="paper", label_id="who", label="topic", features=["age"])
+    there = TableColumns(id="paper", label_id="who", label="topic", features=["age"])
     graph, _ = convert("e.csv", "x.csv", "y.csv", columns=there, missing="zero")
     assert graph.y is not None and graph.y.tolist() == [0, -1, 1, -1]
     # By names where the graph has names.
-    other, _ = with_labels(graph, "y.csv", columns=Columns(id="who", label="note"))
+    other, _ = with_labels(graph, "y.csv", columns=TableColumns(id="who", label="note"))
     assert other.class_names == ("x", "y")
     assert other.y is not None and other.y.tolist() == [1, -1, 0, -1]
 
@@ -95,11 +97,11 @@ def test_chosen_columns() -> None:
 @pytest.mark.usefixtures("folder")
 def test_features_that_may_be_labels_are_told_of() -> None:
     rules: dict[str, Any] = {"categorical": "one-hot", "missing": "zero"}
-    _, notes = convert("e.csv", "x.csv", columns=Columns(id="paper"), **rules)
+    _, notes = convert("e.csv", "x.csv", columns=TableColumns(id="paper"), **rules)
     line = "'label' is taken as a feature; if it holds the labels, pass"
     assert notes[1:] == [f"{line} --label-column label"]
     Path("y.csv").write_text("paper,topic\np1,-1\np2,NA\np3,1\n")
-    _, notes = convert("e.csv", "x.csv", "y.csv", columns=Columns(id="paper"), **rules)
+    _, notes = convert("e.csv", "x.csv", "y.csv", columns=TableColumns(id="paper"), **rules)
     assert notes[1:] == [
         f"{line} --ignore-columns label",
         "'-1' is a class of its own; leave a cell empty where the label is not known",
@@ -112,7 +114,7 @@ def test_nodes_without_features() -> None:
     assert graph.node_names is not None and list(graph.node_names) == ["p1", "p2", "p3"]
     assert graph.dense_x().tolist() == [[0], [1], [1]]
     Path("y.csv").write_text("paper,topic\np9,b\np1,a\n")
-    columns = Columns(id="paper")
+    columns = TableColumns(id="paper")
     graph, _ = convert("e.csv", None, "y.csv", columns=columns, make_features="constant")
     assert graph.node_names is not None and list(graph.node_names) == ["p1", "p2", "p3", "p9"]
     assert graph.y is not None and graph.y.tolist() == [0, -1, -1, 1]
@@ -135,11 +137,11 @@ def test_lists_of_parquet_are_features(folder: Path) -> None:
         cells = pa.array([[1, 2], [3, 4], [5, 6]], kind)
         table = pa.table({"name": ["p1", "p2", "p3"], "more": [7, 8, 9], "embedding": cells})
         parquet.write_table(table, "x.parquet", row_group_size=2)
-        graph, _ = convert("e.csv", "x.parquet", columns=Columns(id="name"))
+        graph, _ = convert("e.csv", "x.parquet", columns=TableColumns(id="name"))
         assert graph.dense_x().tolist() == [[7, 1, 2], [8, 3, 4], [9, 5, 6]]
     missing = pa.array([[1.0, 2.0], None, [4.0, None]])
     parquet.write_table(pa.table({"name": ["p1", "p2", "p3"], "e": missing}), "x.parquet")
-    columns = Columns(id="name")
+    columns = TableColumns(id="name")
     with pytest.raises(FileError, match=r"column 'e' is empty in row 2 \(2 missing cells\)"):
         convert("e.csv", "x.parquet", columns=columns)
     graph, _ = convert("e.csv", "x.parquet", columns=columns, missing="mean")
@@ -168,17 +170,17 @@ def test_columns_of_parquet_that_are_no_numbers(folder: Path) -> None:
             pa.table({"n": names, "f": [1, 2, 3], name: columns[name]}), "x.parquet"
         )
         with pytest.raises(FileError, match=line):
-            convert("e.csv", "x.parquet", columns=Columns(id="n"))
-        without = Columns(id="n", ignored=[name])
+            convert("e.csv", "x.parquet", columns=TableColumns(id="n"))
+        without = TableColumns(id="n", ignored=[name])
         assert convert("e.csv", "x.parquet", columns=without).graph.num_features == 1
     with pytest.raises(FileError, match="column 'e' holds lists, which are features; name another"):
         parquet.write_table(pa.table({"e": [[1], [2]]}), "x.parquet")
-        convert("e.csv", "x.parquet", columns=Columns(id="e"))
+        convert("e.csv", "x.parquet", columns=TableColumns(id="e"))
     # Whole numbers beside missing ones are no floats: node 7, not 7.0.
     parquet.write_table(pa.table({"n": [7, 8], "f": [1, 2]}), "x.parquet")
     parquet.write_table(pa.table({"n": [8, 7], "y": pa.array([None, 3])}), "y.parquet")
     Path("e.csv").write_text("a,b\n7,8\n")
-    graph, _ = convert("e.csv", "x.parquet", "y.parquet", columns=Columns(id="n"))
+    graph, _ = convert("e.csv", "x.parquet", "y.parquet", columns=TableColumns(id="n"))
     assert graph.y is not None and graph.y.tolist() == [0, -1]
     assert graph.class_names == ("3",)
 
@@ -313,9 +315,9 @@ def test_tables_with_and_without_headers(capsys: pytest.CaptureFixture[str]) -> 
 def test_numbers_beyond_float32_are_refused(folder: Path) -> None:
     Path("x.csv").write_text("paper,f\np1,1\np2,1e39\np3,3\n")
     with pytest.raises(FileError, match=r"finite numbers of float32's range, got '1e39' in row 2"):
-        convert("e.csv", "x.csv", columns=Columns(id="paper"))
+        convert("e.csv", "x.csv", columns=TableColumns(id="paper"))
     parquet.write_table(
         pa.table({"p": ["p1", "p2"], "e": [[1.0, 2.0], [3.0, np.inf]]}), "x.parquet"
     )
     with pytest.raises(FileError, match=r"column 'e' must hold finite numbers .* in row 2"):
-        convert("e.csv", "x.parquet", columns=Columns(id="p"))
+        convert("e.csv", "x.parquet", columns=TableColumns(id="p"))

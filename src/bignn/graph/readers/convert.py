@@ -36,7 +36,7 @@ _END_NAMES = (("source", "target"), ("src", "dst"), ("from", "to"))
 
 
 @dataclass(frozen=True)
-class Columns:
+class TableColumns:
     """The columns that tables are read by; None for the usual ones.
 
     Attributes:
@@ -72,7 +72,7 @@ def convert(
     features: TablePath | None = None,
     labels: TablePath | None = None,
     *,
-    columns: Columns | None = None,
+    columns: TableColumns | None = None,
     categorical: Categorical = "refuse",
     missing: Missing = "refuse",
     make_features: str | None = None,
@@ -106,7 +106,7 @@ def convert(
             ``"features"``, ``"labels"``.
 
     """
-    columns = columns or Columns()
+    columns = columns or TableColumns()
     if columns.label_id is not None and labels is None:
         raise InputError("'label_id' is for a table of labels; give --labels, or leave it out")
     if make_features is not None:
@@ -153,7 +153,7 @@ def with_labels(
     graph: GraphLike,
     labels: TablePath,
     *,
-    columns: Columns | None = None,
+    columns: TableColumns | None = None,
     no_header_in: Collection[str] = (),
 ) -> ConvertedGraph:
     """Return a copy of a graph with the labels of a table.
@@ -161,7 +161,7 @@ def with_labels(
     The table is as in :func:`convert`; its column ``id`` holds names where the graph has names, and
     numbers where it has none.
     """
-    graph, columns = as_graph(graph), columns or Columns()
+    graph, columns = as_graph(graph), columns or TableColumns()
     table = read_table(labels, header="labels" not in no_header_in, what="labels")
     names = None if graph.node_names is None else Names.of(graph.node_names)
     nodes = TableNodes(graph.num_nodes, names)
@@ -179,7 +179,7 @@ def with_split(graph: GraphLike, split: Sequence[float], seed: int = 0) -> Graph
     return replace(graph, **parts)
 
 
-def _ends(table: InputTable, columns: Columns, notes: list[str]) -> tuple[str, str]:
+def _ends(table: InputTable, columns: TableColumns, notes: list[str]) -> tuple[str, str]:
     """Return the columns of sources and targets: those asked for, well-known ones, the first."""
     for argument in ("source", "target", "weight"):
         if (name := getattr(columns, argument)) is not None:
@@ -216,7 +216,7 @@ def _nodes(
     ends: tuple[str, str],
     features: InputTable | None,
     labels: InputTable | None,
-    columns: Columns,
+    columns: TableColumns,
 ) -> TableNodes:
     """Find the nodes: rows of the features; without them, all that labels and edges name."""
     if features is not None:
@@ -246,7 +246,7 @@ def _nodes(
 def _features(
     table: InputTable,
     labels: InputTable | None,
-    columns: Columns,
+    columns: TableColumns,
     rules: FeatureRules,
     notes: list[str],
 ) -> NDArray[np.float32] | None:
@@ -341,7 +341,7 @@ def _edges(
 
 
 def _labels(
-    features: InputTable | None, labels: InputTable | None, nodes: TableNodes, columns: Columns
+    features: InputTable | None, labels: InputTable | None, nodes: TableNodes, columns: TableColumns
 ) -> TableLabels | None:
     """Read the labels, of their own table or of a column of the features."""
     if labels is not None:

@@ -105,13 +105,14 @@ def _categories(table: InputTable, name: str, rules: FeatureRules) -> Floats:
     number = {cell: place for place, cell in enumerate(known)}
     places = np.array([number.get(cell, -1) for cell in cells])
     if rules.categorical == "codes":  # from 1, since 0 stands for missing
-        return np.where(places < 0, np.nan, places + 1.0)[:, None]
+        codes: Floats = np.where(places < 0, np.nan, places + 1.0).reshape(-1, 1)
+        return codes
     if len(known) > _MOST_CATEGORIES:
         raise FileError(
             f"'{table.path}': column '{name}' has {len(known)} different values, too many for "
             f"one-hot (at most {_MOST_CATEGORIES}); leave it out with --ignore-columns {name}"
         )
-    made = (places[:, None] == np.arange(len(known))).astype(np.float64)
+    made: Floats = (places[:, None] == np.arange(len(known))).astype(np.float64)
     made[places < 0] = np.nan
     return made
 
@@ -143,7 +144,7 @@ def _filled(
     table: InputTable, name: str, values: Floats, is_missing: NDArray[Any], rule: Missing
 ) -> Floats:
     """Put numbers in the place of missing cells."""
-    where = is_missing.any(axis=1)
+    where = np.asarray(is_missing.any(axis=1))
     if rule == "refuse":
         row = int(np.flatnonzero(where)[0])
         cell = table.columns[name][row]
@@ -156,7 +157,7 @@ def _filled(
     stand_in = np.zeros(values.shape[1])
     if rule in ("mean", "median"):
         average = np.nanmean if rule == "mean" else np.nanmedian
-        is_known = ~is_missing.all(axis=0)
+        is_known = np.flatnonzero(~is_missing.all(axis=0))
         stand_in[is_known] = average(values[:, is_known], axis=0)
     filled = np.where(is_missing, stand_in, values)
     if rule == "flag":
