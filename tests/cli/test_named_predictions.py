@@ -180,6 +180,7 @@ def test_wrong_class_names_of_a_model_are_refused(named: Graph) -> None:
 
 def test_names_travel_with_a_data_and_a_model_of_pyg(named: Graph) -> None:
     data = bignn.to_pyg(named)
+    data.node_names = list(data.node_names)
     model = pyg.GCN(named.num_features, 8, 2, 2)
     bignn.binarize_(model)
     bignn.fit(model, data, bignn.Settings(epochs=3), progress=False)

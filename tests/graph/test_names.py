@@ -134,8 +134,14 @@ def test_a_data_has_names(attribute: str) -> None:
     assert graph.node_names == Names.of(NAMES)
     assert graph.class_names == ("u", "v")
     again = to_pyg(graph)
-    assert again.node_names == NAMES
-    assert again.class_names == ["u", "v"]
+    assert list(again.node_names) == NAMES
+    assert list(again.class_names) == ["u", "v"]
+    # What PyG cuts out of a graph has not the names of all of it.
+    moved = again.to("cpu").clone()
+    assert list(from_pyg(moved).node_names or ()) == NAMES
+    part = moved.subgraph(torch.tensor([0, 2]))
+    with pytest.warns(UserWarning, match="'node_names' are those of 4 nodes, not of 2, and are l"):
+        assert from_pyg(part).node_names is None
     data.node_names = NAMES[:2]
     with pytest.raises(InputError, match="'node_names' must be one name per node"):
         from_pyg(data)

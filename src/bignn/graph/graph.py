@@ -80,7 +80,7 @@ class Graph:
     test_idx: NDArray[np.int64] | None = None
     name: str = "graph"
     edge_type: NDArray[np.int64] | None = None
-    node_names: Sequence[str] | NDArray[Any] | None = None
+    node_names: Names | Sequence[str] | NDArray[Any] | None = None
     class_names: Sequence[str] | NDArray[Any] | None = None
 
     def __post_init__(self) -> None:

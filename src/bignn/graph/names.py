@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, overload
+from itertools import pairwise
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +22,12 @@ _CONTINUATION_MASK, _CONTINUATION = 0xC0, 0x80
 _FIRST_PRINTABLE, _DELETE = 0x20, 0x7F
 
 
-class Names(Sequence[str]):
+class Names:
     """Different names by number: name i is the UTF-8 text ``data[offsets[i]:offsets[i + 1]]``.
 
-    That takes no more memory than the texts, and a file's arrays serve as they are.
+    That takes no more memory than the texts, and a file's arrays serve as they are. It has the
+    items of a list, but is no ``Sequence``: of these PyG's ``Data`` makes lists, which its loaders
+    take for tensors to cut.
 
     Args:
         data: the texts one after the other, uint8.
@@ -54,12 +57,12 @@ class Names(Sequence[str]):
 
     def checked(self) -> Names:
         """Return these names; refuse one that is there twice."""
-        seen: set[str] = set()
-        for number, name in enumerate(self):
-            seen.add(name)
-            if len(seen) <= number:
-                got = f"'{printable(name)}' more than once"
-                raise input_error(self._argument, "different names", got)
+        every = list(self)
+        if len(set(every)) < len(every):
+            seen: set[str] = set()
+            twice = next(name for name in every if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+            got = f"'{printable(twice)}' more than once"
+            raise input_error(self._argument, "different names", got)
         return self
 
     def numbers(self, names: Iterable[str], argument: str = "nodes") -> Ints:
@@ -75,7 +78,7 @@ class Names(Sequence[str]):
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        places = {name: number for number, name in enumerate(self)}
+        places = dict(zip(self, range(len(self)), strict=True))
         if len(places) != len(self):  # of a file, where nobody has looked
             self.checked()
         return places
@@ -99,10 +102,11 @@ class Names(Sequence[str]):
         return self.data[self.offsets[number] : self.offsets[number + 1]].tobytes().decode()
 
     def __iter__(self) -> Iterator[str]:
-        whole = self.data.tobytes()
-        ends = self.offsets.tolist()
-        for number in range(len(self)):
-            yield whole[ends[number] : ends[number + 1]].decode()
+        ends, whole = self.offsets.tolist(), self.data.tobytes()
+        if whole.isascii():  # a letter per byte
+            text = whole.decode()
+            return iter([text[begin:end] for begin, end in pairwise(ends)])
+        return iter([whole[begin:end].decode() for begin, end in pairwise(ends)])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Names):
@@ -117,19 +121,24 @@ class Names(Sequence[str]):
         return f"Names({shown}{', ...' if len(self) > 3 else ''}; {len(self)} in all)"
 
 
+#: Names, one after the other.
+NameList = Names | Sequence[str]
+AnyNames = TypeVar("AnyNames", Names, Sequence[str])
+
+
 def class_names_of(given: Any, argument: str = "class_names") -> tuple[str, ...]:
     """Take the names of classes, in the order of their numbers, checked as those of nodes are."""
     return tuple(Names.of(given, argument))
 
 
-def unless_numbers(names: Sequence[str]) -> Sequence[str] | None:
+def unless_numbers(names: AnyNames) -> AnyNames | None:
     """Return names, or None where they are the numbers 0, 1, ... in order, which need no names."""
     if all(name == str(number) for number, name in enumerate(names)):
         return None
     return names
 
 
-def names_to_arrays(key: str, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+def names_to_arrays(key: str, names: NameList) -> dict[str, NDArray[Any]]:
     """Return the arrays that files hold names as."""
     kept = Names.of(names, key)
     return {key: kept.data, f"{key}_offsets": kept.offsets}
@@ -161,6 +170,9 @@ def _texts(argument: str, given: Any) -> list[str]:
     listed = given.tolist() if hasattr(given, "tolist") else given
     if isinstance(listed, str | bytes | Mapping) or not isinstance(listed, Iterable):
         raise input_error(argument, expected, type(given).__name__)
+    listed = list(listed)
+    if all(type(name) is str for name in listed):
+        return listed
     texts = []
     for name in listed:
         if hasattr(name, "item"):  # of NumPy and torch

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bignn.errors import InputError, input_error, missing_extra
 from bignn.graph.graph import SPLITS, Graph, from_arrays
-from bignn.graph.names import names_to_arrays
+from bignn.graph.names import Names, names_to_arrays
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -119,7 +119,7 @@ def _names(data: Any) -> dict[str, NDArray[Any]]:
         return {}
     classes = getattr(data, "class_names", None)
     given = {
-        "node_names": getattr(data, "node_names", None),
+        "node_names": _names_of_batch(data, getattr(data, "node_names", None)),
         "class_names": getattr(data, "label_names", None) if classes is None else classes,
     }
     arrays: dict[str, NDArray[Any]] = {}
@@ -127,6 +127,20 @@ def _names(data: Any) -> dict[str, NDArray[Any]]:
         if names is not None:
             arrays |= names_to_arrays(key, names)
     return arrays
+
+
+def _names_of_batch(data: Any, names: Any) -> Any:
+    """Return the names of some nodes of a graph, where a ``Data`` has those of all of it."""
+    if not isinstance(names, Names) or len(names) == data.num_nodes:
+        return names
+    numbers = getattr(data, "n_id", None)
+    if numbers is not None:  # a loader's batch
+        return [names[number] for number in array_of("n_id", numbers).tolist()]
+    warnings.warn(
+        f"'node_names' are those of {len(names)} nodes, not of {data.num_nodes}, and are left out",
+        stacklevel=5,
+    )
+    return None
 
 
 def _features_and_edges(data: DataLike) -> dict[str, NDArray[Any]]:
@@ -197,8 +211,8 @@ def to_pyg(graph: GraphLike) -> Data:
 
     Returns:
         A ``Data`` with dense ``x`` and, where the graph has them, ``edge_weight``, ``edge_type``,
-        ``y``, ``train_mask``, ``val_mask``, ``test_mask``, ``node_names`` and ``class_names`` (as
-        lists). It shares no memory with the graph.
+        ``y``, ``train_mask``, ``val_mask``, ``test_mask``, ``node_names`` and ``class_names``. It
+        shares no array with the graph but that of names.
 
     """
     try:
@@ -229,7 +243,7 @@ def to_pyg(graph: GraphLike) -> Data:
             data[key.replace("_idx", "_mask")] = mask
     for key in ("node_names", "class_names"):
         if (names := getattr(graph, key)) is not None:
-            data[key] = list(names)
+            data[key] = Names.of(names, key)
     return data
 
 
