@@ -183,6 +183,14 @@ def test_columns_of_parquet_that_are_no_numbers(folder: Path) -> None:
     graph, _ = convert("e.csv", "x.parquet", "y.parquet", columns=TableColumns(id="n"))
     assert graph.y is not None and graph.y.tolist() == [0, -1]
     assert graph.class_names == ("3",)
+    # Nor are they rounded; and whole floats, as pandas has them, are the same classes.
+    for cells, name in (
+        (pa.array([2**53 + 1, None]), str(2**53 + 1)),
+        (pa.array([4.0, None]), "4"),
+    ):
+        parquet.write_table(pa.table({"n": [8, 7], "y": cells}), "y.parquet")
+        graph, _ = convert("e.csv", "x.parquet", "y.parquet", columns=TableColumns(id="n"))
+        assert graph.class_names == (name,)
 
 
 @pytest.mark.usefixtures("folder")
