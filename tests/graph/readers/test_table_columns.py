@@ -227,6 +227,16 @@ def test_columns_of_parquet_that_are_no_numbers(folder: Path) -> None:
             "node 'book' has two rows by column 'kind'; pass --id paper if 'paper' names the nodes",
         ),
         ({}, "--id label", "node 'ML' has two rows by column 'label'; pass --id paper if"),
+        (
+            {"x.csv": ",f\np1,1\np2,2\n"},
+            "",
+            "pass --id '', otherwise leave it out: --ignore-columns ''",
+        ),
+        (
+            {"x.csv": "my name,f\np1,1\np2,2\n"},
+            "",
+            "if it names the nodes, pass --id 'my name', other",
+        ),
         ({}, "--id nope", "--id must be a column of 'x.csv' (paper, kind, age, open, label), got"),
         (
             {"x.csv": "f\n1\nx\n3\n4\n"},
@@ -318,6 +328,19 @@ def test_tables_with_and_without_headers(capsys: pytest.CaptureFixture[str]) -> 
     assert main([*command, "--no-header-in", "edges", "--undirected"]) == 0
     assert "3 nodes, 4 directed edges, 1 feature" in capsys.readouterr().out
     assert bignn.load("o.npz").dense_x().tolist() == [[1], [2], [3]]
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_index_that_pandas_writes_is_no_column() -> None:
+    Path("e.csv").write_text(",a,b\n0,p2,p1\n1,p1,p3\n")
+    Path("x.csv").write_text(",paper,f\n0,p1,5\n1,p2,6\n2,p3,7\n")
+    graph, notes = convert("e.csv", "x.csv", columns=TableColumns(id="paper"))
+    assert graph.edge_index.tolist() == [[1, 0], [0, 2]]
+    assert graph.dense_x().tolist() == [[5], [6], [7]]
+    assert not notes
+    Path("x.csv").write_text(",f\np1,5\np2,6\np3,7\n")  # an index of names
+    graph, _ = convert("e.csv", "x.csv", columns=TableColumns(id=""))
+    assert graph.node_names is not None and list(graph.node_names) == ["p1", "p2", "p3"]
 
 
 def test_numbers_beyond_float32_are_refused(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -206,7 +207,7 @@ def _ends(table: InputTable, columns: TableColumns, notes: list[str]) -> tuple[s
         note = f"edges go from '{source}' to '{target}'; {shown} {is_are} not used"
         if columns.weight is None:
             is_certain = len(unused) == 1 and table_numbers(table, unused[0]) is not None
-            note += f" (for weights: --weight-column {unused[0] if is_certain else 'COLUMN'})"
+            note += f" (for weights: --weight-column {quote(unused[0]) if is_certain else 'COLUMN'})"
         notes.append(note)
     return source, target
 
@@ -261,9 +262,9 @@ def _features(
     if columns.features is None:
         if columns.id not in table.columns:
             _check_no_ids(table, names)
+        flag = "--ignore-columns" if rules.has_labels else "--label-column"
         notes += [
-            f"'{name}' is taken as a feature; if it holds the labels, pass "
-            f"{f'--ignore-columns {name}' if rules.has_labels else f'--label-column {name}'}"
+            f"'{name}' is taken as a feature; if it holds the labels, pass {flag} {quote(name)}"
             for name in names
             if name.lower() in LABEL_NAMES
             and (rules.categorical != "ignore" or table_numbers(table, name) is not None)
@@ -309,7 +310,7 @@ def _check_no_ids(table: InputTable, names: list[str]) -> None:
     if is_named or is_counted:
         raise FileError(
             f"'{table.path}': the first column, '{first}', seems to name the nodes; pass "
-            f"--id {first}, or name the features with --feature-columns if it is one"
+            f"--id {quote(first)}, or name the features with --feature-columns if it is one"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any, Literal
 
 import numpy as np
@@ -110,7 +111,7 @@ def _categories(table: InputTable, name: str, rules: FeatureRules) -> Floats:
     if len(known) > _MOST_CATEGORIES:
         raise FileError(
             f"'{table.path}': column '{name}' has {len(known)} different values, too many for "
-            f"one-hot (at most {_MOST_CATEGORIES}); leave it out with --ignore-columns {name}"
+            f"one-hot (at most {_MOST_CATEGORIES}); leave it out: --ignore-columns {quote(name)}"
         )
     made: Floats = (places[:, None] == np.arange(len(known))).astype(np.float64)
     made[places < 0] = np.nan
@@ -129,11 +130,11 @@ def _advice(name: str, cells: list[str], known: list[str], rules: FeatureRules) 
             mend = "mend that cell" if others == 1 else f"mend these {others} cells"
             return f"{line}{mend}, or empty it and choose what stands for it: --missing zero, ..."
     if name.lower() in LABEL_NAMES and not rules.has_labels:
-        return f"{line}if it holds the labels, pass --label-column {name}"
+        return f"{line}if it holds the labels, pass --label-column {quote(name)}"
     if len(known) == len(cells) and not rules.has_ids:
-        line += f"if it names the nodes, pass --id {name}, otherwise "
-        return f"{line}leave it out: --ignore-columns {name}"
-    leave = f"leave it out: --ignore-columns {name}"
+        line += f"if it names the nodes, pass --id {quote(name)}, otherwise "
+        return f"{line}leave it out: --ignore-columns {quote(name)}"
+    leave = f"leave it out: --ignore-columns {quote(name)}"
     if len(known) > _MOST_CATEGORIES or len(known) == len(cells):
         return f"{line}{leave}"
     values = counted(len(known), "value")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import NamedTuple
 
 import numpy as np
@@ -95,7 +96,7 @@ def _label_column(table: InputTable, label_column: str | None, id_column: str | 
     held = counted(len(table.columns), "column")
     line = f"'{table.path}' has {held}, expected one label per node{beside}"
     if others:
-        line += f"; choose it: --label-column {others[-1]}"
+        line += f"; choose it: --label-column {quote(others[-1])}"
     raise FileError(line)
 
 
@@ -106,10 +107,13 @@ def _choice(table: InputTable, names: list[str]) -> str:
     different = [name for name in different if name.lower() in ID_NAMES] or different
     if len(different) != 1:
         first, second = names
-        return f"if '{first}' names the nodes, pass --id {first}; if '{second}' does, --id {second}"
+        return (
+            f"if '{first}' names the nodes, pass --id {quote(first)}; if '{second}' does, "
+            f"--id {quote(second)}"
+        )
     (owner,) = different
     (label,) = (name for name in names if name != owner)
     return (
-        f"pass --id {owner} if '{owner}' names the nodes, or --label-column {label} if rows are in "
-        "the order of the features"
+        f"pass --id {quote(owner)} if '{owner}' names the nodes, or --label-column {quote(label)} "
+        "if rows are in the order of the features"
     )

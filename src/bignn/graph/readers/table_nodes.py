@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from shlex import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +64,8 @@ class TableNodes:
         if bad == str(self.count) and "0" not in cells and all(map(str.isdecimal, cells)):
             return f"{line}these seem to count from 1, nodes are counted from 0"
         if (owner := self._owner(cells)) is not None:
-            return f"{line}if column '{owner}' of the features names the nodes, pass --id {owner}"
+            named = f"if column '{owner}' of the features names the nodes"
+            return f"{line}{named}, pass --id {quote(owner)}"
         return f"{line}if nodes have names, pass --id COLUMN"
 
     def _owner(self, cells: list[str]) -> str | None:
@@ -87,7 +89,7 @@ def names_in(table: InputTable, column: str) -> Names:
             line = f"'{table.path}': node '{printable(cell)}' has two rows by column '{column}'"
             others = [name for name in _distinct_columns(table) if name != column]
             if others:
-                line += f"; pass --id {others[0]} if '{others[0]}' names the nodes"
+                line += f"; pass --id {quote(others[0])} if '{others[0]}' names the nodes"
             raise FileError(line)
     return Names.of(cells)
 

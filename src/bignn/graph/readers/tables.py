@@ -93,7 +93,11 @@ def read_table(path: str | os.PathLike[str], *, header: bool = True, what: str =
             held = counted(len(row), "cell")
             raise FileError(f"'{file}': row {number + 1} has {held}, expected {len(names)}")
     cells = np.array(rows, dtype=np.str_).reshape(len(rows), len(names))
-    return InputTable(file, {name: cells[:, index] for index, name in enumerate(names)})
+    columns = {name: cells[:, index] for index, name in enumerate(names)}
+    counted_rows = [str(row) for row in range(len(rows))]
+    if len(names) > 1 and "" in columns and columns[""].tolist() == counted_rows:
+        del columns[""]  # pandas writes the numbers of rows so
+    return InputTable(file, columns)
 
 
 def is_number(cell: str) -> bool:
