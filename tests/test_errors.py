@@ -217,7 +217,10 @@ def test_commands_name_what_is_missing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for arguments, line in (
-        (["convert", "a.npz", "--edges", "e.csv"], "--features is missing; give --edges and"),
+        (
+            ["convert", "a.npz", "--edges", "e.csv"],
+            "--features is missing; give --features FILE, or --",
+        ),
         (["convert", "a.npz", "--features", "x.csv"], "--edges is missing; give --edges and"),
         (
             ["convert", "a.npz", "--graph", "b.npz", "--labels", "y.csv", "--undirected"],

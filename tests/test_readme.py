@@ -20,7 +20,7 @@ def programs(page: Path) -> list[str]:
 
 
 QUICKSTART, CONVERSION, WIDTH = programs(README)
-MANY_GRAPHS, LIVE, SAMPLING, SAMPLED_FIT = programs(GUIDE)
+LIBRARIES, MANY_GRAPHS, LIVE, SAMPLING, SAMPLED_FIT = programs(GUIDE)
 
 
 @pytest.fixture
@@ -58,6 +58,13 @@ def test_width_runs(capsys: pytest.CaptureFixture[str]) -> None:
     exec(WIDTH, names)
     width = names["binary"].config["hidden_channels"]
     assert f"width {width} (robust)" in capsys.readouterr().out
+
+
+def test_graphs_of_other_libraries(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    exec(LIBRARIES, names)
+    assert capsys.readouterr().out == "('Mr. Hi', 'Officer')\n"
+    assert names["graph"].num_nodes == 100
 
 
 def test_many_graphs_are_learned_and_packed(capsys: pytest.CaptureFixture[str]) -> None:

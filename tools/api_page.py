@@ -24,6 +24,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "bignn.save",
         "bignn.Graph",
         "bignn.from_pyg",
+        "bignn.from_scipy",
+        "bignn.from_networkx",
+        "bignn.from_ogb",
+        "bignn.from_dgl",
         "bignn.to_pyg",
     ),
     "Models": (

@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from bignn.capacity import recommend_width
     from bignn.config import Sampling, Settings
     from bignn.errors import FileError, InputError
-    from bignn.graph import Graph, from_pyg, load, save, to_pyg
+    from bignn.graph import (
+        Graph,
+        from_dgl,
+        from_networkx,
+        from_ogb,
+        from_pyg,
+        from_scipy,
+        load,
+        save,
+        to_pyg,
+    )
     from bignn.kernels.threads import get_num_threads, set_num_threads
     from bignn.nn.convert.binarize_model import binarize_
     from bignn.packing import pack
@@ -55,7 +65,11 @@ _WITHOUT_TORCH = {
     "Settings": "bignn.config",
     "bits": "bignn.bits",
     "cost": "bignn.cost",
+    "from_dgl": "bignn.graph",
+    "from_networkx": "bignn.graph",
+    "from_ogb": "bignn.graph",
     "from_pyg": "bignn.graph",
+    "from_scipy": "bignn.graph",
     "get_num_threads": "bignn.kernels.threads",
     "load": "bignn.graph",
     "pack_graph": "bignn.runtime",
@@ -84,7 +98,11 @@ __all__ = [
     "capacity",
     "cost",
     "fit",
+    "from_dgl",
+    "from_networkx",
+    "from_ogb",
     "from_pyg",
+    "from_scipy",
     "get_num_threads",
     "load",
     "load_model",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from bignn import bits, kernels
 from bignn.errors import InputError, input_error
+from bignn.graph.names import class_names_of
 from bignn.kernels.layer import edge_bits_of
 from bignn.nn import (
     GNN,
@@ -25,12 +27,18 @@ from bignn.nn import (
     SGConv,
 )
 from bignn.runtime import PackedModel
+from bignn.runtime.packed_model import checked_class_names
 
 if TYPE_CHECKING:
     from bignn.nn.convert.steps import Step
 
 
-def pack(model: torch.nn.Module, *, node_type: str | None = None) -> PackedModel:
+def pack(
+    model: torch.nn.Module,
+    *,
+    node_type: str | None = None,
+    class_names: Sequence[str] | None = None,
+) -> PackedModel:
     """Pack a trained model: bits for what is binary, float32 for the rest.
 
     Args:
@@ -38,8 +46,22 @@ def pack(model: torch.nn.Module, *, node_type: str | None = None) -> PackedModel
             weights are copied, training can go on.
         node_type: of a heterogeneous model, the type of nodes that is predicted; None where the
             model returns logits of one type alone.
+        class_names: names of the classes in the order of their numbers; None takes those of the
+            graph that the model was trained on (``model.class_names``), if there are any.
 
     """
+    packed = _packed(model, node_type)
+    if class_names is not None:
+        packed.class_names = checked_class_names(class_names, packed.num_classes)
+        return packed
+    names = getattr(model, "class_names", None)
+    if isinstance(names, list | tuple) and len(names) == packed.num_classes:
+        packed.class_names = class_names_of(names)
+    return packed
+
+
+def _packed(model: torch.nn.Module, node_type: str | None) -> PackedModel:
+    """Pack a model, without the names of its classes."""
     if not isinstance(model, torch.nn.Module):
         raise input_error(
             "model",

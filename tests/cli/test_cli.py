@@ -299,7 +299,9 @@ def test_pack_and_predict(
     table, array, stored = (tmp_path / name for name in ("p.csv", "p.npy", "toy.bigraph"))
     few = ["--nodes", "5,0,5"]
     assert main(["predict", packed, toy, *few, "--out", str(table)]) == 0
-    assert table.read_text() == (f"node,class\n5,{classes[5]}\n0,{classes[0]}\n5,{classes[5]}\n")
+    scores = [f"{score:.6f}" for score in report["scores"]]
+    lines = [f"{node},{classes[node]},{scores[node]}\n" for node in (5, 0, 5)]
+    assert table.read_text() == "node,class,score\n" + "".join(lines)
     saved = ["--save-graph", str(stored), "--output", "logits", "--out", str(array)]
     assert main(["predict", packed, toy, *saved]) == 0
     assert np.array_equal(np.load(array).argmax(axis=1), classes)
@@ -347,7 +349,7 @@ def test_predict_refuses_wrong_arguments_in_one_line(
         ([str(stored), toy], "holds a packed graph, expected a packed model"),
         ([packed, toy, "--nodes", "0,60"], "--nodes must be node ids in 0..59"),
         ([packed, toy, "--nodes", "a"], "--nodes must be ids such as"),
-        ([packed, toy, "--nodes", ""], "--nodes must be ids such as"),
+        ([packed, toy, "--nodes", ""], "--nodes must be names or ids such as"),
         ([packed, toy, "--plan", "X"], "--plan must be one of T, G, S"),
         ([packed, toy, "--out", "p.txt"], "--out must be a file name ending in"),
         ([packed, str(stored), "--order", "locality"], "--order is for graphs that are packed now"),

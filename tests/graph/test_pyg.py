@@ -17,7 +17,7 @@ from bignn import Graph, InputError
 from bignn.capacity import layer_entropies, lower_bound
 from bignn.cost import Sizes
 from bignn.graph import as_graph
-from bignn.graph.readers.tables import with_split
+from bignn.graph.readers.convert import with_split
 from bignn.train.recipes import settings_for
 
 

@@ -16,6 +16,7 @@ from torch_geometric.loader import NodeLoader
 from torch_geometric.nn import GCNConv
 
 from bignn import InputError
+from bignn.graph import Names, from_pyg
 from bignn.kernels.saint_weights import edge_importance
 from bignn.loaders import (
     LayerLoader,
@@ -425,3 +426,22 @@ def test_a_sampler_of_ones_own() -> None:
     assert first.worker_init_fn is not None
     first.worker_init_fn(7)
     assert seen == [7]
+
+
+@pytest.mark.parametrize("as_list", [True, False])
+def test_names_are_those_of_the_sampled_nodes(as_list: bool) -> None:
+    """PyG takes a list as long as there are nodes for a tensor, and cannot cut it."""
+    data = make_data()
+    del data.edge_attr
+    names = [f"n{number}" for number in range(NODES)]
+    data.node_names = names if as_list else Names.of(names)
+    loaders = [
+        NeighborLoader(data, [3], batch_size=7),
+        SaintNodeLoader(data, 9, num_steps=2, sample_coverage=0),
+    ]
+    for loader in loaders:
+        for batch in loader:
+            found = from_pyg(batch).node_names
+            assert found is not None
+            assert list(found) == [names[number] for number in batch.n_id.tolist()]
+            assert 0 < len(found) < NODES

@@ -19,7 +19,7 @@ from packed_family import make_chain, make_gin, make_jumping
 from safetensors.numpy import save
 
 import bignn
-from bignn import FileError, InputError, PackedGraph, PackedModel, pack_graph
+from bignn import FileError, Graph, InputError, PackedGraph, PackedModel, pack_graph
 from bignn.kernels.layer import DenseBits, SparseBits
 from bignn.runtime import tensors
 
@@ -64,7 +64,16 @@ def graphs() -> dict[str, PackedGraph]:
         "in locality order": pack_graph(
             make_graph(30, 70), like=models()["sage"], order="locality"
         ),
+        "named": pack_graph(named_graph(), like=models()["sage"], order="locality"),
     }
+
+
+def named_graph() -> Graph:
+    """A graph whose nodes and classes have names."""
+    names = [f"node {number} é" for number in range(10)]
+    classes = ["red", "green", "blue"]
+    graph = make_graph(10, 70)
+    return replace(graph, y=np.arange(10) % 3, node_names=names, class_names=classes)
 
 
 def content_of(packed: PackedModel | PackedGraph, folder: Path) -> tuple[Arrays, Header]:

@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from packed_files import Arrays, Change, Header, changed_file, graphs, is_refused, refused
 
 import bignn
-from bignn import PackedGraph
+from bignn import InputError, PackedGraph
 
 
 def put(name: str, place: Any, value: Any) -> Change:
@@ -72,6 +73,46 @@ def test_hostile_graphs_are_refused(tmp_path: Path) -> None:
     for name in ("dense bits", "sparse bits"):
         for change, match in cases:
             refused(changed_file(graphs()[name], path, change), match)
+
+
+def test_hostile_names_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "graph.bigraph"
+    data, offsets = "node_names", "node_names_offsets"
+    cases: list[tuple[Change, str]] = [
+        (put(data, 0, 0xFF), "'node_names' is not UTF-8"),
+        (put(data, 3, 10), "'node_names' must be names without line breaks"),
+        (put(offsets, 0, 1), "'node_names' has offsets that do not rise from 0 to 90"),
+        (put(offsets, 3, 2**62), "'node_names' has offsets that do not rise"),
+        (put(offsets, -1, 91), "'node_names' has offsets that do not rise"),
+        (put(offsets, 1, 0), "'node_names' must be names that are not empty"),
+        (put(offsets, 1, 8), "'node_names' is not UTF-8"),  # in the middle of a letter
+        (lambda h, a: a.pop(offsets), "'node_names' must be text, or UTF-8 with"),
+        (lambda h, a: a.pop(data), "'node_names_offsets' is there without 'node_names'"),
+        (lambda h, a: a.update({data: a["offsets"]}), "'node_names' must be UTF-8 as uint8"),
+        (lambda h, a: a.update({offsets: a["beta"]}), "'node_names' must be UTF-8 as uint8"),
+        (lambda h, a: a.update({offsets: a[offsets][:0]}), "'node_names' must be bytes"),
+        (lambda h, a: h.update(class_names=["red"]), "'class_names' has no name for class 2"),
+        (lambda h, a: h.update(class_names=["a", "b", "a"]), "'class_names' must be different"),
+        (lambda h, a: h.update(class_names="abc"), "'class_names' must be a list of texts"),
+        (lambda h, a: h.update(class_names=[1.5, 2, 3]), "'class_names' must be a list of texts"),
+        (lambda h, a: h.update(class_names={"a": 1}), "'class_names' must be a list of texts"),
+        (lambda h, a: h.update(version=1), "it has an unknown part 'class_names'"),
+    ]  # fmt: skip
+    for change, match in cases:
+        refused(changed_file(graphs()["named"], path, change), match)
+
+    def add_a_name(header: Header, arrays: Arrays) -> None:
+        arrays[data] = np.concatenate([arrays[data], [65]]).astype(np.uint8)
+        arrays[offsets] = np.append(arrays[offsets], len(arrays[data]))
+
+    refused(changed_file(graphs()["named"], path, add_a_name), "has 11 names for 10 nodes")
+    # The same name twice is found where a name is looked up.
+    changed_file(graphs()["named"], path, put(data, 14, ord("0")))
+    opened = PackedGraph.open(path)
+    assert opened.node_names is not None
+    assert opened.node_names[0] == opened.node_names[1]
+    with pytest.raises(InputError, match="different names, got 'node 0 é' more than once"):
+        opened.node_names.numbers(["node 3 é"])
 
 
 def test_hostile_features_are_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ FileError, whatever they hold.
 import json
 import os
 import pickle
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,28 @@ def test_facts_that_json_cannot_hold_are_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"^'about' must be made of what JSON holds, got"):
             model.save(tmp_path / "model.bignn")
     assert not list(tmp_path.iterdir())
+
+
+def test_hostile_class_names_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.bignn"
+    for names, match in (
+        (["a", "b"], r"'class_names' must be a name for each of the model's outputs \(3\), got 2"),
+        (["a", "b", "a"], "'class_names' must be different names, got 'a' more than once"),
+        (["a", "b", ""], "'class_names' must be names that are not empty"),
+        (["a", "b", "c\nd"], "'class_names' must be names without line breaks"),
+        (["a", "b", "\ud800"], "'class_names' must be text that UTF-8 can hold"),
+        ("abc", "'class_names' must be a list of texts"),
+        ([1.5, 2, 3], "'class_names' must be a list of texts"),
+        ({"a": 1, "b": 2, "c": 3}, "'class_names' must be a list of texts"),
+    ):
+        change = partial(set_class_names, names)
+        refused(changed_file(models()["gcn"], path, change), match)
+    changed_file(models()["gcn"], path, partial(set_class_names, ["é", "b", "7"]))
+    assert PackedModel.open(path).class_names == ("é", "b", "7")
+
+
+def set_class_names(names: Any, header: Header, _: Arrays) -> None:
+    header["class_names"] = names
 
 
 def test_what_is_not_a_packed_file_is_refused(tmp_path: Path) -> None:
@@ -129,7 +152,7 @@ def test_places_that_lie_are_refused(tmp_path: Path) -> None:
         {"degree_scale": entry("BOOL", [64], 0, 64)},
         {"degree_scale": entry("BF16", [32], 0, 64)},
         {"degree_scale": entry("F64", [8], 0, 64)},
-        {"degree_scale": entry("U8", [64], 0, 64)},
+        {"degree_scale": entry("I8", [64], 0, 64)},
     ]
     for places in cases:
         path.write_bytes(

@@ -23,7 +23,8 @@ def test_nodes_that_are_none_are_refused(case: str) -> None:
         (mask, r"^'nodes' .* got bool of shape \[60\]; .* np\.flatnonzero\(mask\)$"),
         (True, r"^'nodes' must be a list of node ids, got bool"),
         ([[1, 2]], r"^'nodes' must be a list of node ids, got int64 of shape \[1, 2\]"),
-        (["a"], r"^'nodes' must be a list of node ids, got <U1"),
+        (["a"], r"^'nodes' must be node ids: the graph has no names, got 'a'$"),
+        ([["a"]], r"^'nodes' must be a list of node ids, got <U1 of shape \[1, 1\]"),
     ]
     for nodes, match in cases:
         refused(lambda nodes=nodes: model.predict(graph, nodes), match)  # type: ignore[misc]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import csv
 from typing import Any
 
 from bignn.cli.command import Report, add_threads, command
@@ -20,8 +21,11 @@ def add_predict(commands: Any) -> None:
     add = parser.add_argument
     add("model", help="a .bignn file")
     add("dataset", help="the name of a dataset, a .npz file, or a packed graph (see --save-graph)")
-    add("--nodes", metavar="IDS", help="nodes to predict, such as 0,5,9 (default: all)")
-    add("--out", metavar="FILE", help="file for the predictions: .csv or .npy")
+    add("--nodes", metavar="NODES", help="nodes to predict: their names, such as "
+        "paper_17,paper_18, or where the graph has none their ids, such as 0,5,9 "
+        "(default: all)")  # fmt: skip
+    add("--out", metavar="FILE", help="file for the predictions: .csv, with names and scores (the "
+        "predicted class's probability), or .npy, with numbers")  # fmt: skip
     add("--output", default="classes", choices=["classes", "probabilities", "logits"],
         help="what to predict (default: classes)")  # fmt: skip
     add(
@@ -50,9 +54,10 @@ def _predict(options: argparse.Namespace) -> Report:
     nodes = None
     if options.nodes is not None:
         try:
-            nodes = [int(part) for part in options.nodes.split(",")]
-        except ValueError:
-            raise input_error("nodes", "ids such as 0,5,9", repr(options.nodes)) from None
+            cells = next(csv.reader([options.nodes], skipinitialspace=True), [])
+        except csv.Error:  # line breaks
+            raise input_error("nodes", "names between commas", repr(options.nodes)) from None
+        nodes = [cell.strip() for cell in cells if cell.strip()]
     report = predict_file.predict_file(
         options.model,
         options.dataset,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bignn.errors import FileError, InputError, input_error
 from bignn.files import check_regular_file, checked_path
-from bignn.graph.graph import ARRAYS, SPLITS, Graph, from_arrays, to_arrays
+from bignn.graph.graph import ARRAYS, SPLITS, TEXT_ARRAYS, Graph, from_arrays, to_arrays
 from bignn.graph.published_sizes import PUBLISHED_SIZES
 from bignn.graph.pyg import GraphLike, as_graph
 from bignn.graph.readers.npz import read_npz, write_npz
@@ -49,7 +49,7 @@ def load(name_or_path: str | os.PathLike[str]) -> Graph:
         return _read_raw(name, source, path)
     is_path = name.endswith(".npz") or os.sep in name
     try:
-        return _named(str(path) if is_path else name, read_npz(path, ARRAYS), path)
+        return _named(str(path) if is_path else name, read_npz(path, ARRAYS, TEXT_ARRAYS), path)
     except FileError:
         raise
     except InputError as error:  # what the file holds is wrong

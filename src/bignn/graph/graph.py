@@ -1,12 +1,12 @@
 """A graph with node features, labels and a split, checked when it is made.
 
-NumPy only: deployment uses it too. May import ``errors``.
+NumPy only: deployment uses it too. May import ``errors`` and ``names``.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn.errors import InputError, input_error, offsets_error
+from bignn.graph.names import Names, class_names_of, names_from_arrays, names_to_arrays
 
 SPLITS = ("train_idx", "val_idx", "test_idx")
 UNLABELLED = -1
 
 _OTHERS = ("edge_index", "edge_weight", "edge_type", "y", *SPLITS)
+#: The arrays of the .npz format that may hold text.
+TEXT_ARRAYS = frozenset({"node_names", "class_names"})
+_NAME_ARRAYS = frozenset({*TEXT_ARRAYS, *(f"{key}_offsets" for key in TEXT_ARRAYS)})
 #: The arrays of the .npz format.
-ARRAYS = frozenset({"x", "x_indptr", "x_indices", "x_data", "x_shape", *_OTHERS})
+ARRAYS = frozenset({"x", "x_indptr", "x_indices", "x_data", "x_shape", *_OTHERS, *_NAME_ARRAYS})
 
 # No real graph comes near these bounds; damaged and malicious files that ask for memory do.
 _MAX_SIZE = 1 << 31
@@ -61,6 +65,9 @@ class Graph:
         name: name or path that the graph was loaded from, for messages.
         edge_type: int64 [E], the relation that each edge is of, counted from 0; None where there is
             one kind of edge.
+        node_names: a different name for each node; None where nodes go by their numbers.
+        class_names: names of the classes in the order of their numbers; None where classes go by
+            their numbers.
 
     """
 
@@ -73,9 +80,15 @@ class Graph:
     test_idx: NDArray[np.int64] | None = None
     name: str = "graph"
     edge_type: NDArray[np.int64] | None = None
+    node_names: Names | Sequence[str] | NDArray[Any] | None = None
+    class_names: Sequence[str] | NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         try:
+            if self.node_names is not None:
+                object.__setattr__(self, "node_names", Names.of(self.node_names))
+            if self.class_names is not None:
+                object.__setattr__(self, "class_names", class_names_of(self.class_names))
             for key in ("edge_index", "edge_type", "y", *SPLITS):
                 if (values := getattr(self, key)) is not None:
                     object.__setattr__(self, key, _integers(key, np.asarray(values)))
@@ -103,7 +116,9 @@ class Graph:
 
     @property
     def num_classes(self) -> int:
-        """Number of classes: the largest label plus one (0 without labels)."""
+        """Number of classes: of names, or the largest label plus one (0 without labels)."""
+        if self.class_names is not None:
+            return len(self.class_names)
         return 0 if self.y is None or self.y.size == 0 else max(int(self.y.max()) + 1, 0)
 
     def dense_x(self) -> NDArray[np.float32]:
@@ -111,9 +126,9 @@ class Graph:
         return self.x.toarray() if isinstance(self.x, SparseRows) else self.x
 
     def digest(self) -> str:
-        """Return a fingerprint of all arrays; the name is not part of it."""
+        """Return a fingerprint of all numbers; names are not part of it."""
         state = hashlib.blake2b(digest_size=16)
-        for key, values in sorted(to_arrays(self).items()):
+        for key, values in sorted(_numbers_to_arrays(self).items()):
             state.update(f"{key} {values.dtype} {values.shape};".encode())
             state.update(np.ascontiguousarray(values).data)
         return state.hexdigest()
@@ -143,8 +158,11 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], name: str = "graph") -> Grap
         y = arrays.get("y")
         if y is not None and y.ndim == 2 and y.shape[1] == 1:  # as OGB stores it
             arrays = {**arrays, "y": y[:, 0]}
-        others = {key: arrays.get(key) for key in _OTHERS}
-        return Graph(x=_features(arrays), **others, name=name)  # type: ignore[arg-type]
+        others: dict[str, Any] = {key: arrays.get(key) for key in _OTHERS}
+        for key in TEXT_ARRAYS:
+            if (names := names_from_arrays(key, arrays)) is not None:
+                others[key] = names.checked()
+        return Graph(x=_features(arrays), **others, name=name)
     except InputError as error:
         line = str(error)
         raise InputError(line if line.startswith(f"{name}: ") else f"{name}: {line}") from None
@@ -152,6 +170,15 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], name: str = "graph") -> Grap
 
 def to_arrays(graph: Graph) -> dict[str, NDArray[Any]]:
     """Return the arrays that :func:`from_arrays` reads, in the smallest dtypes that hold them."""
+    arrays = _numbers_to_arrays(graph)
+    for key in TEXT_ARRAYS:
+        if (names := getattr(graph, key)) is not None:
+            arrays |= names_to_arrays(key, names)
+    return arrays
+
+
+def _numbers_to_arrays(graph: Graph) -> dict[str, NDArray[Any]]:
+    """Return the arrays of all that is not a name."""
     arrays: dict[str, NDArray[Any]] = {"edge_index": _smallest(graph.edge_index)}
     if isinstance(graph.x, SparseRows):
         arrays["x_indptr"] = _smallest(graph.x.indptr)
@@ -259,6 +286,14 @@ def _check(graph: Graph) -> None:
             )
     if graph.edge_type is not None:
         _check_edge_types(graph.edge_type, graph.num_edges)
+    if graph.node_names is not None and len(graph.node_names) != num_nodes:
+        expected = f"one name per node ({num_nodes} rows of x)"
+        raise input_error("node_names", expected, f"{len(graph.node_names)} names")
+    if graph.class_names is not None and graph.y is not None:
+        highest = int(graph.y.max())
+        if highest >= len(graph.class_names):
+            expected = f"a name for every class ({highest + 1} by 'y')"
+            raise input_error("class_names", expected, f"{len(graph.class_names)} names")
     _check_split(graph)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from contextlib import suppress
+from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 
 from bignn.errors import InputError, input_error, missing_extra
 from bignn.graph.graph import SPLITS, Graph, from_arrays
+from bignn.graph.names import Names, names_to_arrays
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -44,11 +47,13 @@ def as_graph(
     """
     if isinstance(graph, Graph):
         return graph
+    graph = only_graph(graph)
     if not is_data(graph):
-        raise input_error("graph", expected, type(graph).__name__, "see bignn.load")
+        raise input_error("graph", expected, type(graph).__name__, _how_to_convert(graph))
     if needs_labels:
         return from_pyg(graph)
     arrays = _features_and_edges(graph)
+    arrays |= _names(graph)
     with suppress(InputError, TypeError):  # such as types that NumPy does not have
         return from_arrays({**arrays, **_labels(graph, arrays["x"])}, name="data")
     return from_arrays(arrays, name="data")
@@ -60,16 +65,82 @@ def from_pyg(data: DataLike, name: str = "data") -> Graph:
     Args:
         data: takes from it ``x`` (made dense), ``edge_index``, ``edge_weight``, ``edge_type``
             (whole numbers [E]), ``y`` and the masks ``train_mask``, ``val_mask`` and
-            ``test_mask``; a mask without a True counts as absent. ``edge_attr`` is left out with a
-            warning: PyG's convolutions do not use it as weights by themselves, and codes of edge
-            types would be wrong weights.
+            ``test_mask``; a mask without a True counts as absent. ``node_names`` is a name per
+            node, ``class_names`` (or ``label_names``) one per class: lists of texts or whole
+            numbers. ``edge_attr`` is left out with a warning: PyG's convolutions do not use it as
+            weights by themselves, and codes of edge types would be wrong weights. A PyG ``Dataset``
+            of one graph stands for this graph; where it has OGB's ``get_idx_split()``, that is
+            the split.
         name: name of the graph, for messages.
 
     """
-    if not is_data(data):
-        raise input_error("data", "a PyG Data", type(data).__name__)
-    arrays = _features_and_edges(data)
-    return from_arrays({**arrays, **_labels(data, arrays["x"])}, name=name)
+    graph = only_graph(data)
+    if not is_data(graph):
+        raise input_error("data", "a PyG Data", type(data).__name__, _how_to_convert(data))
+    arrays = _features_and_edges(graph)
+    return from_arrays({**arrays, **_labels(graph, arrays["x"]), **_names(graph)}, name=name)
+
+
+def is_dataset(value: Any) -> bool:
+    """Whether a value has what a PyG ``Dataset`` has."""
+    return all(hasattr(value, name) for name in ("indices", "get", "len"))
+
+
+def only_graph(data: Any) -> Any:
+    """Return the one graph of a PyG ``Dataset``, with its split; anything else as it is."""
+    if not is_dataset(data):
+        return data
+    if len(data) != 1:
+        fix = "choose one, dataset[0], or pass list(dataset) to predict whole graphs"
+        raise input_error("data", "a data set of one graph", f"one of {len(data)}", fix)
+    graph = data[0]
+    if hasattr(data, "get_idx_split") and getattr(graph, "train_mask", None) is None:
+        graph = copy(graph)
+        for part, ids in data.get_idx_split().items():  # as OGB's data sets have it
+            mask = graph.y.new_zeros(graph.num_nodes).bool()
+            mask[ids] = True
+            graph[f"{part.replace('valid', 'val')}_mask"] = mask
+    return graph
+
+
+def _how_to_convert(value: Any) -> str:
+    """Return the function that makes a graph of another library's object."""
+    library = type(value).__module__.split(".")[0]
+    if library in ("networkx", "scipy", "dgl"):
+        return f"convert it with bignn.from_{library}"
+    if isinstance(value, Mapping) and "edge_index" in value:
+        return "convert it with bignn.from_ogb"
+    return "see bignn.load"
+
+
+def _names(data: Any) -> dict[str, NDArray[Any]]:
+    """Return the names of nodes and classes; a ``Batch`` has lists of them, which are left out."""
+    if getattr(data, "batch", None) is not None:
+        return {}
+    classes = getattr(data, "class_names", None)
+    given = {
+        "node_names": _names_of_batch(data, getattr(data, "node_names", None)),
+        "class_names": getattr(data, "label_names", None) if classes is None else classes,
+    }
+    arrays: dict[str, NDArray[Any]] = {}
+    for key, names in given.items():
+        if names is not None:
+            arrays |= names_to_arrays(key, names)
+    return arrays
+
+
+def _names_of_batch(data: Any, names: Any) -> Any:
+    """Return the names of some nodes of a graph, where a ``Data`` has those of all of it."""
+    if not isinstance(names, Names) or len(names) == data.num_nodes:
+        return names
+    numbers = getattr(data, "n_id", None)
+    if numbers is not None:  # a loader's batch
+        return [names[number] for number in array_of("n_id", numbers).tolist()]
+    warnings.warn(
+        f"'node_names' are those of {len(names)} nodes, not of {data.num_nodes}, and are left out",
+        stacklevel=5,
+    )
+    return None
 
 
 def _features_and_edges(data: DataLike) -> dict[str, NDArray[Any]]:
@@ -140,7 +211,8 @@ def to_pyg(graph: GraphLike) -> Data:
 
     Returns:
         A ``Data`` with dense ``x`` and, where the graph has them, ``edge_weight``, ``edge_type``,
-        ``y``, ``train_mask``, ``val_mask`` and ``test_mask``. It shares no memory with the graph.
+        ``y``, ``train_mask``, ``val_mask``, ``test_mask``, ``node_names`` and ``class_names``. It
+        shares no array with the graph but that of names.
 
     """
     try:
@@ -169,12 +241,25 @@ def to_pyg(graph: GraphLike) -> Data:
             mask = torch.zeros(graph.num_nodes, dtype=torch.bool)
             mask[torch.from_numpy(ids)] = True
             data[key.replace("_idx", "_mask")] = mask
+    for key in ("node_names", "class_names"):
+        if (names := getattr(graph, key)) is not None:
+            data[key] = Names.of(names, key)
     return data
 
 
 def is_data(value: Any) -> bool:
     """Whether a value has what a PyG ``Data`` has."""
     return not isinstance(value, type) and hasattr(value, "x") and hasattr(value, "edge_index")
+
+
+def any_array(name: str, values: Any) -> NDArray[Any]:
+    """Return a tensor, an array or a list as an array."""
+    if hasattr(values, "layout") and hasattr(values, "to_dense"):
+        return array_of(name, values)
+    try:
+        return np.asarray(values)
+    except ValueError:  # lists of unequal lengths
+        raise input_error(name, "an array", "lists of several lengths") from None
 
 
 def array_of(name: str, tensor: Any, *, as_floats: bool = False) -> NDArray[Any]:

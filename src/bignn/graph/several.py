@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bignn.errors import InputError, input_error
 from bignn.graph.graph import Graph, SparseRows
-from bignn.graph.pyg import GraphLike, array_of, as_graph
+from bignn.graph.pyg import GraphLike, array_of, as_graph, is_dataset
 
 #: One graph, or many: a list of graphs, or a PyG ``Batch``.
 Graphs = GraphLike | Sequence[GraphLike]
@@ -30,6 +30,8 @@ def join(graphs: Graphs) -> tuple[Graph, Ints | None]:
         None for a single graph.
 
     """
+    if is_dataset(graphs) and len(graphs) != 1:  # type: ignore[arg-type]
+        graphs = list(graphs)  # type: ignore[arg-type]
     if not isinstance(graphs, list | tuple):
         graph = as_graph(graphs, _EXPECTED, needs_labels=False)  # type: ignore[arg-type]
         return graph, None if graphs is graph else _offsets_of_batch(graphs, graph)

@@ -13,7 +13,7 @@ from torch_geometric.sampler.base import SubgraphType
 from bignn.errors import InputError
 from bignn.kernels.sampling import CompressedGraph, checked_fanouts, sample_neighbours
 from bignn.loaders.seeded import SeededIndex, SeededLoader, draw_seed, seed_and_indices, with_seed
-from bignn.loaders.structure import checked_edges, checked_nodes
+from bignn.loaders.structure import checked_edges, checked_nodes, without_lists
 
 #: Options of PyG's loader that are not supported, and their values that change nothing.
 _PYG_ONLY = {
@@ -117,7 +117,9 @@ class NeighborLoader(NodeLoader, SeededLoader):  # type: ignore[misc]
             # As in PyG, the input ids of a mask's nodes are the nodes' own numbers.
             is_mask = isinstance(input_nodes, torch.Tensor) and input_nodes.dtype == torch.bool
             kwargs.setdefault("input_id", nodes if is_mask else None)
-        NodeLoader.__init__(self, data, sampler, nodes, transform=transform, **kwargs)
+        NodeLoader.__init__(
+            self, without_lists(data), sampler, nodes, transform=transform, **kwargs
+        )
 
     def __call__(self, index: torch.Tensor | Sequence[int]) -> Any:
         """Sample a batch of the input nodes with these indices."""

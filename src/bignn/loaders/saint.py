@@ -30,7 +30,7 @@ from bignn.kernels.sampling import (
 )
 from bignn.kernels.sampling_reference import Ints
 from bignn.loaders.seeded import SeededIndex, SeededLoader, draw_seed, seed_and_indices
-from bignn.loaders.structure import checked_edges
+from bignn.loaders.structure import checked_edges, without_lists
 from bignn.nn.adjacency import normalized_adjacency
 
 
@@ -69,7 +69,7 @@ class SaintLoader(SeededLoader):
         for key in ("node_norm", "edge_norm"):
             if key in data:
                 raise InputError(f"'data' has a {key} already; del data.{key} first")
-        self.data = data
+        self.data = without_lists(data)
         self.num_draws = batch_size
         self.num_steps = num_steps
         self._edges = edge_index

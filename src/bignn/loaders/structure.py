@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from bignn.errors import InputError, input_error
+from bignn.graph.names import Names
 
 
 def checked_edges(data: Any) -> tuple[Tensor, int]:
@@ -31,6 +33,19 @@ def checked_edges(data: Any) -> tuple[Tensor, int]:
             f"{int(edge_index.min())}..{int(edge_index.max())}",
         )
     return edge_index.detach().long().cpu().contiguous(), num_nodes
+
+
+def without_lists(data: Any) -> Any:
+    """Return a ``Data`` whose ``node_names`` PyG leaves whole, where they are a list.
+
+    PyG takes a list as long as there are nodes for a tensor, and cannot cut it.
+    """
+    names = getattr(data, "node_names", None)
+    if names is None or isinstance(names, Names):
+        return data
+    data = copy(data)
+    data.node_names = Names.of(names)
+    return data
 
 
 def checked_nodes(input_nodes: Any, num_nodes: int) -> Tensor:

@@ -175,6 +175,8 @@ class GNN(nn.Module):
         num_layers, out_channels = config.num_layers, config.out_channels
         #: Arguments that build this model again; checkpoints carry them.
         self.config: dict[str, Any] = asdict(config)
+        #: Names of the classes, of a model that was trained on a graph that has them.
+        self.class_names: tuple[str, ...] | None = None
         self.binarization = Binarization.of(config.binarize, config.ste)
         self.input_stage = self._input_stage()
         jumps = config.jk is not None

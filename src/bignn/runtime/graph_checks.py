@@ -41,11 +41,15 @@ def check_graph(graph: PackedGraph) -> None:
         offsets = graph.graph_offsets
         if not offsets_fit(offsets, num_nodes) or (np.diff(offsets) == 0).any():
             raise FileError(f"array 'graph_offsets' does not rise from 0 to {num_nodes}")
+    if graph.node_names is not None and len(graph.node_names) > num_nodes:
+        raise FileError(f"'node_names' has {len(graph.node_names)} names for {num_nodes} nodes")
     for key, values in graph.labels.items():
         check_array(f"labels.{key}", values, [np.int64], (None,))
         if key == "y":
             if len(values) != num_nodes:
                 raise FileError(f"array 'labels.y' has {len(values)} values for {num_nodes} nodes")
+            if graph.class_names is not None and values.max() >= len(graph.class_names):
+                raise FileError(f"'class_names' has no name for class {values.max()}")
         elif values.size and not 0 <= int(values.min()) <= int(values.max()) < num_nodes:
             raise FileError(f"array 'labels.{key}' has numbers that are not nodes")
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.errors import FileError
+from bignn.errors import FileError, InputError
 from bignn.graph import SPLITS
+from bignn.graph.names import class_names_of, names_from_arrays, names_to_arrays
 from bignn.kernels.layer import DenseBits, PackedFeatures, SparseBits
 from bignn.runtime import tensors
 
@@ -24,8 +25,9 @@ Adjacency = Literal["gcn", "plain"]
 LABELS = ("y", *SPLITS)
 #: Arrays that a graph need not have, by the name of its attribute too.
 OPTIONAL_ARRAYS = ("beta", "weights", "node_ids", "graph_offsets", "edge_types")
+_NAMES = ("node_names", "node_names_offsets")
 #: Those of them that files of version 1 do not know.
-_NEW_ARRAYS = frozenset(["node_ids", "graph_offsets", "edge_types"])
+_NEW_ARRAYS = frozenset(["node_ids", "graph_offsets", "edge_types", *_NAMES])
 _SPARSE = ("offsets", "inputs", "base")
 #: The arrays that features may be stored as.
 FEATURE_PARTS = ("words", "x", *_SPARSE)
@@ -35,9 +37,10 @@ _ARRAYS = frozenset(
         *["offsets", "ids", "degree_scale", *OPTIONAL_ARRAYS],
         *[f"features.{part}" for part in FEATURE_PARTS],
         *[f"labels.{key}" for key in LABELS],
+        *_NAMES,
     ]
 )
-_HEADER = frozenset(["format", "version", "num_features", "adjacency", "input"])
+_HEADER = frozenset(["format", "version", "num_features", "adjacency", "input", "class_names"])
 
 
 def graph_parts(graph: PackedGraph) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -53,13 +56,17 @@ def graph_parts(graph: PackedGraph) -> tuple[dict[str, NDArray[Any]], dict[str, 
             arrays[key] = values
     for key, values in graph.labels.items():
         arrays[f"labels.{key}"] = values
-    header = {
+    if graph.node_names is not None:
+        arrays |= names_to_arrays("node_names", graph.node_names)
+    header: dict[str, Any] = {
         "format": tensors.GRAPH_FORMAT,
         "version": VERSION,
         "num_features": graph.num_features,
         "adjacency": graph.adjacency,
         "input": graph.input_digest,
     }
+    if graph.class_names is not None:
+        header["class_names"] = list(graph.class_names)
     return arrays, header
 
 
@@ -76,8 +83,10 @@ def graph_attributes(
         )
     if version == 1 and "norm" in arrays:
         arrays = {("degree_scale" if key == "norm" else key): arrays[key] for key in arrays}
-    arrays_known = _ARRAYS if version > 1 else _ARRAYS - _NEW_ARRAYS
-    if unknown := sorted({*(set(arrays) - arrays_known), *(set(header) - _HEADER)}):
+    known_arrays, known_keys = _ARRAYS, _HEADER
+    if version == 1:
+        known_arrays, known_keys = _ARRAYS - _NEW_ARRAYS, _HEADER - {"class_names"}
+    if unknown := sorted({*(set(arrays) - known_arrays), *(set(header) - known_keys)}):
         raise FileError(f"it has an unknown part '{unknown[0][:40]}'; a newer bignn may read it")
     num_features, fingerprint = header.get("num_features"), header.get("input")
     if type(num_features) is not int or not 0 < num_features < 2**31:
@@ -96,7 +105,20 @@ def graph_attributes(
         "input_digest": fingerprint,
         "labels": {key: arrays[f"labels.{key}"] for key in LABELS if f"labels.{key}" in arrays},
         "adjacency": adjacency,
+        **_names(arrays, header),
     }
+
+
+def _names(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> dict[str, Any]:
+    """Find the names of nodes and classes in a file."""
+    classes = header.get("class_names")
+    try:
+        return {
+            "node_names": names_from_arrays("node_names", arrays),
+            "class_names": None if classes is None else class_names_of(classes),
+        }
+    except InputError as error:
+        raise FileError(str(error)) from None
 
 
 def features_to_arrays(

@@ -108,6 +108,7 @@ def with_new_nodes(
         labels={},
         node_ids=None,
         graph_offsets=None,
+        node_names=None,
     )
     return part, new
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from bignn.errors import InputError, input_error
 from bignn.graph import Graph, Graphs, join
 from bignn.graph.hetero import HeteroDataLike
+from bignn.graph.names import Names
 from bignn.kernels.compressed_rows import compress_edges, entries_of, in_order_of_rows
 from bignn.kernels.edge_kinds import (
     EDGE_KINDS,
@@ -77,6 +78,9 @@ class PackedGraph:
         graph_offsets: of many graphs packed as one, graph g has the nodes (by their given numbers)
             from ``graph_offsets[g]`` up to ``graph_offsets[g + 1]``; None for one graph.
         edge_types: the relation of each entry of ``ids``, int32; None where models read none.
+        node_names: names of the nodes by their given numbers; nodes beyond the last name, which a
+            live graph got later, have none. None where nodes go by their numbers.
+        class_names: names of the classes of ``labels["y"]``; None where these go by their numbers.
 
     All arrays are read-only, since native code relies on their having been checked; of arrays that
     could be written to through another name, the graph has copies.
@@ -97,6 +101,8 @@ class PackedGraph:
     node_ids: NDArray[Any] | None = None
     graph_offsets: NDArray[np.int64] | None = None
     edge_types: NDArray[np.int32] | None = None
+    node_names: Names | None = None
+    class_names: tuple[str, ...] | None = None
     _edges: dict[str, Edges] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -309,9 +315,11 @@ def pack_graph(
     elif isinstance(features, SparseBits):
         freeze(features.offsets, features.inputs, features.base)
     labels = {key: values for key in LABELS if (values := getattr(graph, key)) is not None}
+    names = None if graph.node_names is None else Names.of(graph.node_names)
+    classes = None if graph.class_names is None else tuple(graph.class_names)
     packed = PackedGraph(
         features, stage.num_columns, beta, offsets, ids, weights, scale, stage.digest(), labels,
-        graph.name, adjacency, None, graph_offsets, types,
+        graph.name, adjacency, None, graph_offsets, types, names, classes,
     )  # fmt: skip
     return packed if order is None else in_locality_order(packed)
 

@@ -14,6 +14,7 @@ from bignn import kernels
 from bignn.errors import FileError, InputError, input_error
 from bignn.graph import Graphs
 from bignn.graph.hetero import EdgeType, HeteroDataLike
+from bignn.graph.names import class_names_of
 from bignn.kernels.edge_kinds import WITH_SELF_LOOPS, WeightUse
 from bignn.kernels.layer import HIDDEN_EDGE_BITS, Edges
 from bignn.kernels.packed_layers import PackedLayers
@@ -45,7 +46,10 @@ if TYPE_CHECKING:
 
 VERSION = 2
 _HEADER = frozenset(
-    ["format", "version", "num_features", "operations", "about", "relations", "edge_weight"]
+    [
+        *["format", "version", "num_features", "operations", "about", "relations", "edge_weight"],
+        "class_names",
+    ]
 )
 
 #: A packed graph, or one that is packed when it is first predicted.
@@ -87,6 +91,8 @@ class PackedModel:
         about: free-form facts that travel with the model, such as where it was trained.
         edge_weight: what the weights of a graph's edges are to the model: ``"used"``; ``"ignored"``
             if it was trained without any; ``"refused"`` if only some of its layers weigh edges.
+        class_names: names of the outputs in the order of their numbers; None where classes go by
+            their numbers.
 
     """
 
@@ -99,6 +105,7 @@ class PackedModel:
         *,
         relations: Sequence[EdgeType] = (),
         edge_weight: WeightUse = "used",
+        class_names: Sequence[str] | None = None,
     ) -> None:
         self.arrays = dict(arrays)
         self.network = understand(operations, self.arrays, num_features, relations, edge_weight)
@@ -107,6 +114,7 @@ class PackedModel:
         widths = num_features if isinstance(num_features, dict) else {"": num_features}
         self.num_features = sum(widths.values())
         self.about = dict(about or {})
+        self.class_names = checked_class_names(class_names, self.num_classes)
         self.input_digest = self.network.input.digest()
         self._cpu = CpuBackend(self.network.layers)
         self._bound_layers = BoundLayers()
@@ -161,9 +169,9 @@ class PackedModel:
                 anew if any number in the graph has changed. Or many graphs, a PyG ``Batch`` or a
                 list, which is packed at every call. For a heterogeneous model a ``HeteroData``;
                 the nodes of the type that the model was packed for are predicted.
-            nodes: ids, in any order, repetitions allowed; only what they depend on is computed,
-                unless computing all nodes takes less. None for all nodes. Of a model that pools,
-                numbers of graphs.
+            nodes: ids, or names where the graph has them, in any order, repetitions allowed; only
+                what they depend on is computed, unless computing all nodes takes less. None for all
+                nodes. Of a model that pools, numbers of graphs.
             output: ``"classes"`` int64 [n]; ``"probabilities"`` of classes that exclude each other
                 (softmax), float32 [n, num_classes]; ``"labels"`` bool, whether each of several
                 labels that do not exclude each other is there (a logit over 0), and
@@ -183,7 +191,8 @@ class PackedModel:
             assert isinstance(packed, PackedGraph)
             wanted = checked_rows("nodes", nodes, packed.num_graphs, "numbers of graphs")
         else:
-            wanted = checked_rows("nodes", nodes, self._num_nodes(packed), "node ids")
+            names = packed.node_names if isinstance(packed, PackedGraph) else None
+            wanted = checked_rows("nodes", nodes, self._num_nodes(packed), "node ids", names)
         if wanted.size == 0:
             if output == "classes":
                 return np.empty(0, dtype=np.int64)
@@ -376,6 +385,8 @@ class PackedModel:
         optional: dict[str, Any] = {"relations": relations} if relations else {}
         if self.edge_weight != "used":
             optional["edge_weight"] = self.edge_weight
+        if self.class_names is not None:
+            optional["class_names"] = list(self.class_names)
         return self.arrays, optional | {
             "format": tensors.MODEL_FORMAT,
             "version": VERSION,
@@ -519,6 +530,17 @@ class PackedModel:
             return first_largest(logits) if output == "classes" else np.array(logits)
 
 
+def checked_class_names(names: Any, num_classes: int) -> tuple[str, ...] | None:
+    """Return names of a model's classes, one each and different; None as it is."""
+    if names is None:
+        return None
+    checked = class_names_of(names)
+    if len(checked) != num_classes:
+        expected = f"a name for each of the model's outputs ({num_classes})"
+        raise input_error("class_names", expected, f"{len(checked)} names")
+    return checked
+
+
 def _distinct(rows: NDArray[np.int64], limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the distinct rows, rising, and the place of each given one among them."""
     if 64 * len(rows) < limit:
@@ -552,6 +574,10 @@ def from_file(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> 
     model = PackedModel(
         operations, copies, num_features, about, relations=relations, edge_weight=use
     )
+    try:
+        model.class_names = checked_class_names(header.get("class_names"), model.num_classes)
+    except InputError as error:
+        raise FileError(str(error)) from None
     used = {name for step in model.operations for name in step.values() if isinstance(name, str)}
     if unused := sorted(set(arrays) - used):
         raise FileError(f"no operation uses array '{unused[0][:40]}'")

@@ -13,7 +13,8 @@ import numpy as np
 from bignn.errors import InputError
 from bignn.graph import SPLITS, Graph, GraphLike, Graphs, SparseRows
 from bignn.graph.hetero import HeteroDataLike, is_hetero
-from bignn.graph.pyg import array_of
+from bignn.graph.names import Names
+from bignn.graph.pyg import array_of, is_dataset
 from bignn.kernels.native import checksum
 from bignn.runtime.neighbourhood import AnyPackedGraph
 from bignn.runtime.packed_graph import pack_graph
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 # What of a graph a packing depends on; labels travel with it too.
 _LABELS = ("y", *SPLITS)
 _READ = ("x", "edge_index", "edge_weight", "batch")
+_NAMES = ("node_names", "class_names", "label_names")
 
 
 class Packings:
@@ -44,7 +46,8 @@ class Packings:
         """Return the packing of a graph, made if there is none or the graph has changed."""
         model = self._model()
         assert model is not None
-        if isinstance(graph, Sequence):  # has no weak references
+        # A list has no weak references, and a data set makes its graphs anew.
+        if isinstance(graph, Sequence) or is_dataset(graph):
             return pack_graph(graph, like=model)
         # Taken before packing: what another thread changes meanwhile is then noticed next time.
         checksums = _checksums(graph)
@@ -74,6 +77,7 @@ def _checksums(graph: GraphLike | HeteroDataLike) -> tuple[object, ...]:
     return (
         *(_checksum(name, getattr(graph, name, None)) for name in _READ),
         *(_optional_checksum(name, getattr(graph, name, None)) for name in ("edge_type", *labels)),
+        *(_names_checksum(getattr(graph, name, None)) for name in _NAMES),
     )
 
 
@@ -85,6 +89,15 @@ def _hetero_checksums(data: Any) -> tuple[object, ...]:
         *((kind, _checksum(name, getattr(store, name, None))) for kind, name, store in parts),
         *(store["num_nodes"] for *_, store in parts if "num_nodes" in store),
     )
+
+
+def _names_checksum(names: Any) -> object:
+    """Return a checksum of names, in whatever form a graph has them."""
+    if isinstance(names, Names):
+        return checksum(names.data), checksum(names.offsets)
+    if isinstance(names, list | tuple):
+        return hash(tuple(map(str, names)))
+    return None if names is None else str(names)
 
 
 def _optional_checksum(name: str, part: Any) -> object:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +16,15 @@ from numpy.typing import NDArray
 from bignn.errors import InputError, counted, input_error
 from bignn.files import atomic_path, check_writable
 from bignn.graph import load
+from bignn.graph.graph import UNLABELLED
+from bignn.graph.names import Names
+from bignn.kernels.reference import first_largest
 from bignn.kernels.threads import set_num_threads
 from bignn.runtime import Output, PackedGraph, PackedModel, pack_graph
 from bignn.runtime.hetero_graph import PackedHeteroGraph
 from bignn.runtime.neighbourhood import AnyPackedGraph
 from bignn.runtime.node_order import Order
+from bignn.runtime.predicted_values import scores_of
 from bignn.runtime.tensors import GRAPH_SUFFIX, check_suffix
 
 
@@ -27,7 +32,7 @@ def predict_file(
     model_path: str,
     dataset: str,
     *,
-    nodes: list[int] | None = None,
+    nodes: list[str] | None = None,
     out: str | None = None,
     output: Output = "classes",
     plan: str | None = None,
@@ -36,7 +41,10 @@ def predict_file(
     order: Order | None = None,
     save_graph: str | None = None,
 ) -> dict[str, Any]:
-    """Predict a graph, given by name or file, with a packed model's file."""
+    """Predict a graph, given by name or file, with a packed model's file.
+
+    ``nodes`` are names where the graph has names, and numbers where it has none.
+    """
     first, second = Path(model_path).suffix, Path(dataset).suffix
     if first == ".npz" or (second == ".bignn" and first != ".bignn"):
         raise InputError(
@@ -64,13 +72,19 @@ def predict_file(
         raise InputError(
             "'explain' is for models of binary features and weights, which have a plan"
         )
+    wanted = None if nodes is None else _numbers(nodes, _node_names(model, graph))
+    has_scores = output == "classes" and (out is None or Path(out).suffix != ".npy")
+    scores = None
     start = time.perf_counter()
     with _as_arguments(model_path, dataset):
-        values = model.predict(graph, nodes, output=output, plan=plan)
+        if has_scores:
+            values, scores = _classes_and_scores(model, graph, wanted, plan)
+        else:
+            values = model.predict(graph, wanted, output=output, plan=plan)
     seconds = time.perf_counter() - start
-    ids = np.arange(len(values)) if nodes is None else np.asarray(nodes, dtype=np.int64)
+    ids = np.arange(len(values)) if wanted is None else wanted
     if out is not None:
-        write(out, ids, values)
+        write(out, values, lambda: _table(model, graph, ids, values, scores))
     if save_graph is not None:
         graph.save(save_graph)
     classes = values if values.ndim == 1 else values.argmax(axis=1)
@@ -84,16 +98,107 @@ def predict_file(
         "seconds": seconds,
         "packing_seconds": packing,
         "plan": None if chosen is None else chosen.ways,
-        "test_acc": None if model.network.is_pooled else _test_accuracy(graph, ids, classes),
+        "test_acc": _test_accuracy(model, graph, ids, classes),
         "out": out,
         "saved_graph": save_graph,
     }
     if explain and chosen is not None:
         report["explanation"] = str(chosen)
     if out is None:
-        report["nodes"] = ids.tolist()
-        report["predictions"] = values.tolist()
+        table = _table(model, graph, ids, values, scores)
+        report["nodes"] = table.nodes
+        report["predictions"] = table.columns["class"] if values.ndim == 1 else values.tolist()
+        if scores is not None:
+            report["scores"] = [float(score) for score in table.columns["score"]]
     return report
+
+
+def _classes_and_scores(
+    model: PackedModel, graph: AnyPackedGraph, nodes: NDArray[np.int64] | None, plan: str | None
+) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """Predict classes and their scores, of all nodes by blocks."""
+    if nodes is not None:
+        logits = model.predict(graph, nodes, output="logits", plan=plan)
+        return first_largest(logits), scores_of(logits)
+    blocks = [
+        (first_largest(logits), scores_of(logits))
+        for _, logits in model.stream(graph, output="logits", plan=plan)
+    ]
+    classes, scores = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    return classes, scores
+
+
+def _node_names(model: PackedModel, graph: AnyPackedGraph) -> Names | None:
+    """Return the names of what is predicted: graphs, and nodes of several types, have none."""
+    if isinstance(graph, PackedHeteroGraph) or model.network.is_pooled:
+        return None
+    return graph.node_names
+
+
+def _numbers(nodes: list[str], names: Names | None) -> NDArray[np.int64]:
+    """Find the nodes that were asked for, by name or by number."""
+    if not nodes:
+        raise input_error("nodes", "names or ids such as 0,5,9", "none")
+    if names is not None:
+        return names.numbers(nodes)
+    try:
+        return np.array([int(node) for node in nodes], dtype=np.int64)
+    except (ValueError, OverflowError):
+        got = repr(",".join(nodes))
+        fix = "the graph has no names"
+        raise input_error("nodes", "ids such as 0,5,9", got, fix) from None
+
+
+class PredictionTable(NamedTuple):
+    """Predictions as columns, by names where there are any and by numbers where there are none.
+
+    Attributes:
+        kind: what a row is of, ``"node"`` or ``"graph"``.
+        nodes: the name or number of each.
+        columns: by the head of the column, its cells.
+
+    """
+
+    kind: str
+    nodes: Sequence[str | int]
+    columns: dict[str, Sequence[Any]]
+
+
+def _table(
+    model: PackedModel,
+    graph: AnyPackedGraph,
+    ids: NDArray[np.int64],
+    values: NDArray[Any],
+    scores: NDArray[np.float32] | None,
+) -> PredictionTable:
+    kind = "graph" if model.network.is_pooled else "node"
+    numbers = ids.tolist()
+    names = _node_names(model, graph)
+    nodes: Sequence[str | int] = numbers
+    if names is not None and len(ids) >= len(names) and (ids == np.arange(len(ids))).all():
+        nodes = [*names, *numbers[len(names) :]]  # all of them, which is faster than one by one
+    elif names is not None:
+        nodes = [names[number] if number < len(names) else number for number in numbers]
+    classes = _class_names(model, graph)
+    if values.ndim == 1:
+        found = values.tolist()
+        columns: dict[str, Sequence[Any]] = {
+            "class": found if classes is None else [classes[number] for number in found]
+        }
+        if scores is not None:
+            columns["score"] = [f"{score:.6f}" for score in scores.tolist()]
+        return PredictionTable(kind, nodes, columns)
+    heads = classes or [f"class_{number}" for number in range(values.shape[1])]
+    return PredictionTable(kind, nodes, dict(zip(heads, values.T.tolist(), strict=True)))
+
+
+def _class_names(model: PackedModel, graph: AnyPackedGraph) -> tuple[str, ...] | None:
+    """Return the model's names of classes; where it has none, the graph's, if they fit."""
+    names = model.class_names
+    if names is None and isinstance(graph, PackedGraph) and graph.class_names is not None:
+        fits = len(graph.class_names) == model.num_classes
+        names = graph.class_names if fits else None
+    return names
 
 
 @contextmanager
@@ -129,28 +234,30 @@ def describe(report: dict[str, Any]) -> str:
     lines += [f"wrote {report[key]}" for key in ("out", "saved_graph") if report[key] is not None]
     if report["out"] is None:
         shown = list(zip(report["nodes"], report["predictions"], strict=True))[:10]
-        lines += [f"  node {node}: {_short(value)}" for node, value in shown]
+        scores = report.get("scores", [None] * len(shown))
+        lines += [
+            f"  node {node}: {_short(value, score)}"
+            for (node, value), score in zip(shown, scores, strict=False)
+        ]
         if len(report["nodes"]) > len(shown):
             more = len(report["nodes"]) - len(shown)
             lines.append(f"  ... and {more} more; --out FILE writes them all")
     return "\n".join(lines)
 
 
-def write(path: str | os.PathLike[str], ids: NDArray[Any], values: NDArray[Any]) -> None:
+def write(
+    path: str | os.PathLike[str], values: NDArray[Any], make_table: Callable[[], PredictionTable]
+) -> None:
     """Write predictions as ``.npy`` (the values alone) or ``.csv`` (a line per node)."""
     with atomic_path(path) as temporary:
         if Path(path).suffix == ".npy":
             with temporary.open("wb") as file:
                 np.save(file, values)
             return
-        with temporary.open("w", encoding="utf-8") as file:
-            names = (
-                ["class"] if values.ndim == 1 else [f"class_{c}" for c in range(values.shape[1])]
-            )
-            file.write(",".join(["node", *names]) + "\n")
-            for node, value in zip(ids.tolist(), values.tolist(), strict=True):
-                cells = [value] if values.ndim == 1 else value
-                file.write(",".join([str(node), *map(str, cells)]) + "\n")
+        with temporary.open("w", encoding="utf-8", newline="") as text:
+            rows, table = csv.writer(text, lineterminator="\n"), make_table()
+            rows.writerow([table.kind, *table.columns])
+            rows.writerows(zip(table.nodes, *table.columns.values(), strict=True))
 
 
 def _check_different(inputs: dict[str, str], outputs: dict[str, str | None]) -> None:
@@ -179,19 +286,34 @@ def open_graph(dataset: str, model: PackedModel, order: Order | None = None) -> 
     return pack_graph(load(dataset), like=model, order=order)
 
 
-def _test_accuracy(graph: AnyPackedGraph, ids: NDArray[Any], classes: NDArray[Any]) -> float | None:
+def _test_accuracy(
+    model: PackedModel, graph: AnyPackedGraph, ids: NDArray[Any], classes: NDArray[Any]
+) -> float | None:
     """Percent of the test nodes among ``ids`` whose class is right; None if there are none."""
-    if isinstance(graph, PackedHeteroGraph):
+    if isinstance(graph, PackedHeteroGraph) or model.network.is_pooled:
         return None
     if "y" not in graph.labels or "test_idx" not in graph.labels:
         return None
     tested = np.isin(ids, graph.labels["test_idx"])
     if not tested.any():
         return None
-    return 100 * float((graph.labels["y"][ids[tested]] == classes[tested]).mean())
+    y = _in_numbers_of(model.class_names, graph.class_names, graph.labels["y"][ids[tested]])
+    return 100 * float((y == classes[tested]).mean())
 
 
-def _short(value: Any) -> str:
+def _in_numbers_of(
+    ours: Sequence[str] | None, theirs: Sequence[str] | None, y: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Give a graph's classes the numbers that a model has for the same names; -1 for others."""
+    if ours is None or theirs is None or ours == theirs:
+        return y
+    number = {name: place for place, name in enumerate(ours)}
+    numbers = np.array([number.get(name, UNLABELLED) for name in theirs], dtype=np.int64)
+    return np.where(y == UNLABELLED, UNLABELLED, numbers[y])
+
+
+def _short(value: Any, score: float | None) -> str:
     if isinstance(value, list):
         return " ".join(f"{number:.3f}" for number in value)
-    return f"class {value}"
+    name = f"class {value}" if isinstance(value, int) else value
+    return name if score is None else f"{name}, {score:.2f}"

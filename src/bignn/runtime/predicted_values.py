@@ -7,7 +7,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bignn.errors import input_error
+from bignn.errors import input_error, printable
+from bignn.graph.names import Names
 from bignn.kernels.layer import SparseBits
 from bignn.runtime.features import take_features
 from bignn.runtime.hetero_graph import PackedNodes
@@ -48,6 +49,16 @@ def finished(values: NDArray[Any], output: Output) -> NDArray[Any]:
     return values
 
 
+def scores_of(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the score of each row's class: its probability, the softmax of the largest logit.
+
+    It is computed in float64 and rounded once, so that equal logits have equal scores everywhere.
+    """
+    above = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
+    scores: NDArray[np.float32] = (1 / np.exp(above).sum(axis=1)).astype(np.float32)
+    return scores
+
+
 def input_value(graph: PackedGraph | PackedNodes, nodes: NDArray[np.int64] | None) -> Value:
     """Return features of all nodes or of some, as a value."""
     features = graph.features
@@ -60,14 +71,24 @@ def input_value(graph: PackedGraph | PackedNodes, nodes: NDArray[np.int64] | Non
     return Bits(words, graph.beta if nodes is None else graph.beta[nodes], graph.num_features)
 
 
-def checked_rows(argument: str, nodes: ArrayLike, num_rows: int, what: str) -> NDArray[np.int64]:
-    """Check a list of rows that are wanted; ``what`` says what they are numbers of."""
+def checked_rows(
+    argument: str, nodes: ArrayLike, num_rows: int, what: str, names: Names | None = None
+) -> NDArray[np.int64]:
+    """Check a list of rows that are wanted; ``what`` says what they are numbers of.
+
+    Texts are looked up among the names, where there are any.
+    """
     try:
         ids = np.atleast_1d(np.asarray(nodes))
     except ValueError:  # lists of unequal lengths
         raise input_error(argument, f"a list of {what}", "lists of several lengths") from None
     if ids.size == 0:
         return ids.astype(np.int64)
+    if ids.ndim == 1 and all(isinstance(node, str) for node in ids[:1].tolist()):
+        if names is None:
+            got = f"'{printable(ids[0])}'"
+            raise input_error(argument, f"{what}: the graph has no names", got)
+        return names.numbers(ids.tolist(), argument)
     if ids.dtype.kind not in "iu" or ids.ndim != 1:
         got = f"{ids.dtype} of shape {list(ids.shape)}"
         raise input_error(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from types import NoneType
 from typing import Any
@@ -25,6 +25,7 @@ from bignn.config import ModelConfig
 from bignn.config.input_bits import SIGN
 from bignn.errors import FileError, InputError, WriteError, input_error, printable
 from bignn.files import atomic_path, check_regular_file, content_digest
+from bignn.graph.names import class_names_of
 from bignn.nn import GNN, MODELS
 
 FORMAT = "bignn-checkpoint"
@@ -44,6 +45,8 @@ _HEADER: dict[str, tuple[type, ...]] = {
     "teachers": (str, NoneType),
     "progress": (dict,),
 }
+#: Fields that a header need not have.
+_OPTIONAL: dict[str, tuple[type, ...]] = {"class_names": (list,)}
 _EXPECTED = "expected a checkpoint (.safetensors) written by 'bignn train'"
 
 
@@ -153,12 +156,13 @@ def _parts(tensors: Mapping[str, Tensor]) -> Parts:
 
 
 def _check_header(header: Mapping[str, Any]) -> None:
-    if header.keys() != _HEADER.keys():
-        name = sorted(header.keys() ^ _HEADER.keys())[0]
+    if wrong := (header.keys() ^ _HEADER.keys()) - _OPTIONAL.keys():
+        name = sorted(wrong)[0]
         raise ValueError(f"its header {'lacks' if name in _HEADER else 'has an unknown'} '{name}'")
-    for name, kinds in _HEADER.items():
-        if type(header[name]) not in kinds:  # a bool is no int here
+    for name, kinds in {**_HEADER, **_OPTIONAL}.items():
+        if name in header and type(header[name]) not in kinds:  # a bool is no int here
             raise ValueError(f"the '{name}' of its header is {header[name]!r}")
+    class_names_of(header.get("class_names", []))
 
 
 #: What a model's options and the state of a GNN were called in version 1, and are called now.
@@ -212,7 +216,17 @@ def load_model(path: str | os.PathLike[str]) -> GNN:
     except (InputError, KeyError, TypeError, RuntimeError) as error:
         line = printable(error, 300)
         raise FileError(f"'{path}' does not hold a bignn model ({line})") from error
+    set_class_names(model, header.get("class_names"))
     return model.eval()
+
+
+def set_class_names(model: nn.Module, names: Sequence[str] | None) -> None:
+    """Give a trained model the names of its classes, which :func:`bignn.pack` takes from it.
+
+    Another module than a :class:`bignn.nn.GNN` keeps what it has where there are none.
+    """
+    if names is not None or isinstance(model, GNN):
+        model.class_names = None if names is None else tuple(names)  # type: ignore[assignment]
 
 
 def load_state(model: nn.Module, path: str | os.PathLike[str]) -> None:
@@ -223,7 +237,8 @@ def load_state(model: nn.Module, path: str | os.PathLike[str]) -> None:
     """
     if not isinstance(model, nn.Module):
         raise input_error("model", "a torch.nn.Module", type(model).__name__)
-    theirs = read(path)[0].get("model", {})
+    parts, header = read(path)
+    theirs = parts.get("model", {})
     mine = model.state_dict()
     differences = [
         *(f"the module's '{name}' is not in the file" for name in mine if name not in theirs),
@@ -246,6 +261,7 @@ def load_state(model: nn.Module, path: str | os.PathLike[str]) -> None:
             "module as it was when it was saved"
         )
     model.load_state_dict(theirs)
+    set_class_names(model, header.get("class_names"))
 
 
 def generator_state(device: torch.device) -> dict[str, Tensor]:

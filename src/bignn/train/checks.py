@@ -12,8 +12,13 @@ from bignn.train.tasks import Task
 
 
 @torch.no_grad()
-def check_model(model: nn.Module, batch: Batch, task: Task, argument: str = "model") -> None:
-    """Evaluate a model once; refuse one that does not fit the graph or the task in one line."""
+def check_model(model: nn.Module, batch: Batch, task: Task, argument: str = "model") -> int:
+    """Evaluate a model once; refuse one that does not fit the graph or the task in one line.
+
+    Returns:
+        The number of its outputs per row.
+
+    """
     try:
         with evaluating(model), naming_width_errors(argument, int(batch.x.shape[-1])):
             out = batch.logits(model)
@@ -38,11 +43,12 @@ def check_model(model: nn.Module, batch: Batch, task: Task, argument: str = "mod
     if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != len(batch.y):
         got = f"shape {list(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
         raise input_error(argument, "one that returns a tensor of logits [nodes, classes]", got)
-    expected, num_outputs = task.num_outputs, out.shape[1]
+    expected, num_outputs = task.num_outputs, int(out.shape[1])
     if task.kind == "classes" and num_outputs < expected:
         raise input_error(argument, f"one with an output per class ({expected})", num_outputs)
     if task.kind != "classes" and num_outputs != expected:
         raise input_error(argument, f"one with as many outputs as 'y' ({expected})", num_outputs)
+    return num_outputs
 
 
 def check_teacher(teacher: nn.Module, whole: Batch, task: Task) -> None:

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 from bignn.errors import InputError, input_error
 from bignn.graph import SPLITS, Graph, as_graph
 from bignn.graph.hetero import is_hetero
-from bignn.graph.pyg import array_of, is_data
+from bignn.graph.pyg import array_of, is_data, is_dataset, only_graph
 from bignn.train.batches import Batch, edge_types_of, full_batch
 from bignn.train.graph_sets import GraphSet, GraphSetProblem, split_off
 from bignn.train.links import LinkProblem, pairs_of
@@ -33,6 +33,8 @@ def find_problem(
     device: torch.device,
 ) -> LearningProblem:
     """Find what the arguments of :func:`bignn.fit` ask for; they are described there."""
+    if is_dataset(graph) and len(graph) == 1:
+        graph = only_graph(graph)
     if is_hetero(graph):
         fix = "train a heterogeneous model in your own loop, as docs/models.md shows, then pack it"
         raise input_error("graph", "a bignn.Graph or a PyG Data", type(graph).__name__, fix)

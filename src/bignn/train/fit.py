@@ -65,7 +65,8 @@ def fit(
             values; for many graphs ``model(x, edge_index, batch=...)`` (or ``model(data)``), with a
             row per graph, or per node; for links embeddings, whose dot products are scores.
         graph: one of these. A :class:`bignn.Graph` or a PyG ``Data`` with labels and a train and
-            val split; ``Data.y`` may also be labels of 0 and 1 [nodes, labels] or numbers. Many
+            val split, or a ``Dataset`` of one; ``Data.y`` may also be labels of 0 and 1 [nodes,
+            labels] or numbers; its names of classes become ``model.class_names``. Many
             graphs: a list of PyG ``Data``, a ``Batch``, or a loader of batches. Links: a ``Data``
             with ``edge_label_index``, as PyG's ``RandomLinkSplit`` makes it; where all of them are
             links, as many other pairs are drawn in every epoch.

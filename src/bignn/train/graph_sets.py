@@ -15,6 +15,7 @@ from torch_geometric.data import Batch as PyGBatch
 from bignn.config import Settings
 from bignn.errors import InputError, input_error
 from bignn.graph.graph import from_arrays
+from bignn.graph.names import class_names_of
 from bignn.graph.pyg import array_of
 from bignn.graph.several import check_edges_within
 from bignn.train.batches import Batch, named_arguments
@@ -157,6 +158,11 @@ class GraphSet:
                     f"'{self._argument}' has a Data without {name}; give every one its {name}"
                 )
 
+    def class_names(self) -> tuple[str, ...] | None:
+        """Return the names of classes that the first graph of a list has, if it has any."""
+        names = getattr(self.graphs[0], "class_names", None) if self.is_list else None
+        return None if names is None else class_names_of(names)
+
     def targets(self) -> Tensor:
         """Return the targets of all graphs, whose type decides the task."""
         return torch.cat([batch.y for batch in self])
@@ -196,6 +202,7 @@ class GraphSetProblem:
         self.device = device
         self._sample = training.sample(_NUM_STATISTICS_GRAPHS)
         self.num_nodes = len(self._sample.data.batch)
+        self.class_names = training.class_names()
         self.task = task_of(training.targets(), loss)
         self._teachers: Sequence[nn.Module] = ()
         self._temperature = 1.0

@@ -74,6 +74,7 @@ class LinkProblem:
     """
 
     name = "links"
+    class_names: tuple[str, ...] | None = None
 
     def __init__(
         self, training: PairBatch, validation: PairBatch, test: PairBatch | None, loss_function: Any

@@ -31,6 +31,7 @@ class LearningProblem(Protocol):
         task: what is predicted.
         device: where it is computed.
         num_nodes: nodes of the largest batch.
+        class_names: names of classes or labels in the order of their numbers, where there are any.
 
     """
 
@@ -38,6 +39,7 @@ class LearningProblem(Protocol):
     task: Task
     device: torch.device
     num_nodes: int
+    class_names: tuple[str, ...] | None
 
     def digest(self) -> str:
         """Return a fingerprint of all that training reads."""
@@ -92,6 +94,7 @@ class NodeProblem:
     ) -> None:
         self.graph, self.whole, self.task = graph, whole, task
         self.name, self.device, self.num_nodes = graph.name, whole.device, graph.num_nodes
+        self.class_names = None if graph.class_names is None else tuple(graph.class_names)
         self._val_idx, self._test_idx = val_idx, test_idx
 
     def digest(self) -> str:

@@ -24,6 +24,7 @@ from bignn.nn.convert.sign_watch import warn_of_equal_rows
 from bignn.nn.evaluation import evaluating
 from bignn.train import checkpoint
 from bignn.train.batches import Batch
+from bignn.train.checkpoint import set_class_names
 from bignn.train.checks import check_model, check_teacher
 from bignn.train.distill import distillation_loss, on_device, weights_digest
 from bignn.train.distributed import World
@@ -128,7 +129,9 @@ class TrainingRun:
         if (fit_input := getattr(model, "fit_input", None)) is not None:
             fit_input(problem.training_x())
         for batch in islice(problem.validation(), 1):
-            check_model(model, batch, problem.task)
+            num_outputs = check_model(model, batch, problem.task)
+            if len(problem.class_names or ()) != num_outputs:
+                problem.class_names = None  # the names are not those of the outputs
         if teachers:
             for teacher in teachers:
                 with on_device(teacher, problem.device):
@@ -355,6 +358,7 @@ class TrainingRun:
         batches = self.problem.test(self.world)
         test = None if batches is None else self._score(batches)[1]
         self.model.eval()
+        set_class_names(self.model, self.problem.class_names)
         best, metric = self.progress, self.problem.task.metric
         return FitResult(
             best.best_loss, best.best_acc, test, best.best_epoch, best.epoch, best.seconds, metric
@@ -391,7 +395,10 @@ class TrainingRun:
                 for name, value in slots.items()
             }
             parts["rng"] = checkpoint.generator_state(self.problem.device)
-        return parts, {**self._identity(), "progress": asdict(self.progress)}
+        header = {**self._identity(), "progress": asdict(self.progress)}
+        if self.problem.class_names is not None:
+            header["class_names"] = list(self.problem.class_names)
+        return parts, header
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Continue the run of a checkpoint, which must be this very run."""

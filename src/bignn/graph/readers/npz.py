@@ -26,12 +26,14 @@ _LENGTHS_AT = 26  # of a member's header: the lengths of its name and of its ext
 _CHUNK = 1 << 24  # bytes unpacked at a time, so that no array is held twice
 
 
-def read_npz(path: str | os.PathLike[str], known: frozenset[str]) -> dict[str, NDArray[Any]]:
+def read_npz(
+    path: str | os.PathLike[str], known: frozenset[str], text: frozenset[str] = frozenset()
+) -> dict[str, NDArray[Any]]:
     """Read all arrays of a .npz file.
 
     Names, sizes and headers are read first. Refused before anything is unpacked: arrays of unknown
-    names, arrays of other things than plain numbers, arrays of another size than their header
-    claims, and archives that expand suspiciously.
+    names, arrays of other things than plain numbers (those of ``text`` may hold text), arrays of
+    another size than their header claims, and archives that expand suspiciously.
     """
     file = Path(path)
     with _opened(file) as archive:
@@ -50,7 +52,7 @@ def read_npz(path: str | os.PathLike[str], known: frozenset[str]) -> dict[str, N
             )
         if len(members) < len(archive.infolist()):
             raise FileError(f"'{file}' holds an array twice; write it again")
-        return _read_members(file, archive, members)
+        return _read_members(file, archive, members, text)
 
 
 def read_some(
@@ -141,7 +143,10 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 
 
 def _read_members(
-    file: Path, archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]
+    file: Path,
+    archive: zipfile.ZipFile,
+    members: dict[str, zipfile.ZipInfo],
+    text: frozenset[str] = frozenset(),
 ) -> dict[str, NDArray[Any]]:
     size = sum(info.file_size for info in members.values())
     compressed = sum(info.compress_size for info in members.values())
@@ -153,11 +158,14 @@ def _read_members(
     arrays = {}
     for name, info in members.items():
         with archive.open(info) as member:
-            arrays[name] = _read_array(file, info.filename, member, info.file_size)
+            kinds = "fiubU" if name in text else "fiub"
+            arrays[name] = _read_array(file, info.filename, member, info.file_size, kinds)
     return arrays
 
 
-def _read_array(file: Path, name: str, stream: IO[bytes], stream_bytes: int) -> NDArray[Any]:
+def _read_array(
+    file: Path, name: str, stream: IO[bytes], stream_bytes: int, kinds: str = "fiub"
+) -> NDArray[Any]:
     try:
         version = npy.read_magic(stream)
         read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
@@ -167,7 +175,7 @@ def _read_array(file: Path, name: str, stream: IO[bytes], stream_bytes: int) -> 
     except Exception as error:
         raise FileError(f"'{file}': '{name}' is not a NumPy array") from error
     name = name.removesuffix(".npy")
-    if dtype.kind not in "fiub":
+    if dtype.kind not in kinds or dtype.itemsize == 0:
         raise FileError(
             f"'{file}': array '{name}' holds {_describe(dtype)}, expected plain numbers; "
             "convert it before saving (objects would need pickle, which is never loaded)"

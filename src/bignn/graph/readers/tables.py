@@ -1,11 +1,11 @@
-"""Makes a graph from tables in CSV, TSV or Parquet: an edge list, features, labels."""
+"""Reads tables in CSV, TSV, blank-separated text and Parquet, as columns."""
 
 from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,56 +14,59 @@ from numpy.typing import NDArray
 
 from bignn.errors import FileError, InputError, counted, input_error, missing_extra
 from bignn.files import check_regular_file
-from bignn.graph.edges import both_directions
-from bignn.graph.graph import SPLITS, UNLABELLED, Graph, from_arrays
-from bignn.graph.pyg import GraphLike, as_graph
-from bignn.graph.split import random_split
 
-#: Names of a first column that hardly is a feature, in lower case.
-_ID_NAMES = {"id", "ids", "name", "node", "node_id", "nodeid", "node id", "nodes"}
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": None, ".edges": None}
 
 
 @dataclass(frozen=True)
 class InputTable:
-    """A table of named columns; text cells stay text until numbers are asked for."""
+    """A table of named columns; text cells stay text until numbers are asked for.
+
+    Attributes:
+        path: the file.
+        columns: the cells of each column [rows]; of a Parquet column of lists a matrix of floats
+            [rows, items], with NaN for what is missing.
+        faults: why columns cannot be read, which matters only where one is asked for.
+
+    """
 
     path: Path
     columns: dict[str, NDArray[Any]]
+    faults: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def num_rows(self) -> int:
         """Number of rows."""
         return len(next(iter(self.columns.values()))) if self.columns else 0
 
-    def numbers(self, name: str) -> NDArray[np.float32]:
-        """Return a column as float32; refuse a cell that is no number, by its row."""
-        try:
-            with np.errstate(over="ignore"):  # numbers beyond float32 become infinite: refused
-                values = self.columns[name].astype(np.float32)
-            if not np.isfinite(values).all():
-                row = int(np.argmin(np.isfinite(values)))
-                raise FileError(
-                    f"'{self.path}': column '{name}' must hold finite numbers of float32's range, "
-                    f"got '{self.columns[name][row]}' in row {row + 1}"
-                )
-            return values
-        except (ValueError, TypeError) as error:
-            if isinstance(error, FileError):
-                raise
-            cells = enumerate(_text(self.columns[name]), start=1)
-            row, bad = next(((row, cell) for row, cell in cells if not _is_number(cell)), (0, ""))
-            where = f"'{self.path}': column '{name}'"
-            if not bad and row:
-                line = f"{where} is empty in row {row}; give every cell a number"
-            else:
-                line = f"{where} is not numeric ('{bad}' in row {row}); if it names the nodes, "
-                line += f"pass --id {name}"
-            raise FileError(line) from None
+    def cells(self, name: str) -> NDArray[Any]:
+        """Return a column; refuse one that cannot be read."""
+        if name in self.faults:
+            raise FileError(f"'{self.path}': column '{name}' {self.faults[name]}")
+        return self.columns[name]
+
+    def texts(self, name: str) -> list[str]:
+        """Return a column's cells as text, so that 7 and "7" are the same in every format."""
+        column = self.cells(name)
+        if column.ndim != 1:
+            raise FileError(
+                f"'{self.path}': column '{name}' holds lists, which are features; name another one"
+            )
+        return [_text(cell) for cell in column.tolist()]
+
+    def check_column(self, argument: str, name: str) -> None:
+        """Refuse the name of a column that is not there."""
+        if name not in self.columns:
+            shown = ", ".join(list(self.columns)[:6])
+            more = ", ..." if len(self.columns) > 6 else ""
+            raise input_error(argument, f"a column of '{self.path}' ({shown}{more})", repr(name))
 
 
-def read_table(path: str | os.PathLike[str], *, header: bool = True) -> InputTable:
-    """Read .csv, .tsv, .txt (blanks between columns; ``#`` starts a comment line) or .parquet."""
+def read_table(path: str | os.PathLike[str], *, header: bool = True, what: str = "") -> InputTable:
+    """Read .csv, .tsv, .txt (blanks between columns; ``#`` starts a comment line) or .parquet.
+
+    ``what`` is the table's flag, for messages; without ``header`` columns are called 0, 1, ...
+    """
     file = check_regular_file(path, "a table in CSV, TSV or Parquet")
     if file.suffix == ".parquet":
         return _read_parquet(file)
@@ -76,9 +79,10 @@ def read_table(path: str | os.PathLike[str], *, header: bool = True) -> InputTab
     _check_separator(file, rows)
     if header:
         names, rows = rows[0], rows[1:]
-        if all(_is_number(cell) for cell in names):
+        if all(is_number(cell) for cell in names):
+            fix = f"--no-header-in {what}" if what else "--no-header"
             raise FileError(
-                f"'{file}' seems to have no header: its first row is {names[:4]}; pass --no-header"
+                f"'{file}' seems to have no header: its first row is {names[:4]}; pass {fix}"
             )
         if len(set(names)) != len(names):
             raise FileError(f"'{file}' has two columns of the same name")
@@ -89,7 +93,28 @@ def read_table(path: str | os.PathLike[str], *, header: bool = True) -> InputTab
             held = counted(len(row), "cell")
             raise FileError(f"'{file}': row {number + 1} has {held}, expected {len(names)}")
     cells = np.array(rows, dtype=np.str_).reshape(len(rows), len(names))
-    return InputTable(file, {name: cells[:, index] for index, name in enumerate(names)})
+    columns = {name: cells[:, index] for index, name in enumerate(names)}
+    counted_rows = [str(row) for row in range(len(rows))]
+    if len(names) > 1 and "" in columns and columns[""].tolist() == counted_rows:
+        del columns[""]  # pandas writes the numbers of rows so
+    return InputTable(file, columns)
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell is a number."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _text(cell: Any) -> str:
+    if cell is None or cell != cell:
+        return ""
+    if isinstance(cell, float) and cell.is_integer():  # whole numbers beside missing ones
+        return str(int(cell))
+    return str(cell).strip()
 
 
 def _check_separator(file: Path, rows: list[list[str]]) -> None:
@@ -103,90 +128,6 @@ def _check_separator(file: Path, rows: list[list[str]]) -> None:
                 f"'{file}' seems to have {name} between its columns; write {expected}, which "
                 f"'{file.suffix}' stands for"
             )
-
-
-def convert(
-    edges: str | os.PathLike[str],
-    features: str | os.PathLike[str],
-    labels: str | os.PathLike[str] | None = None,
-    *,
-    id_column: str | None = None,
-    undirected: bool = False,
-    split: Sequence[float] | None = None,
-    seed: int = 0,
-    header: bool = True,
-) -> tuple[Graph, list[str]]:
-    """Build a graph from tables.
-
-    Args:
-        edges: table with the columns source, target and, optionally, weight.
-        features: table with one row per node and numeric columns.
-        labels: table with one label per node; empty cells mean unknown. Without ``id_column`` it
-            has a single column, in the order of ``features``.
-        id_column: the column of ``features`` and ``labels`` that names a node; the edges use
-            these names. Without it, nodes are numbered from 0 in the order of ``features``. If
-            only ``labels`` has the column, it holds these numbers.
-        undirected: whether to add the reverse of every edge. Edges given more than once, in either
-            direction, become one, whose weight is their sum.
-        split: percentages of the labelled nodes for training, validation and test, at random.
-        seed: seed of the split.
-        header: whether text tables begin with a row of column names.
-
-    Returns:
-        The graph, and the class names in the order of their ids.
-
-    """
-    table = read_table(features, header=header)
-    label_table = None if labels is None else read_table(labels, header=header)
-    in_labels_alone = (
-        label_table is not None
-        and id_column in label_table.columns
-        and id_column not in table.columns
-    )
-    ids = None if in_labels_alone else _node_ids(table, id_column)
-    feature_names = [name for name in table.columns if name != id_column]
-    if table.num_rows == 0 or not feature_names:
-        raise FileError(f"'{table.path}' has no rows of features")
-    if id_column is None:
-        _check_no_ids(table)
-    arrays: dict[str, NDArray[Any]] = {
-        "x": np.stack([table.numbers(name) for name in feature_names], axis=1)
-    }
-    arrays |= _edges(read_table(edges, header=header), ids, table.num_rows, undirected)
-    classes: list[str] = []
-    if label_table is not None:
-        arrays["y"], classes = _labels(label_table, ids, id_column, table.num_rows)
-    if split is not None:
-        if "y" not in arrays:
-            raise InputError("'split' needs labels; give --labels")
-        arrays |= random_split(arrays["y"], split, seed)
-    return from_arrays(arrays, name=f"{edges}, {features}"), classes
-
-
-def with_labels(
-    graph: GraphLike,
-    labels: str | os.PathLike[str],
-    *,
-    id_column: str | None = None,
-    header: bool = True,
-) -> tuple[Graph, list[str]]:
-    """Return a copy of a graph with the labels of a table, and the class names.
-
-    The table is as in :func:`convert`; ``id_column`` is its column of node numbers.
-    """
-    graph = as_graph(graph)
-    table = read_table(labels, header=header)
-    y, classes = _labels(table, None, id_column, graph.num_nodes)
-    return replace(graph, y=y), classes
-
-
-def with_split(graph: GraphLike, split: Sequence[float], seed: int = 0) -> Graph:
-    """Return a copy of a graph whose labelled nodes are split at random, as in :func:`convert`."""
-    graph = as_graph(graph)
-    if graph.y is None:
-        raise InputError(f"{graph.name}: 'split' needs labels 'y'")
-    parts: dict[str, Any] = {**dict.fromkeys(SPLITS), **random_split(graph.y, split, seed)}
-    return replace(graph, **parts)
 
 
 def _read_text(file: Path, delimiter: str | None) -> list[list[str]]:
@@ -218,140 +159,55 @@ def _read_parquet(file: Path) -> InputTable:
     except (ArrowException, OSError) as error:
         line = str(error).splitlines()[0]
         raise FileError(f"'{file}' is not a readable Parquet file ({line})") from None
-    return InputTable(file, {name: table[name].to_numpy() for name in table.column_names})
+    if len(set(table.column_names)) != len(table.column_names):
+        raise FileError(f"'{file}' has two columns of the same name")
+    columns, faults = {}, {}
+    for name in table.column_names:
+        try:
+            columns[name] = _cells(table[name])
+        except _ColumnFault as fault:
+            columns[name] = np.full(table.num_rows, None)
+            faults[name] = str(fault)
+    return InputTable(file, columns, faults)
 
 
-def _is_number(cell: str) -> bool:
+class _ColumnFault(Exception):  # noqa: N818
+    """What is wrong with a column of a Parquet file."""
+
+
+def _cells(column: Any) -> NDArray[Any]:
+    """Return a Parquet column as an array; dates become text, which is no number."""
+    from pyarrow import types
+
+    kind = column.type
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return _lists(column)
+    if types.is_nested(kind) or types.is_binary(kind):
+        raise _ColumnFault(f"holds {kind}, expected numbers, text or lists of numbers")
+    if types.is_temporal(kind):
+        return np.array([None if cell is None else str(cell) for cell in column.to_pylist()])
+    if column.null_count and (types.is_integer(kind) or types.is_boolean(kind)):
+        return np.array(column.to_pylist(), dtype=np.object_)  # not floats
+    cells: NDArray[Any] = column.to_numpy()
+    return cells
+
+
+def _lists(column: Any) -> NDArray[np.float64]:
+    """Return a column of lists of numbers as a matrix, with NaN for missing lists and items."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    lengths = compute.list_value_length(column)
+    different = [size for size in compute.unique(lengths).to_pylist() if size is not None]
+    if len(different) != 1 or different[0] == 0:
+        held = ", ".join(map(str, sorted(different)[:4])) or "no"
+        raise _ColumnFault(f"must hold lists of one length, got {held} items")
+    is_there = compute.is_valid(column).to_numpy()
     try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_node_number(cell: str, num_nodes: int) -> bool:
-    try:
-        return 0 <= int(cell) < num_nodes
-    except ValueError:
-        return False
-
-
-def _text(column: NDArray[Any]) -> list[str]:
-    """Return a column's cells as text, so that ids 7 and "7" are the same node in every format."""
-    return ["" if cell is None or cell != cell else str(cell).strip() for cell in column.tolist()]
-
-
-def _node_ids(table: InputTable, id_column: str | None) -> dict[str, int] | None:
-    if id_column is None:
-        return None
-    if id_column not in table.columns:
-        raise input_error(
-            "id",
-            f"a column of '{table.path}' ({', '.join(list(table.columns)[:6])})",
-            repr(id_column),
-        )
-    names = _text(table.columns[id_column])
-    ids = {name: index for index, name in enumerate(names)}
-    if len(ids) != len(names):
-        twice = next(name for index, name in enumerate(names) if ids[name] != index)
-        raise FileError(f"'{table.path}': node '{twice}' has two rows")
-    return ids
-
-
-def _check_no_ids(table: InputTable) -> None:
-    """Refuse features whose first column seems to name the nodes."""
-    first = next(iter(table.columns))
-    cells = _text(table.columns[first])
-    is_named = first.lower() in _ID_NAMES and len(set(cells)) == len(cells)
-    is_counted = len(cells) > 2 and cells == [str(row) for row in range(len(cells))]
-    if len(table.columns) > 1 and (is_named or is_counted):
-        raise FileError(
-            f"'{table.path}': the first column, '{first}', seems to name the nodes; pass "
-            f"--id {first}, or put another column first if it is a feature"
-        )
-
-
-def _resolve(
-    table: InputTable, column: NDArray[Any], ids: dict[str, int] | None, num_nodes: int
-) -> NDArray[np.int64]:
-    names = _text(column)
-    if ids is None:
-        bad = next((name for name in names if not _is_node_number(name, num_nodes)), None)
-        if bad is not None:
-            raise FileError(
-                f"'{table.path}': '{bad}' is not a node number in 0..{num_nodes - 1}; "
-                "if nodes have names, pass --id COLUMN"
-            )
-        return np.array([int(name) for name in names], dtype=np.int64)
-    try:
-        return np.array([ids[name] for name in names], dtype=np.int64)
-    except KeyError as error:
-        raise FileError(
-            f"'{table.path}': node {error} has no row in the features; add one or drop it"
-        ) from None
-
-
-def _edges(
-    table: InputTable, ids: dict[str, int] | None, num_nodes: int, undirected: bool
-) -> dict[str, NDArray[Any]]:
-    columns = list(table.columns.values())
-    if table.num_rows and len(columns) not in (2, 3):
-        raise FileError(
-            f"'{table.path}' has {counted(len(columns), 'column')}, "
-            "expected source, target[, weight]"
-        )
-    if not table.num_rows:
-        return {"edge_index": np.zeros((2, 0), dtype=np.int64)}
-    source = _resolve(table, columns[0], ids, num_nodes)
-    target = _resolve(table, columns[1], ids, num_nodes)
-    weight = table.numbers(list(table.columns)[2]) if len(columns) == 3 else None
-    pairs = np.stack([source, target])
-    if undirected:
-        pairs, weight = both_directions(source, target, weight)
-    arrays: dict[str, NDArray[Any]] = {"edge_index": pairs}
-    if weight is not None:
-        arrays["edge_weight"] = weight
-    return arrays
-
-
-def _labels(
-    table: InputTable, ids: dict[str, int] | None, id_column: str | None, num_nodes: int
-) -> tuple[NDArray[np.int64], list[str]]:
-    column_names = list(table.columns)
-    if id_column is not None and id_column not in table.columns:
-        raise FileError(f"'{table.path}' has no column '{id_column}' to name its nodes")
-    if id_column is None and len(column_names) == 2:
-        first = column_names[0]
-        raise FileError(
-            f"'{table.path}' has two columns; pass --id {first} if '{first}' names the nodes, or "
-            "give a table of labels alone, in the order of the features"
-        )
-    if len(column_names) != (1 if id_column is None else 2):
-        raise FileError(
-            f"'{table.path}' has {counted(len(column_names), 'column')}, expected one label per "
-            "node" + ("" if id_column is None else f" beside '{id_column}'")
-        )
-    (label_column,) = (name for name in column_names if name != id_column)
-    names = _text(table.columns[label_column])
-    if id_column is not None:
-        nodes = _resolve(table, table.columns[id_column], ids, num_nodes)
-        if np.unique(nodes).size != nodes.size:
-            raise FileError(f"'{table.path}' labels a node twice")
-    else:
-        if table.num_rows != num_nodes:
-            raise FileError(
-                f"'{table.path}' has {counted(table.num_rows, 'label')} for "
-                f"{counted(num_nodes, 'node')}; "
-                "pass --id COLUMN if only some nodes are labelled"
-            )
-        nodes = np.arange(num_nodes)
-    known = sorted({name for name in names if name}, key=_natural)
-    number = {name: index for index, name in enumerate(known)} | {"": UNLABELLED}
-    y = np.full(num_nodes, UNLABELLED, dtype=np.int64)
-    y[nodes] = [number[name] for name in names]
-    return y, known
-
-
-def _natural(name: str) -> tuple[int, float, str]:
-    """Return a sort key: numbers in numeric order, before words in alphabetical order."""
-    return (0, float(name), name) if _is_number(name) else (1, 0.0, name)
+        items = compute.list_flatten(column.filter(compute.is_valid(column)))
+        numbers = items.cast(pa.float64()).to_numpy()
+    except pa.ArrowException:
+        raise _ColumnFault(f"holds lists of {column.type.value_type}, not of numbers") from None
+    rows = np.full((len(column), different[0]), np.nan)
+    rows[is_there] = numbers.reshape(-1, different[0])
+    return rows

@@ -58,6 +58,7 @@ class LiveGraph:
 
     Attributes:
         model: the packed model.
+        node_names: names of the nodes that the graph had at first, if they had names.
 
     """
 
@@ -68,6 +69,7 @@ class LiveGraph:
             raise input_error("graph", "one of fewer than 2**31 nodes", graph.num_nodes)
         self.model = model
         self._name, self._adjacency = graph.name, graph.adjacency
+        self.node_names, self._class_names = graph.node_names, graph.class_names
         self._node_ids = None if graph.node_ids is None else graph.node_ids.astype(np.int64)
         self._places = graph.places
         self._is_removed = np.zeros(graph.num_nodes, dtype=np.bool_)
@@ -111,7 +113,7 @@ class LiveGraph:
         """Read the answers of some nodes, or of all.
 
         Args:
-            nodes: ids, in any order, repetitions allowed; None for all nodes.
+            nodes: ids or names, in any order, repetitions allowed; None for all nodes.
             output: as in :meth:`bignn.PackedModel.predict`. Classes are read; all others are
                 computed from the last layer's sources, which are kept. Of removed nodes, classes
                 are -1, labels False and numbers NaN.
@@ -120,7 +122,7 @@ class LiveGraph:
         check_output(output)
         num_nodes = self.num_nodes
         wanted = np.arange(num_nodes) if nodes is None else nodes
-        ids = checked_rows("nodes", wanted, num_nodes, "node ids")
+        ids = checked_rows("nodes", wanted, num_nodes, "node ids", self.node_names)
         rows = self._rows(ids)
         if output == "classes":
             classes = np.empty(len(rows), dtype=np.int64)
@@ -208,7 +210,7 @@ class LiveGraph:
             target = np.repeat(np.arange(num_nodes), np.diff(offsets))
             scale = gcn_degree_scale(ids, target, weights, num_nodes)
             node_ids = None if self._node_ids is None else self._node_ids.astype(np.int32)
-            return self._packed_rows(words, beta, edges, scale, node_ids)
+            return self._packed_rows(words, beta, edges, scale, node_ids, self.node_names)
 
     def _packed_rows(
         self,
@@ -217,6 +219,7 @@ class LiveGraph:
         edges: tuple[Ints, NDArray[Any], Floats | None],
         degree_scale: Floats,
         node_ids: NDArray[np.int32] | None = None,
+        node_names: NDArray[np.str_] | None = None,
     ) -> PackedGraph:
         """Make a packed graph of copies of the graph's rows; all, or some by their places."""
         num_columns = self.model.network.input.num_columns
@@ -231,6 +234,8 @@ class LiveGraph:
             self._name,
             self._adjacency,
             node_ids,
+            node_names=node_names,
+            class_names=self._class_names,
         )
 
     def _inputs_of(self, rows: Ints) -> tuple[Words, Floats, Floats]:

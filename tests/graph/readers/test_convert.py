@@ -1,5 +1,6 @@
 """Graphs from tables, by order and by id; faults in tables get one clear line."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from pyarrow import parquet
 import bignn
 from bignn.cli import main
 from bignn.errors import FileError, InputError
-from bignn.graph.readers.tables import convert
+from bignn.graph.readers.convert import TableColumns, convert
+
+ALL = ("edges", "features", "labels")
 
 
 @pytest.fixture
@@ -23,14 +26,15 @@ def tables(tmp_path: Path) -> Path:
 
 
 def test_names_become_numbers(tables: Path) -> None:
-    graph, classes = convert(
-        tables / "edges.csv", tables / "x.csv", tables / "y.csv", id_column="who"
-    )
+    paths = tables / "edges.csv", tables / "x.csv", tables / "y.csv"
+    graph, notes = convert(*paths, columns=TableColumns(id="who", weight="weight"))
     assert graph.dense_x().tolist() == [[1, 2.5], [3, 4], [5, 6], [7, 8]]
     assert graph.edge_index.tolist() == [[0, 1], [1, 2]]
     assert graph.edge_weight is not None and graph.edge_weight.tolist() == [2, 0.5]
     assert graph.y is not None and graph.y.tolist() == [0, 1, 1, -1]
-    assert classes == ["baker", "smith"]
+    assert graph.class_names == ("baker", "smith")
+    assert graph.node_names is not None and list(graph.node_names) == ["ann", "bob", "cid", "dan"]
+    assert not notes
 
 
 def test_numbers_without_header_from_blanks_with_comments(tmp_path: Path) -> None:
@@ -38,22 +42,23 @@ def test_numbers_without_header_from_blanks_with_comments(tmp_path: Path) -> Non
     (tmp_path / "x.csv").write_text("1,0\n0,1\n1,1\n")
     (tmp_path / "y.tsv").write_text("10\n9\n\n")
     unknown, _ = convert(
-        tmp_path / "edges.txt", tmp_path / "x.csv", tmp_path / "y.tsv", header=False
+        tmp_path / "edges.txt", tmp_path / "x.csv", tmp_path / "y.tsv", no_header_in=ALL
     )
     assert unknown.y is not None and unknown.y.tolist() == [1, 0, -1]
     (tmp_path / "y.tsv").write_text("10\n9\n")
     with pytest.raises(InputError, match="has 2 labels for 3 nodes"):
-        convert(tmp_path / "edges.txt", tmp_path / "x.csv", tmp_path / "y.tsv", header=False)
+        convert(tmp_path / "edges.txt", tmp_path / "x.csv", tmp_path / "y.tsv", no_header_in=ALL)
     (tmp_path / "y.tsv").write_text("10\n9\n10\n")
-    graph, classes = convert(
+    graph, _ = convert(
         tmp_path / "edges.txt",
         tmp_path / "x.csv",
         tmp_path / "y.tsv",
-        header=False,
+        no_header_in=ALL,
         undirected=True,
     )
     assert sorted(graph.edge_index.T.tolist()) == [[0, 1], [0, 2], [1, 0], [1, 2], [2, 0], [2, 1]]
-    assert classes == ["9", "10"]  # numeric order
+    assert graph.class_names == ("9", "10")  # numeric order
+    assert graph.node_names is None
     assert graph.y is not None and graph.y.tolist() == [1, 0, 1]
 
 
@@ -64,10 +69,9 @@ def test_parquet_equals_csv(tables: Path) -> None:
         "y": {"who": ["ann", "bob", "cid", "dan"], "job": ["baker", "smith", "smith", None]},
     }.items():
         parquet.write_table(pa.table(columns), tables / f"{name}.parquet")
-    ours, _ = convert(
-        *(tables / f"{name}.parquet" for name in ("edges", "x", "y")), id_column="who"
-    )
-    theirs, _ = convert(*(tables / f"{name}.csv" for name in ("edges", "x", "y")), id_column="who")
+    by_name, names = TableColumns(id="who"), ("edges", "x", "y")
+    ours, _ = convert(*(tables / f"{name}.parquet" for name in names), columns=by_name)
+    theirs, _ = convert(*(tables / f"{name}.csv" for name in names), columns=by_name)
     assert np.array_equal(ours.dense_x(), theirs.dense_x())
     assert np.array_equal(ours.edge_index, theirs.edge_index)
     assert ours.y is not None and theirs.y is not None and np.array_equal(ours.y, theirs.y)
@@ -97,7 +101,8 @@ def test_split_is_random_disjoint_and_seeded(tmp_path: Path) -> None:
 def test_undirected_merges_and_adds_weights(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("a,b,w\n0,1,1\n1,0,2\n2,3,1\n2,3,5\n1,1,4\n")
     (tmp_path / "x.csv").write_text("f\n" + "1\n" * 4)
-    graph, _ = convert(tmp_path / "e.csv", tmp_path / "x.csv", undirected=True)
+    columns = TableColumns(weight="w")
+    graph, _ = convert(tmp_path / "e.csv", tmp_path / "x.csv", undirected=True, columns=columns)
     assert graph.edge_weight is not None
     edges = [
         (*pair, weight)
@@ -128,8 +133,18 @@ def test_command_writes_a_graph_that_loads(
     arguments = ["convert", str(out), "--edges", str(tables / "edges.csv"), "--features"]
     arguments += [str(tables / "x.csv"), "--labels", str(tables / "y.csv"), "--id", "who"]
     assert main([*arguments, "--undirected"]) == 0
-    assert "4 nodes, 4 directed edges, 2 features, 2 classes" in capsys.readouterr().out
-    assert bignn.load(out).num_edges == 4
+    shown = capsys.readouterr().out
+    assert "4 nodes with names, 4 directed edges, 2 features, 2 classes" in shown
+    assert "edges go from 'from' to 'to'; 'weight' is not used (for weights: --weight-" in shown
+    graph = bignn.load(out)
+    assert graph.num_edges == 4 and graph.edge_weight is None
+    assert graph.class_names == ("baker", "smith")
+    assert main([*arguments, "--weight-column", "weight", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["classes"], report["notes"]) == (["baker", "smith"], [])
+    weighted = bignn.load(out)
+    assert weighted.edge_weight is not None and weighted.edge_weight.tolist() == [2, 0.5]
+    assert weighted.node_names is not None and weighted.node_names[3] == "dan"
 
 
 def test_bad_tables_get_one_clear_line(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,25 +154,27 @@ def test_bad_tables_get_one_clear_line(tables: Path, capsys: pytest.CaptureFixtu
     arguments += [str(tables / "x.csv"), "--labels", str(tables / "y.csv"), "--id", "who"]
     for change, message in (
         ({"edges.csv": "from,to\nann,eve\n"}, "node 'eve' has no row in the features"),
-        ({"edges.csv": "from,to,w,z\nann,bob,1,1\n"}, "has 4 columns, expected source, target"),
-        ({"edges.csv": "from,to,w\nann,bob,heavy\n"}, "column 'w' is not numeric"),
+        ({"edges.csv": "from\nann\n"}, "has 1 column, expected one of sources and one of targets"),
+        ({"edges.csv": "from,to\nann,\n"}, "column 'to' is empty in row 1"),
         ({"x.csv": "who,age\nann,1\nann,2\n"}, "node 'ann' has two rows"),
         ({"x.csv": "who,age\nann,old\n"}, "column 'age' is not numeric ('old' in row 1)"),
-        ({"x.csv": "who,age\nann,1\nbob,\n"}, "column 'age' is empty in row 2; give every"),
+        ({"x.csv": "who,age\nann,1\nbob,\n"}, "column 'age' is empty in row 2 (1 missing cell)"),
+        ({"x.csv": "who,age\nann,1\n,2\n"}, "column 'who' is empty in row 2"),
         ({"x.csv": "name,age\nann,1\n", "y.csv": "job\na\n"}, "--id must be a column of"),
-        ({"x.csv": "name,age\nann,1\n"}, "column 'name' is not numeric ('ann' in row 1)"),
+        ({"x.csv": "name,age\nann,1\n"}, "'name', seems to name the nodes; pass --id name"),
         ({"x.csv": "who,age\nann,1,2\n"}, "row 1 has 3 cells, expected 2"),
         ({"x.csv": "1,2\n3,4\n"}, "seems to have no header"),
         ({"x.csv": ""}, "x.csv' is empty; give a table"),
         ({"edges.csv": ""}, "edges.csv' is empty; give a table"),
         ({"x.csv": "who,age\n"}, "has no rows of features"),
-        ({"x.csv": "who,age\nann,1\nbob,nan\n"}, "column 'age' must hold finite numbers"),
+        ({"x.csv": "who,age\nann,1\nbob,nan\n"}, "column 'age' is 'nan' in row 2"),
+        ({"x.csv": "who,age\nann,1\nbob,inf\n"}, "column 'age' must hold finite numbers"),
         ({"x.csv": "who,age\nann,1\nbob,1e99\n"}, "range, got '1e99' in row 2"),
         ({"x.csv": "who;age\nann;1\nbob;2\n"}, "seems to have semicolons between its columns"),
         ({"y.csv": "job\nbaker\n"}, "has no column 'who'"),
         ({"y.csv": "who,job\nann,baker\nann,smith\n"}, "labels a node twice"),
         ({"y.csv": "who\nann\n"}, "has 1 column, expected one label per node beside 'who'"),
-        ({"y.csv": "who,job,pay\nann,a,1\n"}, "has 3 columns, expected one label per node"),
+        ({"y.csv": "who,job,pay\nann,a,1\n"}, "beside 'who'; choose it: --label-column pay"),
     ):
         for name, text in (good | change).items():
             (tables / name).write_text(text)
@@ -190,7 +207,7 @@ def test_the_command_says_what_it_made(tmp_path: Path, capsys: pytest.CaptureFix
     shown = capsys.readouterr()
     assert "10 nodes, 0 directed edges, 1 feature, 2 classes, split 6/2/2" in shown.out
     assert "the edge table has no rows" in shown.out
-    assert "warning: labels are classes, and numbers such as 0.5 became 2 of them" in shown.err
+    assert "note: labels are classes, and numbers such as 0.5 became 2 of them" in shown.out
 
 
 def test_what_is_no_node_number_is_named(tmp_path: Path) -> None:
@@ -213,7 +230,7 @@ def test_labels_with_ids_never_go_by_position(
     bignn.save(convert(edges, x)[0], old)
     line = (
         f"bignn convert: error: '{y}' has two columns; pass --id node if 'node' names the nodes, "
-        "or give a table of labels alone, in the order of the features\n"
+        "or --label-column job if rows are in the order of the features\n"
     )
     for given in (["--edges", str(edges), "--features", str(x)], ["--graph", str(old)]):
         command = ["convert", out, *given, "--labels", str(y)]
@@ -228,7 +245,7 @@ def test_labels_with_ids_never_go_by_position(
 def test_only_text_tables_have_comments(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("a,b\n#1,#2\n")
     (tmp_path / "x.csv").write_text("id,f\n#1,1\n#2,2\n")
-    graph, _ = convert(tmp_path / "e.csv", tmp_path / "x.csv", id_column="id")
+    graph, _ = convert(tmp_path / "e.csv", tmp_path / "x.csv", columns=TableColumns(id="id"))
     assert graph.edge_index.tolist() == [[0], [1]]
 
 
@@ -253,6 +270,7 @@ def test_a_graph_is_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
             "--graph has its tables already; leave out --edges",
         ),
         (["--edges", "e.csv"], "--features is missing"),
+        (["--graph", str(old), "--labels", "y", "--missing", "zero"], "leave out --missing"),
     ):
         assert main(["convert", str(new), *more]) == 2
         assert line in capsys.readouterr().err
