@@ -173,6 +173,13 @@ def test_columns_of_parquet_that_are_no_numbers(folder: Path) -> None:
             convert("e.csv", "x.parquet", columns=TableColumns(id="n"))
         without = TableColumns(id="n", ignored=[name])
         assert convert("e.csv", "x.parquet", columns=without).graph.num_features == 1
+    # A column of edges that cannot be read is not asked for; nor is one without rows.
+    Path("x.csv").write_text("p,f\np1,1\n")
+    for cells, rows in ((pa.array([["a"]]), 1), (pa.array([1]), 0)):
+        edges = pa.table({"s": ["p1"], "t": ["p1"], "w": cells}).slice(0, rows)
+        parquet.write_table(edges, "f.parquet")
+        _, notes = convert("f.parquet", "x.csv", columns=TableColumns(id="p"))
+        assert "(for weights: --weight-column COLUMN)" in notes[0]
     with pytest.raises(FileError, match="column 'e' holds lists, which are features; name another"):
         parquet.write_table(pa.table({"e": [[1], [2]]}), "x.parquet")
         convert("e.csv", "x.parquet", columns=TableColumns(id="e"))

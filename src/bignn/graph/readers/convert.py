@@ -206,10 +206,16 @@ def _ends(table: InputTable, columns: TableColumns, notes: list[str]) -> tuple[s
         shown = ", ".join(f"'{name}'" for name in unused[:4])
         note = f"edges go from '{source}' to '{target}'; {shown} {is_are} not used"
         if columns.weight is None:
-            is_certain = len(unused) == 1 and table_numbers(table, unused[0]) is not None
-            note += f" (for weights: --weight-column {quote(unused[0]) if is_certain else 'COLUMN'})"
+            note += f" (for weights: --weight-column {_weight_column(table, unused)})"
         notes.append(note)
     return source, target
+
+
+def _weight_column(table: InputTable, unused: list[str]) -> str:
+    """Name the one column that may hold weights, for a note."""
+    name = unused[0]
+    is_certain = len(unused) == 1 and table.num_rows > 0 and name not in table.faults
+    return quote(name) if is_certain and table_numbers(table, name) is not None else "COLUMN"
 
 
 def _nodes(
