@@ -147,4 +147,4 @@ def test_parts_with_different_dropout_keep_their_origins(data: Data) -> None:
         model.eval()
         model(data.x, data.edge_index)
         assert float(seen[0].detach().min()) < 0
-        assert torch.equal(seen[0], seen[1])
+        assert torch.equal(seen[0][:, 8:], seen[1][:, 8:])  # conv1 drops of x

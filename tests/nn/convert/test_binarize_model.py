@@ -8,6 +8,7 @@ import torch
 import torch_geometric.nn as pyg
 from pyg_models import CLASSES, NAMES, D, Modules, Own, family, make_data
 from torch import Tensor, nn
+from torch.nn import functional
 from torch_geometric.data import Data
 
 import bignn
@@ -106,7 +107,30 @@ def test_the_functional_relu_and_dropout_are_looked_past(data: Data) -> None:
     model.train()
     model(data.x, data.edge_index)
     assert conv2.lin.dropout == 0.5
-    assert conv1.lin.dropout == 0
+    assert conv1.lin.dropout == 0.5  # as the layer after it
+
+
+@torch.no_grad()
+def test_the_first_layer_drops_as_the_next_one_unless_its_input_is_dropped(data: Data) -> None:
+    class Dropped(Own):
+        def forward(
+            self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+        ) -> Tensor:
+            x = functional.dropout(x, 0.2, self.training)
+            return super().forward(x, edge_index, edge_weight)
+
+    for kind, dropout, asked, expected in (
+        (Own, 0.3, None, 0.3),
+        (Own, 0.3, 0.1, 0.1),
+        (Own, 0.0, None, 0.0),
+        (Dropped, 0.3, None, 0.2),
+    ):
+        model = kind(dropout=dropout)
+        report = bignn.binarize_(model, dropout=asked)
+        assert ("'conv1' drops 0.3" in str(report)) == (dropout == 0.3 and asked is None)
+        model.train()
+        model(data.x, data.edge_index)
+        assert model.conv1.lin.dropout == pytest.approx(expected)
 
 
 @torch.no_grad()

@@ -24,7 +24,7 @@ from bignn.nn.convert.remove_activations import remove_in_basic_gnn, remove_in_s
 from bignn.nn.convert.replace_layers import LayerReplacement
 from bignn.nn.convert.report import Report
 from bignn.nn.convert.sign_watch import SignWatch, watch_outputs
-from bignn.nn.convert.trace import packing_obstacle, traced_graph
+from bignn.nn.convert.trace import largest_dropout, packing_obstacle, traced_graph
 from bignn.nn.convert.uncentred_inputs import uncentred_layers
 from bignn.nn.convert.weighed_layers import remember_weights_in
 from bignn.nn.convert.wrapped_layer import (
@@ -70,8 +70,8 @@ def binarize_(
        map of node values becomes binary, with batch normalisation of its input; the message passing
        stays as it is. Such a model trains, and does not pack.
     3. Activations before a binary layer are dropped, since the sign is one (and after a ReLU all
-       signs would be +1), and dropout before it acts after the sign. The first layer of PyG's
-       models drops as their hidden layers do: a weight's sign does not decay.
+       signs would be +1), and dropout before it acts after the sign. The first layer drops as
+       the layers after it do, where its input is not dropped: a weight's sign does not decay.
 
     In ``torch_geometric.nn.GCN``, ``GraphSAGE``, ``GAT`` and ``GIN``, and within an
     ``nn.Sequential``, step 3 changes the modules. What a model's own ``forward`` calls cannot be
@@ -164,13 +164,15 @@ def binarize_(
         dropped = input_maps(layer)[0].dropout
         signs = SignWatch(first_watch)
         first_watch = first_watch or signs
-        wrapping = Wrapping(name, reads_before, dropout is not None, dropped, signs)
+        wrapping = Wrapping(name, reads_before, dropout is not None, dropped, signs=signs)
         if isinstance(layer, InnerLinear):
             layer.wrapping = wrapping  # type: ignore[assignment]
         else:
             wrap_layer(layer, wrapping)
         if dropout is not None:
             set_dropout(layer, dropout)
+    if reads_before and dropout is None:
+        _drop_first(replacement, report)
     if binarization.features:
         _center(replacement, center, report)
         watch_outputs(model)
@@ -306,6 +308,21 @@ def _center(replacement: LayerReplacement, center: bool | Literal["auto"], repor
     if named:
         listed = ", ".join(f"'{name}'" for name in named)
         report.notes.append(f"The input of {listed} is centred by batch normalisation{why}.")
+
+
+def _drop_first(replacement: LayerReplacement, report: Report) -> None:
+    """Let the first layer drop as much as the model does after it, if its input is not dropped."""
+    model, layers = replacement.model, list(replacement.layers.values())
+    if not replacement.first_is_binary or isinstance(layers[0], InnerLinear):
+        return
+    share = max(largest_dropout(model), *(input_maps(layer)[0].dropout for layer in layers))
+    wrapping: Wrapping = layers[0].wrapping  # type: ignore[assignment]
+    if share and not wrapping.dropout:
+        wrapping.undropped = share
+        report.notes.append(
+            f"'{wrapping.name}' drops {share:g} of its input's bits, as is dropped after it, where "
+            "the model's forward drops none of its input."
+        )
 
 
 def _bytes_after(model: nn.Module) -> int:

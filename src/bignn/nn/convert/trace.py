@@ -15,11 +15,13 @@ from torch import fx, nn
 from bignn.errors import InputError
 from bignn.kernels.edge_kinds import WeightUse
 from bignn.nn.convert.arithmetic import IN_PLACE_OPERATORS
+from bignn.nn.convert.before_activation import DROPOUTS
 from bignn.nn.convert.hetero import EdgeType, GraphTypes, ValuesOfTypes, types_of
 from bignn.nn.convert.norms import NORMS
 from bignn.nn.convert.pooling import POOLING_MODULES, recorded_pools
 from bignn.nn.convert.read_steps import StepReader
 from bignn.nn.convert.steps import Step, cannot_pack, line_of, title_of
+from bignn.nn.convert.traced_calls import argument_of
 from bignn.nn.convert.typed_arguments import ANY_TYPE
 from bignn.nn.convert.weighed_layers import use_of_weights
 from bignn.nn.convert.wrapped_layer import WrappedLayer, is_wrapped
@@ -96,6 +98,20 @@ def traced_graph(model: nn.Module) -> fx.Graph:
         for module, attributes in kept:
             vars(module).clear()
             vars(module).update(attributes)
+
+
+def largest_dropout(model: nn.Module) -> float:
+    """Find the largest share that a model's modules, or calls in its forward, drop."""
+    shares = [module.p for module in model.modules() if isinstance(module, nn.Dropout)]
+    try:
+        nodes = list(traced_graph(model).nodes)
+    except InputError:  # then its modules have to do
+        nodes = []
+    for node in nodes:
+        if node.op == "call_function" and node.target in DROPOUTS:
+            share = argument_of(node, 1, "p")
+            shares.append(share if isinstance(share, float) else 0.5)  # torch's own
+    return max(shares, default=0.0)
 
 
 def _traced(model: nn.Module, defaults: dict[str, Any]) -> fx.Graph:

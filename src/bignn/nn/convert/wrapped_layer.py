@@ -52,6 +52,7 @@ class Wrapping:
             and drops by itself.
         own_dropout: whether the layer's dropout is its own, whatever the model's dropout is.
         dropout: the share that the layer drops besides what the model's forward drops.
+        undropped: the share that it drops where nothing else is dropped.
         signs: the watch over its input's signs in training.
 
     """
@@ -60,6 +61,7 @@ class Wrapping:
     reads_before_activation: bool
     own_dropout: bool
     dropout: float = 0.0
+    undropped: float = 0.0
     signs: SignWatch = field(default_factory=SignWatch)
 
 
@@ -158,7 +160,8 @@ def value_before(layer: WrappedLayer, wrapping: Wrapping, x: Tensor) -> Tensor:
             "place since; write 'h = h + y' instead of 'h += y', or convert with center=True"
         )
     if layer.training and not wrapping.own_dropout:
-        set_dropout(layer, 1 - (1 - wrapping.dropout) * (1 - before.dropped))
+        dropped = 1 - (1 - wrapping.dropout) * (1 - before.dropped)
+        set_dropout(layer, dropped or wrapping.undropped)
     return before.value
 
 
