@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from bignn import kernels
 from bignn.bits import Words, words_per_row
 from bignn.errors import FileError, InputError, input_error
+from bignn.graph.names import Names
 from bignn.kernels import native
 from bignn.kernels.edge_kinds import EDGE_KINDS
 from bignn.kernels.gcn_degrees import gcn_degree_scale
@@ -219,7 +220,7 @@ class LiveGraph:
         edges: tuple[Ints, NDArray[Any], Floats | None],
         degree_scale: Floats,
         node_ids: NDArray[np.int32] | None = None,
-        node_names: NDArray[np.str_] | None = None,
+        node_names: Names | None = None,
     ) -> PackedGraph:
         """Make a packed graph of copies of the graph's rows; all, or some by their places."""
         num_columns = self.model.network.input.num_columns
