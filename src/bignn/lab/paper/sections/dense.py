@@ -111,10 +111,11 @@ def _verdicts(pairs: Sequence[_Pair]) -> str:
         compared = [found for pair in pairs if pair.model == model and (found := pair.compared())]
         points = [ours.minus(twin)[0] for ours, twin in compared]
         if points:
+            near = sum(-_NEAR <= one < 0 for one in points)
             sentences.append(
-                f"{name_of(f'bi-{model}')}: of {counted(len(points), 'graph')} the chosen model is at or "
-                f"above the float one on {sum(one >= 0 for one in points)}, at most {_NEAR} points "
-                f"below on {sum(-_NEAR <= one < 0 for one in points)}, further below on "
+                f"{name_of(f'bi-{model}')}: of {counted(len(points), 'graph')} the chosen model "
+                f"is at or above the float one on {sum(one >= 0 for one in points)}, at most "
+                f"{_NEAR} points below on {near}, further below on "
                 f"{sum(one < -_NEAR for one in points)}."
             )
     return " ".join(sentences)
