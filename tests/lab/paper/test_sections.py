@@ -120,8 +120,16 @@ def test_encoders_are_chosen_by_validation_and_compared_by_test(tmp_path: Path) 
             record = {"row": row.row, "dataset": row.dataset, "seed": seed, "recipe": row.row}
             record |= {"val_acc": val, "test_acc": accuracy}
             Ledger(tmp_path / RUNS).append({**record, "machine": "m", "version": "0", "torch": "2"})
-    (table,) = tables(sections(tmp_path)["dense"])
+    section = sections(tmp_path)["dense"]
+    (table,) = tables(section)
     assert len(table.rows) == len(DENSE_PAIRS)
+    cells_in_all = 5 * len(DENSE_PAIRS)
+    counts = f"0 of the {cells_in_all} cells have them: 4 have some, 2 at most."
+    assert counts in str(section.parts[1])
+    assert section.parts[2] == (
+        "Bi-GraphSAGE: of 1 graph the chosen model is at or above the float one on 0, at most 0.3 "
+        "points below on 0, further below on 1."
+    )
     found = {row[0]: row for row in table.rows}
     cells = found["pubmed-100, GraphSAGE"]
     assert cells[1] == "81.00 ± 1.41 (70.00)"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bignn.errors import counted
 from bignn.lab.paper import rows as paper
 from bignn.lab.paper.results import Results, Summary
 from bignn.lab.paper.wording import NOT_MEASURED, above
@@ -18,11 +22,13 @@ _COLUMNS = (
 )
 #: The first row that has an encoder.
 _FIRST_ENCODED = 2
+#: Points of accuracy below the float model that are called near.
+_NEAR = 0.3
 
 
 def dense(results: Results) -> Section:
     """Make the section of dense features."""
-    cells = [_cells(results, *pair) for pair in paper.DENSE_PAIRS]
+    found = [_Pair.of(results, *pair) for pair in paper.DENSE_PAIRS]
     text = (
         "Graphs whose features are dense numbers: bags of words reduced to 100 or 128 columns by a "
         "truncated singular value decomposition, with the splits of the graphs, and a stochastic "
@@ -34,28 +40,82 @@ def dense(results: Results) -> Section:
         "float model by test accuracy (± the standard error). The last column has the seeds of "
         "each of these columns."
     )
+    parts = [text, *filter(None, (_seeds(found), _verdicts(found)))]
     columns = ("graph and model", *_COLUMNS, "chosen", "minus the float model", "seeds")
-    return Section("dense", "Dense features", (text, Table("", columns, tuple(cells))))
+    table = Table("", columns, tuple(pair.cells() for pair in found))
+    return Section("dense", "Dense features", (*parts, table))
 
 
-def _cells(results: Results, dataset: str, model: str) -> tuple[str, ...]:
-    found = [results.of(row) for row in paper.dense_rows(dataset, model)]
-    measured = {
-        column: one
-        for column, one in zip(_COLUMNS[_FIRST_ENCODED:], found[_FIRST_ENCODED:], strict=True)
-        if one is not None
-    }
-    chosen = max(measured, key=lambda column: measured[column].val, default=None)
-    twin = found[0]
-    beside = "" if chosen is None or twin is None else above(measured[chosen], twin)
-    return (
-        f"{name_of(dataset)}, {name_of(model)}",
-        *map(_cell, found),
-        "" if chosen is None else chosen.removeprefix("encoder, "),
-        beside,
-        "/".join("-" if one is None else str(len(one.test)) for one in found),
-    )
+@dataclass(frozen=True)
+class _Pair:
+    """A graph and a model: what was measured of each column."""
+
+    dataset: str
+    model: str
+    found: tuple[Summary | None, ...]
+
+    @classmethod
+    def of(cls, results: Results, dataset: str, model: str) -> _Pair:
+        rows = paper.dense_rows(dataset, model)
+        return cls(dataset, model, tuple(results.of(row) for row in rows))
+
+    @property
+    def chosen(self) -> int | None:
+        """The column of the encoder with the highest validation accuracy."""
+        measured = {
+            number: one
+            for number, one in enumerate(self.found)
+            if number >= _FIRST_ENCODED and one is not None
+        }
+        return max(measured, key=lambda number: measured[number].val, default=None)
+
+    def compared(self) -> tuple[Summary, Summary] | None:
+        """Return the chosen model and its float twin, if there are both."""
+        ours, twin = None if self.chosen is None else self.found[self.chosen], self.found[0]
+        return None if ours is None or twin is None else (ours, twin)
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the row of the table."""
+        compared = self.compared()
+        return (
+            f"{name_of(self.dataset)}, {name_of(self.model)}",
+            *map(_cell, self.found),
+            "" if self.chosen is None else _COLUMNS[self.chosen].removeprefix("encoder, "),
+            "" if compared is None else above(*compared),
+            "/".join("-" if one is None else str(len(one.test)) for one in self.found),
+        )
 
 
 def _cell(found: Summary | None) -> str:
     return NOT_MEASURED if found is None else f"{found.plus_minus(2)} ({found.val:.2f})"
+
+
+def _seeds(pairs: Sequence[_Pair]) -> str:
+    """Say that there are fewer seeds than a row should have."""
+    counts = [0 if one is None else len(one.test) for pair in pairs for one in pair.found]
+    wanted = paper.EXPERIMENTS["dense"].seeds
+    whole = sum(count >= wanted for count in counts)
+    if not any(counts) or whole == len(counts):
+        return ""
+    return (
+        f"{wanted} seeds of each cell are meant, and {whole} of the {len(counts)} cells have them: "
+        f"{sum(count > 0 for count in counts)} have some, {max(counts)} at most. Differences of a "
+        "few tenths are not certain with so few."
+    )
+
+
+def _verdicts(pairs: Sequence[_Pair]) -> str:
+    """Say per model how often the chosen one comes up to its float twin."""
+    sentences = []
+    for model in dict.fromkeys(pair.model for pair in pairs):
+        compared = [found for pair in pairs if pair.model == model and (found := pair.compared())]
+        points = [ours.minus(twin)[0] for ours, twin in compared]
+        if points:
+            near = sum(-_NEAR <= one < 0 for one in points)
+            sentences.append(
+                f"{name_of(f'bi-{model}')}: of {counted(len(points), 'graph')} the chosen model "
+                f"is at or above the float one on {sum(one >= 0 for one in points)}, at most "
+                f"{_NEAR} points below on {near}, further below on "
+                f"{sum(one < -_NEAR for one in points)}."
+            )
+    return " ".join(sentences)
