@@ -236,8 +236,8 @@ def test_sums_are_moved_by_several_threads(kind: str) -> None:
 def test_kept_sums_take_memory_and_save_work() -> None:
     graph = random_graph(np.random.default_rng(0), 400, weighted=False)
     with_sums, without = (MODELS["gcn"].live(graph, keep_sums=keep) for keep in (True, False))
-    # 36 and 5 outputs, in whole cache lines.
-    assert with_sums.nbytes - without.nbytes == 4 * 400 * (48 + 16)
+    # 36 and 5 outputs, in whole cache lines, and the rows' numbers of entries.
+    assert with_sums.nbytes - without.nbytes == 4 * 400 * (48 + 1 + 16 + 1)
     for live in (with_sums, without):
         live.update(add_edges=[[3, 7, 20, 31, 8], [5, 2, 1, 3, 9]])
     assert sum(work.moved for work in with_sums.work) > 0

@@ -40,6 +40,7 @@ void LiveLayers::add_nodes(std::size_t count) {
         state.factor.resize(nodes, std::nanf(""));
         if (!state.weights->attention.heads) state.roundings.resize(nodes);
         state.sums.rows.resize(nodes * state.sums.stride);
+        if (state.sums.stride) state.counts.resize(nodes);
         const std::size_t count_of_scores = 2 * state.weights->attention.heads;
         if (count_of_scores == 0 || capacity_ == before) continue;
         std::vector<float> scores(count_of_scores * capacity_);

@@ -53,7 +53,7 @@ std::size_t LiveLayers::nbytes() const {
         total += 8 * state.words.capacity() +
                  4 * (state.beta.capacity() + state.factor.capacity() + state.scores.capacity() +
                       state.sums.rows.capacity()) +
-                 sizeof(Rounding) * state.roundings.capacity();
+                 sizeof(Rounding) * state.roundings.capacity() + 4 * state.counts.capacity();
     }
     for (const Kind& kind : kinds_) total += 4 * kind.scale.capacity();
     for (const auto& list : moving_.visits) total += sizeof(Visit) * list.capacity();
@@ -133,8 +133,8 @@ LiveLayers::Nodes LiveLayers::readers_of(std::size_t number, const Changed& chan
             const Rounding& rounding = state.roundings[static_cast<std::size_t>(readers[e])];
             const float weight = weights ? weights[e] : 1.0f;
             const Reweighed q =
-                reweighed(rounding.two_to_e, rounding.top, rounding.limit,
-                          weight * changed.old_factor[c], weight * state.factor[node]);
+                reweighed(rounding.top, rounding.bits, weight * changed.old_factor[c],
+                          weight * state.factor[node]);
             if (is_new_to_row(q, changed.has_new_bits[c])) add(readers[e]);
         }
     }

@@ -15,6 +15,7 @@
 // and live_layers.cpp goes from layer to layer.
 #pragma once
 
+#include <cmath>
 #include <memory>
 #include <shared_mutex>
 #include <vector>
@@ -101,13 +102,13 @@ class LiveLayers {
 
    private:
     using Nodes = std::vector<std::int32_t>;
-    // How a row rounds the weights of its entries (arithmetic.h), as it was last computed.
+    // How a row rounds the weights of its entries (arithmetic.h), as it was last computed. It is
+    // read for every edge from a source that changed, hence small.
     struct Rounding {
-        float two_to_e = 0;
-        std::uint32_t limit = 0;  // the largest integer weight
-        std::uint32_t count = 0;  // entries
-        std::int16_t top = 0;     // exponent of the largest weight
-        bool has_sum = false;     // whether the row's sum is kept, and whole
+        std::int16_t top = 0;   // exponent of the largest weight
+        std::uint8_t bits = 0;  // of the integer weights; 0: all of them are 0
+        bool has_sum = false;   // whether the row's sum is kept
+        float two_to_e() const { return bits ? std::ldexp(1.0f, bits - 1 - top) : 0.0f; }
     };
     // Rows of a layer that are not what they were, as sources of the next layer; of the last layer,
     // the nodes that have another class.
@@ -131,9 +132,10 @@ class LiveLayers {
         const LayerWeights* weights = nullptr;
         std::size_t kind = 0;
         std::vector<word> words;
-        std::vector<float> beta, factor;  // factor: beta times the kind's scale
-        std::vector<float> scores;        // of attention: [2 heads, capacity]
-        std::vector<Rounding> roundings;  // of the layer's rows; without attention
+        std::vector<float> beta, factor;    // factor: beta times the kind's scale
+        std::vector<float> scores;          // of attention: [2 heads, capacity]
+        std::vector<Rounding> roundings;    // of the layer's rows; without attention
+        std::vector<std::uint32_t> counts;  // entries of rows whose sums are kept
         Sums sums;
     };
     // A kind of sum that layers share, and the nodes' degree scales under it (empty: all 1).

@@ -1,5 +1,6 @@
 // Rows of a live graph's layers, computed from the sources they read by the kernels of a full run.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -66,7 +67,7 @@ void LiveLayers::append_row(const EdgeKind& kind, std::int32_t node, Entries& en
     }
     const std::size_t count = entries.ids.size() - before;
     entries.offsets.push_back(static_cast<std::int64_t>(entries.ids.size()));
-    entries.roundings.push_back({.count = static_cast<std::uint32_t>(count)});
+    entries.roundings.emplace_back();
     entries.target_factor.push_back(kind.factor == EdgeKind::Factor::mean
                                         ? 1.0f / static_cast<float>(std::max<std::size_t>(1, count))
                                         : 1.0f);
@@ -82,9 +83,9 @@ void LiveLayers::round_row(const State& state, std::size_t begin, Entries& entri
             std::max(most, entries.weights.empty() ? factor : bounded(entries.weights[e] * factor));
     }
     Rounding& rounding = entries.roundings.back();
-    const RowWeights made = row_weights(most, rounding.count, 1.0f, state.weights->edge_bits);
-    rounding.two_to_e = made.two_to_e;
-    rounding.limit = made.limit;
+    const std::size_t count = entries.ids.size() - begin;
+    const RowWeights made = row_weights(most, count, 1.0f, state.weights->edge_bits);
+    if (made.two_to_e > 0) rounding.bits = static_cast<std::uint8_t>(std::bit_width(made.limit));
     rounding.top = static_cast<std::int16_t>(floor_log2(most));
 }
 
@@ -116,7 +117,7 @@ void LiveLayers::compute(std::size_t number, const std::int32_t* nodes, std::siz
         layer.shift = shift;
         layer.own = {};
         for (std::size_t n = 0; n < count; ++n) {
-            entries.target_factor[n] = entries.roundings[n].two_to_e;
+            entries.target_factor[n] = entries.roundings[n].two_to_e();
         }
     }
     layer.way = Way::bits;

@@ -66,10 +66,10 @@ std::size_t LiveLayers::count_visits(std::size_t number, const Changed& changed)
     return visits;
 }
 
-// Whether moving takes less than computing the rows: a visit costs about as much as reading two
-// neighbours.
+// Whether moving takes less than computing the rows: a visit costs some more than reading a
+// neighbour, but only sources that changed are visited.
 bool LiveLayers::is_moving_cheaper(std::size_t number, std::size_t num_visits) const {
-    return states_[number].sums.stride && 2 * num_visits < rows_.num_entries();
+    return states_[number].sums.stride && 4 * num_visits < 3 * rows_.num_entries();
 }
 
 void LiveLayers::collect_visits(std::size_t number, const Changed& changed,
@@ -117,8 +117,8 @@ void LiveLayers::collect_visits(std::size_t number, const Changed& changed,
                 if (row == node && !has_loops) continue;
                 const Rounding& rounding = state.roundings[static_cast<std::size_t>(row)];
                 const float weight = weights ? weights[e] : 1.0f;
-                const Reweighed q = reweighed(rounding.two_to_e, rounding.top, rounding.limit,
-                                              weight * before, weight * after);
+                const Reweighed q =
+                    reweighed(rounding.top, rounding.bits, weight * before, weight * after);
                 if (!is_new_to_row(q, has_new_bits)) continue;
                 if (q.is_scale_new || !rounding.has_sum || !can_move) {
                     add({row, source, to_compute, to_compute});
@@ -212,10 +212,12 @@ void LiveLayers::move_range(std::size_t number, std::size_t range, Nodes& moved,
     std::vector<SumMove> moves;
     const std::size_t distance = std::max<std::size_t>(2, lines_ahead / (stride / 8));
     std::size_t fetched = 0;
+    // Where most rows of a range are visited, processors see that memory is read in order.
+    const bool is_dense = 2 * visits.size() > std::size_t{1} << moving_.shift;
     const auto fetch = [&](const Visit& visit) {
         const std::int32_t* sums =
             state.sums.rows.data() + static_cast<std::size_t>(visit.row) * stride;
-        for (std::size_t k = 0; k < stride; k += 16) __builtin_prefetch(sums + k, 1);
+        for (std::size_t k = 0; k < stride && !is_dense; k += 16) __builtin_prefetch(sums + k, 1);
         const std::int8_t* pairs = moving_.pairs.data() + visit.source * 2 * stride;
         for (std::size_t k = 0; k < 2 * stride; k += 64) __builtin_prefetch(pairs + k);
     };
@@ -301,6 +303,8 @@ void LiveLayers::compute_sums(std::size_t number, const std::int32_t* nodes, std
         const auto node = static_cast<std::size_t>(nodes[n]);
         state.roundings[node] = entries.roundings[n];
         state.roundings[node].has_sum = true;
+        state.counts[node] =
+            static_cast<std::uint32_t>(entries.offsets[n + 1] - entries.offsets[n]);
         std::int32_t* to = state.sums.rows.data() + node * state.sums.stride;
         const float* from = sums.data() + n * width;
         for (std::size_t c = 0; c < width; ++c) to[c] = static_cast<std::int32_t>(from[c]);
@@ -353,11 +357,11 @@ void LiveLayers::finish_rows(std::size_t number, const std::int32_t* nodes, std:
             const Rounding& rounding = state.roundings[node];
             float target_factor = kind.scale.empty() ? 1.0f : kind.scale[node];
             if (kind.kind.factor == EdgeKind::Factor::mean) {
-                target_factor = 1.0f / static_cast<float>(std::max(1u, rounding.count));
+                target_factor = 1.0f / static_cast<float>(std::max(1u, state.counts[node]));
             }
             // A power of two, or 0 for a row whose weights are all 0, as is its sum.
             row_scale[r] =
-                rounding.two_to_e > 0 ? target_factor * (1.0f / rounding.two_to_e) : target_factor;
+                rounding.bits ? target_factor * (1.0f / rounding.two_to_e()) : target_factor;
         }
         layer.own_ids = rows;
         kernels_.finish_rows(layer, state.sums.rows.data(), state.sums.stride, rows, row_scale,
