@@ -83,7 +83,7 @@ def time_updates(live: LiveGraph, batch: int, rounds: int, *, features: bool, no
         f"batches of {batch:>5}: {batch * len(seconds) / sum(seconds):>9,.0f} updates/s, median "
         f"{1e3 * middle:8.3f} ms a call, {classes / len(seconds):.1f} new classes; by layer: rows "
         f"{[round(some) for some in rows]}, moved {[round(some) for some in moved]}, as before "
-        f"{[f'{100 * some:.0f} %' for some in stopped]}, ms {[round(1e3 * s, 3) for s in taken]}",
+        f"{[f'{100 * some:.0f} %' for some in stopped]}, ms {np.round(1e3 * taken, 3).tolist()}",
         flush=True,
     )
 

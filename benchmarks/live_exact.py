@@ -34,8 +34,6 @@ from bignn.runtime import LiveGraph, PackedModel, pack_graph
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 MOST_AT_ONCE = 1000
-#: Of this many nodes that a graph begins with, one at most is removed.
-KEPT_OF_REMOVED = 3
 
 
 class Growing:
@@ -139,19 +137,18 @@ class Updates:
     def __init__(self, live: LiveGraph, raw: RawGraph, seed: int) -> None:
         self.live, self.raw = live, raw
         self.rng = np.random.default_rng(seed)
-        self.most_removed = raw.num_nodes // KEPT_OF_REMOVED
-        self.original = raw.x.copy()
+        self.original, self.original_edges = raw.x.copy(), raw.num_edges
         self.made, self.seconds = 0, 0.0
 
     def update(self) -> Ints:
         """Make one update; return the nodes that the live graph says have another class."""
         count = int(np.exp(self.rng.uniform(0, np.log(MOST_AT_ONCE + 1))))
-        kind = self.KINDS[self.rng.integers(len(self.KINDS))]
+        raw, num_nodes, present = self.raw, self.raw.num_nodes, self.raw.present
+        kind = self._kind(len(present))
         parts = {kind: count} if kind != "everything" else {}
         if not parts:
             parts = dict.fromkeys(self.KINDS[:-1], max(1, count // 5))
         changes: dict[str, Any] = {}
-        raw, num_nodes, present = self.raw, self.raw.num_nodes, self.raw.present
         if some := parts.get("features"):
             nodes = self.rng.choice(present, min(some, len(present)), replace=False)
             changes |= {"nodes": nodes, "x": self._rows(len(nodes))}
@@ -163,7 +160,7 @@ class Updates:
             changes["remove_edges"] = raw.some_edges(self.rng, some)
             raw.remove_edges(changes["remove_edges"])
         gone = np.empty(0, dtype=np.int64)
-        if (some := parts.get("fewer nodes", 0)) and len(raw.removed) < self.most_removed:
+        if some := parts.get("fewer nodes"):
             gone = self.rng.choice(present, min(some, len(present) // 2), replace=False)
             changes["remove_nodes"] = gone
         if some := parts.get("edges", 0) + 2 * parts.get("nodes", 0):
@@ -184,6 +181,19 @@ class Updates:
         changed = self.live.update(**changes)
         self.seconds += time.perf_counter() - start
         return changed
+
+    def _kind(self, num_present: int) -> str:
+        """Draw what to change; a graph that grew or shrank by a third goes back."""
+        kind = self.KINDS[self.rng.integers(len(self.KINDS))]
+        for more, fewer, now, before in (
+            ("nodes", "fewer nodes", num_present, len(self.original)),
+            ("edges", "fewer edges", self.raw.num_edges, self.original_edges),
+        ):
+            if kind == more and now > 4 / 3 * before:
+                kind = fewer
+            elif kind == fewer and now < 2 / 3 * before:
+                kind = more
+        return kind
 
     def _rows(self, count: int) -> Floats:
         """Draw rows that the graph had at first, with some columns of others."""

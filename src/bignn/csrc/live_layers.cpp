@@ -57,7 +57,7 @@ std::size_t LiveLayers::nbytes() const {
     }
     for (const Kind& kind : kinds_) total += 4 * kind.scale.capacity();
     for (const auto& list : moving_.visits) total += sizeof(Visit) * list.capacity();
-    total += moving_.pairs.capacity() + moving_.can_move.capacity();
+    total += 2 * moving_.pairs.capacity() + moving_.can_move.capacity();
     return total;
 }
 

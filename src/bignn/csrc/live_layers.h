@@ -197,8 +197,8 @@ class LiveLayers {
     // What moving the sums of one layer takes; its memory is kept from one to the next.
     struct Moving {
         // Products of sources with the layer's weights, as they are and as they were, in pairs
-        // (SumMove in kernels.h): [sources, 2 stride].
-        std::vector<std::int8_t, OnLines<std::int8_t>> pairs;
+        // of bytes (SumMove in kernels.h), the first one low: [sources, stride].
+        std::vector<std::uint16_t, OnLines<std::uint16_t>> pairs;
         std::vector<std::uint8_t> can_move;  // it was there before, and its products fit bytes
         // Visits by ranges of rows, each 2^shift long, as pieces of the sources made them.
         std::size_t num_ranges = 0, shift = 0, num_pieces = 0;

@@ -27,7 +27,8 @@ constexpr int most_moved_bits = 15;
 constexpr std::size_t visits_of_range = 4096, most_ranges = 256;
 // Memory of more visits than these is given back.
 constexpr std::size_t most_kept_visits = std::size_t{1} << 20;
-// Rows that are ended at a time.
+// Sources that are multiplied at a time, and rows that are ended.
+constexpr std::size_t sources_at_once = 16;
 constexpr std::size_t rows_at_once = 256;
 
 // Digits that visits are sorted by at a time.
@@ -140,31 +141,35 @@ void LiveLayers::multiply(std::size_t number, const Changed& changed) {
     const std::size_t columns = state.weights->num_columns(), stride = state.sums.stride;
     const std::size_t bits = state.weights->num_inputs, width = words_per_row(bits);
     const auto odd = static_cast<std::int32_t>(bits & 1);  // as all products are, if bits is
-    const std::size_t count = changed.nodes.size(), size = count * 2 * stride;
+    const std::size_t count = changed.nodes.size(), size = count * stride;
     if (moving_.pairs.size() < size) moving_.pairs.resize(size + size / 4);
     moving_.can_move.resize(count);
     auto some = [&](std::size_t begin, std::size_t end) {
-        std::vector<std::int32_t> now(stride), before(stride);
-        for (std::size_t c = begin; c < end; ++c) {
-            const auto multiply = [&](const word* row, std::int32_t* made) {
-                kernels_.xnor_rows(row, state.sums.panels.data(), 0, 1, columns, bits, made);
-            };
-            const auto node = static_cast<std::size_t>(changed.nodes[c]);
-            multiply(state.words.data() + node * width, now.data());
-            const std::int32_t* old = now.data();
-            if (changed.has_new_bits[c]) {
-                multiply(changed.old_words.data() + c * width, before.data());
-                old = before.data();
+        std::vector<word> rows(2 * sources_at_once * width);
+        std::vector<std::int32_t> dots(2 * sources_at_once * columns);
+        for (std::size_t first = begin; first < end; first += sources_at_once) {
+            const std::size_t sources = std::min(sources_at_once, end - first);
+            for (std::size_t n = 0; n < sources; ++n) {
+                const auto node = static_cast<std::size_t>(changed.nodes[first + n]);
+                word* to = rows.data() + 2 * n * width;
+                std::copy_n(state.words.data() + node * width, width, to);
+                std::copy_n(changed.old_words.data() + (first + n) * width, width, to + width);
             }
-            std::int8_t* pairs = moving_.pairs.data() + c * 2 * stride;
-            std::uint32_t over = 0;  // what does not fit a byte
-            for (std::size_t k = 0; k < columns; ++k) {
-                const std::int32_t a = (now[k] - odd) >> 1, b = (old[k] - odd) >> 1;
-                over |= static_cast<std::uint32_t>(a + 128) | static_cast<std::uint32_t>(b + 128);
-                const auto pair = static_cast<std::uint16_t>((a & 255) | b << 8);
-                std::memcpy(pairs + 2 * k, &pair, sizeof pair);
+            kernels_.xnor_rows(rows.data(), state.sums.panels.data(), 0, 2 * sources, columns, bits,
+                               dots.data());
+            for (std::size_t n = 0; n < sources; ++n) {
+                const std::int32_t* now = dots.data() + 2 * n * columns;
+                const std::int32_t* before = now + columns;
+                std::uint16_t* pairs = moving_.pairs.data() + (first + n) * stride;
+                std::uint32_t over = 0;  // what does not fit a byte
+                for (std::size_t k = 0; k < columns; ++k) {
+                    const std::int32_t a = (now[k] - odd) >> 1, b = (before[k] - odd) >> 1;
+                    over |= static_cast<std::uint32_t>((a + 128) | (b + 128));
+                    pairs[k] = static_cast<std::uint16_t>((a & 255) | b << 8);
+                }
+                moving_.can_move[first + n] =
+                    over < 256 && !std::isnan(changed.old_factor[first + n]);
             }
-            moving_.can_move[c] = over < 256 && !std::isnan(changed.old_factor[c]);
         }
     };
     run_in_pieces(count, live_grain(count), some);
@@ -218,8 +223,8 @@ void LiveLayers::move_range(std::size_t number, std::size_t range, Nodes& moved,
         const std::int32_t* sums =
             state.sums.rows.data() + static_cast<std::size_t>(visit.row) * stride;
         for (std::size_t k = 0; k < stride && !is_dense; k += 16) __builtin_prefetch(sums + k, 1);
-        const std::int8_t* pairs = moving_.pairs.data() + visit.source * 2 * stride;
-        for (std::size_t k = 0; k < 2 * stride; k += 64) __builtin_prefetch(pairs + k);
+        const std::uint16_t* pairs = moving_.pairs.data() + visit.source * stride;
+        for (std::size_t k = 0; k < stride; k += 32) __builtin_prefetch(pairs + k);
     };
     for (std::size_t begin = 0, end = 0; begin < visits.size(); begin = end) {
         const std::int32_t row = visits[begin].row;
@@ -230,7 +235,8 @@ void LiveLayers::move_range(std::size_t number, std::size_t range, Nodes& moved,
             const Visit& visit = visits[end];
             is_computed = is_computed || visit.after == to_compute;
             moves.push_back(
-                {moving_.pairs.data() + visit.source * 2 * stride, visit.after, visit.before});
+                {reinterpret_cast<const std::int8_t*>(moving_.pairs.data() + visit.source * stride),
+                 visit.after, visit.before});
         }
         for (; fetched < std::min(end + distance, visits.size()); ++fetched) fetch(visits[fetched]);
         if (!is_computed) {
