@@ -91,7 +91,8 @@ def time_updates(live: LiveGraph, batch: int, rounds: int, *, features: bool, no
 def rounded(scales: NDArray[np.float32], bits: int) -> NDArray[np.float32]:
     """Round scales to some significant bits."""
     digits, exponents = np.frexp(scales)
-    return np.ldexp(np.rint(digits * 2.0**bits), exponents - bits).astype(np.float32)
+    made: NDArray[np.float32] = np.ldexp(np.rint(digits * 2.0**bits), exponents - bits)
+    return made
 
 
 def count_scales(live: LiveGraph, bits: int, rounds: int) -> None:

@@ -70,7 +70,8 @@ class RawGraph:
     @property
     def x(self) -> Floats:
         """The features, which may be written to."""
-        return self._x.items
+        items: Floats = self._x.items
+        return items
 
     @property
     def num_nodes(self) -> int:
@@ -199,7 +200,8 @@ class Updates:
         """Draw rows that the graph had at first, with some columns of others."""
         taken = self.original[self.rng.integers(0, len(self.original), (2, count))]
         is_first = self.rng.random(taken.shape[1:]) < 0.9
-        return np.where(is_first, taken[0], taken[1])
+        made: Floats = np.where(is_first, taken[0], taken[1])
+        return made
 
 
 def state_of(model: PackedModel, graph: Any) -> list[NDArray[Any]]:
@@ -208,7 +210,8 @@ def state_of(model: PackedModel, graph: Any) -> list[NDArray[Any]]:
     layers.append(model.network.layers[-1])
     edges = [graph.edges(layer.aggr) for layer in layers]
     backend = kernels.checked_backend(None)
-    bound = PackedLayers(layers, edges, "T" * len(layers), *graph.bits, backend)
+    features, beta = graph.bits
+    bound = PackedLayers(layers, edges, "T" * len(layers), features, beta, backend)
     values = bound.run_to_values()
     kept = [np.array(part) for n in range(len(layers) - 1) for part in bound.kept(n, "bits")]
     return [*kept, values]
@@ -219,7 +222,7 @@ def compare(live: LiveGraph, raw: RawGraph) -> Ints | None:
     full = state_of(live.model, pack_graph(raw.graph(), like=live.model))
     gone = raw.removed
     full[-1][gone] = np.nan
-    classes = full[-1].argmax(axis=1)
+    classes: Ints = full[-1].argmax(axis=1)
     classes[gone] = -1
     kept: list[NDArray[Any]] = []
     for number in range(1, len(live.model.network.layers)):
