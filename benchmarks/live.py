@@ -1,19 +1,25 @@
 """How fast is a live graph updated? Updates per second, rows computed, and PyG beside it.
 
-Run: .venv/bin/python benchmarks/live.py [--shape arxiv] [--conv gcn] [--scale 1] [--threads 2]
-     [--batches 1,10,100,1000] [--rounds 30] [--features] [--pyg 2] [--compare]
-     [--cpu-time]
+Run: .venv/bin/python benchmarks/live.py [--shape arxiv] [--conv gcn] [--scale 1] [--epochs 0]
+     [--threads 2] [--batches 1,10,100,1000] [--rounds 30] [--features] [--pyg 2] [--compare]
+     [--cpu-time] [--without-sums] [--scale-bits 8]
 
 The graph is a shape of ``bignn bench`` (random, skewed degrees) with an untrained binary model of
-the paper's widths. An update adds an undirected edge between two random nodes (both directions), or
-takes such an edge away again; with ``--features`` it gives one node new features. Every batch is
-one call of ``LiveGraph.update``. Printed are updates per second and the median of a call, rows
-computed per layer and the share of them that came out as they were (where the wave stops), and,
-for some batches, the time of PyG's own way: the three-hop surroundings of the changed nodes
-(``k_hop_subgraph``, kept edges in ``edge_index``), and a float GCN's forward on them. Last, the
-time of a full packed run. ``--compare`` checks at the end that every bit, scale and class equals a
-fresh run of the changed graph. ``--cpu-time`` counts processor time (of both threads together), for
-machines that others use as well.
+the paper's widths, or a dataset, whose model is trained for ``--epochs``. An update adds an
+undirected edge between two random nodes (both directions), or takes such an edge away again; with
+``--features`` it gives one node new features. Every batch is one call of ``LiveGraph.update``.
+
+Printed are updates per second and the median of a call; for each layer the rows brought up to date,
+how many of them by moving kept sums, the share of them that came out as they were (where the wave
+stops), and the time it took. Then, for some batches, the time of PyG's own way: the surroundings
+of the changed nodes (``k_hop_subgraph``, kept edges in ``edge_index``), and a float model's forward
+on them. Last, the time of a full packed run.
+
+``--compare`` checks at the end that every logit equals a fresh run of the changed graph.
+``--without-sums`` keeps no sums. ``--cpu-time`` counts processor time (of both threads together),
+for machines that others use as well. ``--scale-bits`` counts, for batches of 100, the rows that
+came out new in hidden layers, those whose bits are as before, and those whose scale is as before,
+too, if it is rounded to so many significant bits.
 """
 
 from __future__ import annotations
@@ -53,7 +59,7 @@ def time_updates(live: LiveGraph, batch: int, rounds: int, *, features: bool, no
     """Print one line for a size of batch."""
     rng = np.random.default_rng(batch)
     seconds: list[float] = []
-    work: list[list[tuple[int, int]]] = []
+    work: list[list[tuple[float, ...]]] = []
     added: list[NDArray[np.int64]] = []
     classes = 0
     for turn in range(2 * rounds + 2):
@@ -68,18 +74,48 @@ def time_updates(live: LiveGraph, batch: int, rounds: int, *, features: bool, no
         if turn < 2:  # the first pair touches fresh memory
             continue
         seconds.append(now() - start)
-        work.append([(some.rows, some.changed) for some in live.work])
+        work.append([tuple(some) for some in live.work])
         classes += len(changed)
-    rows, new = np.array(work).mean(axis=0).T
+    rows, new, moved, taken = np.array(work).mean(axis=0).T
     stopped = 1 - new / np.maximum(rows, 1)
     middle = statistics.median(seconds)
     print(
         f"batches of {batch:>5}: {batch * len(seconds) / sum(seconds):>9,.0f} updates/s, median "
-        f"{1e3 * middle:8.3f} ms a call; rows by layer {[round(some) for some in rows]}, of which "
-        f"as before {[f'{100 * some:.0f} %' for some in stopped]}, "
-        f"{classes / len(seconds):.1f} new classes",
+        f"{1e3 * middle:8.3f} ms a call, {classes / len(seconds):.1f} new classes; by layer: rows "
+        f"{[round(some) for some in rows]}, moved {[round(some) for some in moved]}, as before "
+        f"{[f'{100 * some:.0f} %' for some in stopped]}, ms {np.round(1e3 * taken, 3).tolist()}",
         flush=True,
     )
+
+
+def rounded(scales: NDArray[np.float32], bits: int) -> NDArray[np.float32]:
+    """Round scales to some significant bits."""
+    digits, exponents = np.frexp(scales)
+    made: NDArray[np.float32] = np.ldexp(np.rint(digits * 2.0**bits), exponents - bits)
+    return made
+
+
+def count_scales(live: LiveGraph, bits: int, rounds: int) -> None:
+    """Print how many rows of hidden layers batches of 100 edges change in their scales alone."""
+    rng = np.random.default_rng(0)
+    added: list[NDArray[np.int64]] = []
+    layers = range(1, len(live.model.network.layers))
+    counts = np.zeros((rounds, len(layers), 3))
+    for turn in range(rounds):
+        before = [live._layers.state(number) for number in layers]
+        live.update(**edge_updates(rng, live.num_nodes, 100, added))
+        for number, (words, beta) in enumerate(before):
+            new_words, new_beta = live._layers.state(number + 1)
+            is_new_bits = (words != new_words).reshape(live.num_nodes, -1).any(axis=1)
+            is_new = is_new_bits | (beta != new_beta)
+            is_coarse = rounded(beta, bits) == rounded(new_beta, bits)
+            by_scale = is_new & ~is_new_bits
+            counts[turn, number] = is_new.sum(), by_scale.sum(), (by_scale & is_coarse).sum()
+    for number, (new, by_scale, coarse) in zip(layers, counts.mean(axis=0), strict=True):
+        print(
+            f"layer {number}, batches of 100: {new:,.0f} new rows, {by_scale:,.0f} of them by their"
+            f" scale alone, {coarse:,.0f} of these not in {bits} bits"
+        )
 
 
 def time_pyg(problem: Problem, batches: list[int], rounds: int, now: Clock) -> None:
@@ -126,15 +162,20 @@ def main() -> None:
     parser.add_argument("--pyg", type=int, default=2)
     parser.add_argument("--compare", action="store_true")
     parser.add_argument("--cpu-time", action="store_true")
+    parser.add_argument("--without-sums", action="store_true")
+    parser.add_argument("--epochs", type=int, default=0)
+    parser.add_argument("--scale-bits", type=int, default=0)
     options = parser.parse_args()
     bignn.set_num_threads(options.threads)
     torch.set_num_threads(options.threads)
     now = time.process_time if options.cpu_time else time.perf_counter
     batches = [int(batch) for batch in options.batches.split(",")]
-    problem = make_problem(options.shape, conv=options.conv, scale=options.scale, epochs=0)
+    problem = make_problem(
+        options.shape, conv=options.conv, scale=options.scale, epochs=options.epochs
+    )
     graph, model = problem.packed_graph(), problem.packed
     start = now()
-    live = model.live(graph)
+    live = model.live(graph, keep_sums=not options.without_sums)
     print(
         f"{options.shape}, {options.conv}, {live.num_nodes:,} nodes, {graph.num_entries:,} entries,"
         f" {options.threads} threads: live in {now() - start:.2f} s, "
@@ -144,6 +185,8 @@ def main() -> None:
     )
     for batch in batches:
         time_updates(live, batch, options.rounds, features=options.features, now=now)
+    if options.scale_bits:
+        count_scales(live, options.scale_bits, options.rounds)
     full = []
     for _ in range(7):
         start = now()

@@ -186,6 +186,7 @@ class LiveLayers:
         ids: NDArray[Any],
         weights: NDArray[Any] | None,
         has_loops: bool,
+        keeps_sums: bool,
         words: NDArray[Any],
         beta: NDArray[Any],
     ) -> None: ...
@@ -215,7 +216,7 @@ class LiveLayers:
         self, nodes: NDArray[Any], loops: str, factor: str, is_weighted: bool, own_weight: float
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]: ...
     @property
-    def work(self) -> list[tuple[int, int]]: ...
+    def work(self) -> list[tuple[int, int, int, float]]: ...
     @property
     def num_nodes(self) -> int: ...
     @property

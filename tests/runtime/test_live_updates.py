@@ -6,18 +6,20 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from numpy.typing import NDArray
 from packed_family import SIZES, make_chain
 
+import bignn
 from bignn import Graph, LiveGraph, PackedModel, pack_graph
 from bignn.kernels.packed_layers import PackedLayers
 
 Ints = NDArray[np.int64]
 
-#: With few bits, rows notice coarse changes of scales only, and the last layer's sums are kept.
+#: With few bits, rows notice coarse changes of scales only, and sums can be kept.
 MODELS = {
     "gcn": make_chain(["gcn", "gcn", "gcn"], edge_bits=7),
     "gcn of many bits": make_chain(["gcn", "gcn", "gcn"]),
@@ -27,6 +29,7 @@ MODELS = {
     "mixed": make_chain(["gcn", "sage", "mean-gcn"], seed=3, edge_bits=4),
     "other degrees": make_chain(["gcn_plain", "gcn_source", "gcn_improved"], seed=4, edge_bits=3),
     "weighted": make_chain(["weighted_mean", "weighted_sum"], seed=5, edge_bits=7),
+    "without loops": make_chain(["gcn_source", "gcn_source", "gcn_source"], seed=7, edge_bits=6),
     "one layer": make_chain(["gcn"], seed=6, edge_bits=7),
 }
 
@@ -123,13 +126,15 @@ class Updates(RuleBasedStateMachine):
         seed=st.integers(0, 2**32 - 1),
         weighted=st.booleans(),
         ordered=st.booleans(),
+        keep_sums=st.booleans(),
     )
-    def start(self, kind: str, seed: int, weighted: bool, ordered: bool) -> None:
+    def start(self, kind: str, seed: int, weighted: bool, ordered: bool, keep_sums: bool) -> None:
         self.rng = np.random.default_rng(seed)
         graph = random_graph(self.rng, 50, weighted=weighted)
         self.mirror = Mirror(graph)
         model = MODELS[kind]
-        self.live = model.live(pack_graph(graph, like=model, order="locality" if ordered else None))
+        packed = pack_graph(graph, like=model, order="locality" if ordered else None)
+        self.live = model.live(packed, keep_sums=keep_sums)
         self.changed: Ints | None = None
         self.before = self.live.predict()
 
@@ -202,3 +207,39 @@ class Updates(RuleBasedStateMachine):
 
 TestUpdates = Updates.TestCase
 TestUpdates.settings = settings(max_examples=60, stateful_step_count=12, deadline=None)
+
+
+@pytest.mark.parametrize("kind", ["gcn", "sage", "weighted"])
+def test_sums_are_moved_by_several_threads(kind: str) -> None:
+    """Batches so large that rows are shared out among threads, on a graph with rows of many."""
+    rng = np.random.default_rng(0)
+    model = MODELS[kind]
+    edges = (4000 * rng.random((2, 40000)) ** [[1], [1.6]]).astype(np.int64)
+    weights = rng.choice([0.5, 1.0], 40000).astype(np.float32) if kind == "weighted" else None
+    graph = Graph(rng.standard_normal((4000, SIZES[0])).astype(np.float32), edges, weights)
+    live, mirror = model.live(graph), Mirror(graph)
+    before = bignn.get_num_threads()
+    try:
+        bignn.set_num_threads(3)
+        for _ in range(2):
+            added, removed = rng.integers(0, 4000, (2, 60)), np.unique(mirror.edges[:, :40], axis=1)
+            classes = live.predict()
+            changed = live.update(add_edges=added, remove_edges=removed)
+            mirror.remove(removed)
+            mirror.add(added, None)
+            assert live.work[1].moved > live.work[1].rows / 2
+            check(live, mirror, changed, classes)
+    finally:
+        bignn.set_num_threads(before)
+
+
+def test_kept_sums_take_memory_and_save_work() -> None:
+    graph = random_graph(np.random.default_rng(0), 400, weighted=False)
+    with_sums, without = (MODELS["gcn"].live(graph, keep_sums=keep) for keep in (True, False))
+    # 36 and 5 outputs, in whole cache lines, and the rows' numbers of entries.
+    assert with_sums.nbytes - without.nbytes == 4 * 400 * (48 + 1 + 16 + 1)
+    for live in (with_sums, without):
+        live.update(add_edges=[[3, 7, 20, 31, 8], [5, 2, 1, 3, 9]])
+    assert sum(work.moved for work in with_sums.work) > 0
+    assert sum(work.moved for work in without.work) == 0
+    assert [work.rows for work in with_sums.work] == [work.rows for work in without.work]

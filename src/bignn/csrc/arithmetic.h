@@ -46,6 +46,12 @@ static inline RowWeights row_weights(float most, std::size_t count, float target
             .limit = (std::uint32_t{1} << bits) - 1};
 }
 
+// The weights of a move as a pair of 16-bit numbers, what is taken off being negative.
+static inline std::int32_t pair_of(const SumMove& move) {
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(move.after) |
+                                     static_cast<std::uint32_t>(-move.before) << 16);
+}
+
 // h of one column.
 static inline float output(float sum, float row_scale, float scale, float shift) {
     return sum * row_scale * scale + shift;

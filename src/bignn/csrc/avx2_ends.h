@@ -26,6 +26,25 @@ struct EndPieces : Base {
         }
     }
 
+    // Pairs become 16-bit numbers, which are multiplied by the pair of weights and added.
+    static void move_sums(std::int32_t* sums, std::size_t stride, const SumMove* moves,
+                          std::size_t count, std::int32_t odd) {
+        std::int32_t more = 0;
+        for (std::size_t m = 0; m < count; ++m) more += odd * (moves[m].after - moves[m].before);
+        for (std::size_t c = 0; c < stride; c += 8) {
+            auto* to = reinterpret_cast<__m256i*>(sums + c);
+            __m256i sum = _mm256_setzero_si256();
+            for (std::size_t m = 0; m < count; ++m) {
+                const __m256i pairs = _mm256_cvtepi8_epi16(
+                    _mm_loadu_si128(reinterpret_cast<const __m128i*>(moves[m].pairs + 2 * c)));
+                sum = _mm256_add_epi32(
+                    sum, _mm256_madd_epi16(pairs, _mm256_set1_epi32(pair_of(moves[m]))));
+            }
+            sum = _mm256_add_epi32(_mm256_slli_epi32(sum, 1), _mm256_set1_epi32(more));
+            _mm256_storeu_si256(to, _mm256_add_epi32(_mm256_loadu_si256(to), sum));
+        }
+    }
+
     // sum * row_scale * scale + shift of eight columns; 0 in lanes that are not valid.
     static __m256 output(const float* sums, __m256i valid, float row_scale, const float* scale,
                          const float* shift) {

@@ -49,6 +49,23 @@ static inline __m128 fold(__m512 partial) {
 
 template <class Base>
 struct EndPieces : Base {
+    // Pairs become 16-bit numbers, which are multiplied by the pair of weights and added.
+    static void move_sums(std::int32_t* sums, std::size_t stride, const SumMove* moves,
+                          std::size_t count, std::int32_t odd) {
+        std::int32_t more = 0;
+        for (std::size_t m = 0; m < count; ++m) more += odd * (moves[m].after - moves[m].before);
+        for (std::size_t c = 0; c < stride; c += 16) {
+            __m512i sum = _mm512_setzero_si512();
+            for (std::size_t m = 0; m < count; ++m) {
+                const __m512i pairs = _mm512_cvtepi8_epi16(
+                    _mm256_loadu_si256(reinterpret_cast<const __m256i*>(moves[m].pairs + 2 * c)));
+                sum = dot_shorts(sum, pairs, _mm512_set1_epi32(pair_of(moves[m])));
+            }
+            sum = _mm512_add_epi32(_mm512_slli_epi32(sum, 1), _mm512_set1_epi32(more));
+            _mm512_storeu_si512(sums + c, _mm512_add_epi32(_mm512_loadu_si512(sums + c), sum));
+        }
+    }
+
     // Written out since the compiler's own vectors would be half as wide.
     static void put_head(const float* from, float row_scale, std::size_t channels, float* sums) {
         for (std::size_t c = 0; c < channels; c += 16) {
@@ -113,12 +130,38 @@ struct EndPieces : Base {
         return 0;
     }
 
+    // The class of a row of up to 64 columns.
+    static std::int64_t class_row(const float* sums, float row_scale, const float* scale,
+                                  const float* shift, std::size_t num_outputs) {
+        const __m512 lowest = _mm512_set1_ps(-__builtin_inff());
+        const auto some = [&](std::size_t c) {
+            if (c >= num_outputs) return lowest;
+            const __mmask16 valid = first_lanes(num_outputs - c);
+            const __m512 h = output(sums + c, valid, row_scale, scale + c, shift + c);
+            return _mm512_mask_max_ps(lowest, valid, h, lowest);  // lowest where not a number
+        };
+        const __m512 h0 = some(0), h1 = some(16), h2 = some(32), h3 = some(48);
+        const __m512 most = _mm512_max_ps(_mm512_max_ps(h0, h1), _mm512_max_ps(h2, h3));
+        const __m512 top = _mm512_set1_ps(_mm512_reduce_max_ps(most));
+        const auto equal = [&](__m512 h) {
+            return static_cast<std::uint64_t>(_mm512_cmp_ps_mask(h, top, _CMP_EQ_OQ));
+        };
+        return __builtin_ctzll(equal(h0) | equal(h1) << 16 | equal(h2) << 32 | equal(h3) << 48);
+    }
+
     static void class_tile(float* sums, std::size_t sums_stride, std::size_t num_rows,
                            const float* row_scale, const float* scale, const float* shift,
                            std::size_t num_outputs, std::int64_t* classes) {
         if (num_rows != 4 || num_outputs > 16) {
-            Base::class_tile(sums, sums_stride, num_rows, row_scale, scale, shift, num_outputs,
-                             classes);
+            if (num_outputs > 64) {
+                Base::class_tile(sums, sums_stride, num_rows, row_scale, scale, shift, num_outputs,
+                                 classes);
+                return;
+            }
+            for (std::size_t r = 0; r < num_rows; ++r) {
+                classes[r] =
+                    class_row(sums + r * sums_stride, row_scale[r], scale, shift, num_outputs);
+            }
             return;
         }
         const __mmask16 valid = first_lanes(num_outputs);

@@ -30,6 +30,9 @@ class GrowingRows {
         return has_weights_ ? weights_.data() + rows_[row].begin : nullptr;
     }
     bool has(std::size_t row, std::int32_t id) const;
+    // Fetch what ids() reads, and what the ids themselves are, before they are needed.
+    void fetch_place(std::size_t row) const { __builtin_prefetch(&rows_[row]); }
+    void fetch_ids(std::size_t row) const { __builtin_prefetch(ids_.data() + rows_[row].begin); }
 
     void add_rows(std::size_t count) { rows_.resize(rows_.size() + count); }
     void insert(std::size_t row, std::int32_t id, float weight);

@@ -217,21 +217,23 @@ using ScoreRows = void (*)(const Scores& scores, std::size_t begin, std::size_t 
 using LayerRows = bool (*)(const Layer& layer, std::size_t begin, std::size_t end,
                            std::byte* scratch);
 
-// Turns the sums of up to tile_rows rows, `stride` apart (whole 64s), into classes; sums are
-// overwritten.
-using ClassTile = void (*)(float* sums, std::size_t stride, std::size_t num_rows,
-                           const float* row_scale, const float* scale, const float* shift,
-                           std::size_t num_outputs, std::int64_t* classes);
-
-// Live graphs. A source that changed is taken off a row's sum with one weight and put on with
-// another: sums[row] = (sums[row] - before old[source]) + after new[source], whole numbers that
-// floats hold exactly. All rows are `stride` floats, a multiple of 16.
+// Live graphs keep sums, in integers. Sources that changed are taken off a row's sum with one
+// weight and put on with another: to column c of `sums` is added
+//     sum over moves of (after dot[c] as it is - before dot[c] as it was),    dot = 2 v + odd,
+// where v are pairs[2 c] and pairs[2 c + 1]. Weights are below 2^15, and `stride` columns, a
+// multiple of 16, are there.
 struct SumMove {
-    std::size_t row, source;
-    float before, after;
+    const std::int8_t* pairs;
+    std::int32_t after, before;
 };
-using MoveSums = void (*)(float* sums, const float* old_dots, const float* new_dots,
-                          std::size_t stride, const SumMove* moves, std::size_t count);
+using MoveSums = void (*)(std::int32_t* sums, std::size_t stride, const SumMove* moves,
+                          std::size_t count, std::int32_t odd);
+
+// Ends rows of a layer whose sums are known, as layer_rows does: the sum of row i is
+// sums[nodes[i]], `stride` apart, to be multiplied by row_scale[i]. The layer's edges are not read.
+using FinishRows = void (*)(const Layer& layer, const std::int32_t* sums, std::size_t stride,
+                            const std::int32_t* nodes, const float* row_scale, std::size_t count,
+                            std::byte* scratch);
 
 // Training. Entries of a binary matrix are kept with probability keep / 2^keep_bits.
 constexpr int keep_bits = 12;
@@ -295,8 +297,8 @@ struct Kernels {
     std::size_t (*product_bytes)(std::size_t num_inputs, std::size_t num_outputs);
     void (*make_product)(const word* b, std::size_t num_inputs, std::size_t num_outputs,
                          std::byte* product);
-    ClassTile class_tile;
     MoveSums move_sums;
+    FinishRows finish_rows;
     DrawMasks draw_masks;
     MaskedRows masked_rows;
     MaskedGradient masked_gradient;

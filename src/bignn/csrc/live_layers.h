@@ -6,12 +6,16 @@
 // something that changed, layer by layer; a row whose bits and scale come out as they were changes
 // nothing further on. The state after any number of updates is that of a full run to the last bit.
 //
-// Two things make waves small. Layers round the weights of neighbours to integers, so a source
-// whose scale alone changed is new to a row only if its rounded weight there is. And the last
-// layer's integer sums are kept, where floats hold them exactly: a source that changed is taken off
-// and put on again, and no other neighbour of the row is read.
+// Two things make waves cheap. Layers round the weights of neighbours to integers, so a source
+// whose scale alone changed is new to a row only if its rounded weight there is. And integer sums
+// of layers after the first may be kept, where floats hold them exactly: a source that changed is
+// taken off and put on again, and no other neighbour of the row is read.
+//
+// live_edges.cpp changes nodes and edges, live_rows.cpp computes rows, live_sums.cpp moves sums,
+// and live_layers.cpp goes from layer to layer.
 #pragma once
 
+#include <cmath>
 #include <memory>
 #include <shared_mutex>
 #include <vector>
@@ -47,9 +51,13 @@ class LiveLayers {
     static constexpr std::int64_t no_class = -1;
 
     // `has_loops`: every node is once its own neighbour, whatever edges are given or removed.
-    LiveLayers(const Kernels& kernels, GrowingRows rows, bool has_loops, std::vector<word> words,
-               std::vector<float> beta)
-        : kernels_(kernels), rows_(std::move(rows)), has_loops_(has_loops) {
+    // `keeps_sums`: of all layers but the first, 4 bytes per node and output.
+    LiveLayers(const Kernels& kernels, GrowingRows rows, bool has_loops, bool keeps_sums,
+               std::vector<word> words, std::vector<float> beta)
+        : kernels_(kernels),
+          rows_(std::move(rows)),
+          has_loops_(has_loops),
+          keeps_sums_(keeps_sums) {
         states_.emplace_back();
         states_[0].words = std::move(words);
         states_[0].beta = std::move(beta);
@@ -66,9 +74,11 @@ class LiveLayers {
     std::size_t nbytes() const;
     const GrowingRows& rows() const { return rows_; }
 
-    // What the last update or refresh did in each layer: rows computed, and rows that came out new.
+    // What the last update or refresh did in each layer: rows brought up to date, those of them
+    // that came out new, those whose sums were moved, and how long it took.
     struct Work {
-        std::size_t rows, changed;
+        std::size_t rows, changed, moved;
+        double seconds;
     };
     const std::vector<Work>& work() const { return work_; }
 
@@ -95,29 +105,41 @@ class LiveLayers {
 
    private:
     using Nodes = std::vector<std::int32_t>;
-    // How a row rounds the weights of its entries (arithmetic.h), as it was last computed.
+    // How a row rounds the weights of its entries (arithmetic.h), as it was last computed. It is
+    // read for every edge from a source that changed, hence small.
     struct Rounding {
-        float two_to_e = 0;
-        std::int32_t top = 0;     // exponent of the largest weight
-        std::uint32_t count = 0;  // entries
-        bool has_sum = false;     // whether the last layer's sum is kept
+        std::int16_t top = 0;   // exponent of the largest weight
+        std::uint8_t bits = 0;  // of the integer weights; 0: all of them are 0
+        bool has_sum = false;   // whether the row's sum is kept
+        float two_to_e() const { return bits ? std::ldexp(1.0f, bits - 1 - top) : 0.0f; }
     };
-    // Sources of a layer that are not what they were.
+    // Rows of a layer that are not what they were, as sources of the next layer; of the last layer,
+    // the nodes that have another class.
     struct Changed {
         Nodes nodes;
         std::vector<float> old_factor;
         std::vector<std::uint8_t> has_new_bits;
-        std::vector<word> old_words;  // [nodes, words], for the last layer's sums only
+        std::vector<word> old_words;  // [nodes, words], where the next layer keeps sums
         void add(std::int32_t node, float factor, bool bits);
+        void add(const Changed& others);
+    };
+    // The sums of a layer's rows, and what moving them takes.
+    struct Sums {
+        std::vector<std::int32_t, OnLines<std::int32_t>> rows;  // [nodes, stride]
+        Aligned<half> panels;          // the layer's weights, in natural order
+        std::size_t stride = 0;        // 0: none are kept
+        std::size_t most_entries = 0;  // of a row whose sum, and every part of it, is exact
     };
     // What a layer reads of every node. The last state is that of no layer, and empty.
     struct State {
         const LayerWeights* weights = nullptr;
         std::size_t kind = 0;
         std::vector<word> words;
-        std::vector<float> beta, factor;  // factor: beta times the kind's scale
-        std::vector<float> scores;        // of attention: [2 heads, capacity]
-        std::vector<Rounding> roundings;  // of the layer's rows; without attention
+        std::vector<float> beta, factor;    // factor: beta times the kind's scale
+        std::vector<float> scores;          // of attention: [2 heads, capacity]
+        std::vector<Rounding> roundings;    // of the layer's rows; without attention
+        std::vector<std::uint32_t> counts;  // entries of rows whose sums are kept
+        Sums sums;
     };
     // A kind of sum that layers share, and the nodes' degree scales under it (empty: all 1).
     struct Kind {
@@ -133,57 +155,90 @@ class LiveLayers {
         std::vector<Rounding> roundings;
     };
 
+    void start_marks();
+    bool mark(std::int32_t node);
+    Nodes in_order(Nodes found) const;
+    bool has_loop_of_its_own(const EdgeKind& kind) const {
+        return kind.loops == EdgeKind::Loops::added && !has_loops_;
+    }
+    bool is_last(std::size_t number) const { return number + 1 == num_layers(); }
+    Nodes readers_of(std::size_t number, const Changed& changed, const Nodes& touched);
+    void add_rescaled(std::size_t number, Changed& changed);
+    std::vector<std::int64_t> run_wave(Changed changed, const Nodes& touched, bool all);
+
+    // live_edges.cpp
     void add_nodes(std::size_t count);
     void change_edges(const LiveChanges& changes, Nodes& targets, Nodes& sources);
     void remove_edge(std::int32_t source, std::int32_t target);
     void add_edge(std::int32_t source, std::int32_t target, float weight);
     void rescale(const Nodes& targets, const Nodes& sources);
     bool set_factor(std::size_t number, std::int32_t node);
+
+    // live_rows.cpp
     void score(std::size_t number, const Nodes& nodes);
-    std::vector<std::int64_t> run_wave(Changed changed, const Nodes& touched, bool all);
-    Nodes readers_of(std::size_t number, const Changed& changed, const Nodes& touched);
     void append_row(const EdgeKind& kind, std::int32_t node, Entries& entries) const;
     static void round_row(const State& state, std::size_t begin, Entries& entries);
     void compute(std::size_t number, const std::int32_t* nodes, std::size_t count, Layer& layer,
                  Entries& entries) const;
-    Changed run_layer(std::size_t number, const Nodes& nodes);
-    bool mark(std::int32_t node);
-    void start_marks();
-    Nodes in_order(Nodes found) const;
+    void compute_rows(std::size_t number, const std::int32_t* nodes, std::size_t count,
+                      Changed& changed);
+    Changed run_rows(std::size_t number, const Nodes& nodes);
+    void keep_rows(std::size_t number, const std::int32_t* nodes, std::size_t count,
+                   const word* words, const float* beta, Changed& changed);
+    void keep_classes(const std::int32_t* nodes, std::size_t count, const std::int64_t* classes,
+                      Changed& changed);
 
-    // live_last_layer.cpp: the last layer, whose sums may be kept.
-    void bind_sums();
-    // Whether the rows that a layer replaces are needed: where the next one keeps sums of them.
-    bool keeps_old_words(std::size_t number) const {
-        return last_panels_.size() && number + 2 == num_layers();
-    }
-    bool is_moving_cheaper(const Changed& changed) const;
-    Nodes run_last(const Nodes& nodes);
-    void compute_sums(const Nodes& nodes);
-    Nodes compute_classes(const Nodes& nodes);
-    Nodes move_sums(const Changed& changed, Nodes& computed);
-    using Lines = std::vector<float, OnLines<float>>;
-    Lines multiply(const std::vector<word>& words, std::size_t count) const;
-    Nodes finish_sums(const Nodes& nodes);
+    // live_sums.cpp. A source that changed, and a row that reads it with a weight.
+    struct Visit {
+        std::int32_t row;
+        std::uint32_t source;  // its place among those that changed
+        std::uint16_t after, before;
+    };
+    // In place of a weight: the row must be computed.
+    static constexpr std::uint16_t to_compute = 0xffff;
+    // What moving the sums of one layer takes; its memory is kept from one to the next.
+    struct Moving {
+        // Products of sources with the layer's weights, as they are and as they were, in pairs
+        // of bytes (SumMove in kernels.h), the first one low: [sources, stride].
+        std::vector<std::uint16_t, OnLines<std::uint16_t>> pairs;
+        std::vector<std::uint8_t> can_move;  // it was there before, and its products fit bytes
+        // Visits by ranges of rows, each 2^shift long, as pieces of the sources made them.
+        std::size_t num_ranges = 0, shift = 0, num_pieces = 0;
+        std::vector<std::vector<Visit>> visits;  // [pieces, ranges]
+    };
+    void bind_sums(std::size_t number);
+    std::size_t count_visits(std::size_t number, const Changed& changed) const;
+    bool is_moving_cheaper(std::size_t number, std::size_t num_visits) const;
+    void collect_visits(std::size_t number, const Changed& changed, std::size_t num_visits);
+    void multiply(std::size_t number, const Changed& changed);
+    void sort_visits(std::size_t range, std::vector<Visit>& sorted,
+                     std::vector<Visit>& other) const;
+    void move_range(std::size_t number, std::size_t range, Nodes& moved, Nodes& computed);
+    Changed move_rows(std::size_t number, const Changed& changed, const Nodes& touched,
+                      std::size_t num_visits);
+    void compute_sums(std::size_t number, const std::int32_t* nodes, std::size_t count);
+    void fetch_kept(std::size_t number, std::int32_t node) const;
+    void finish_rows(std::size_t number, const std::int32_t* nodes, std::size_t count,
+                     Changed& changed);
 
     const Kernels& kernels_;
     GrowingRows rows_;                      // sources of each target
     std::unique_ptr<GrowingRows> readers_;  // targets of each source
-    bool has_loops_;
+    bool has_loops_, keeps_sums_;
     std::vector<State> states_;
     std::vector<Kind> kinds_;
     std::vector<std::int64_t> classes_;
-    std::vector<float, OnLines<float>> sums_;  // of the last layer: [nodes, sums_stride_], whole
-    Aligned<half> last_panels_;  // its weights, in natural order; empty if no sums are kept
-    std::size_t sums_stride_ = 0;
-    std::size_t most_summed_ = 0;  // entries of a row whose sum, and every part of it, is exact
     std::vector<std::uint8_t> is_removed_;
     bool is_whole_ = false;
     std::vector<std::uint32_t> marks_;
     std::uint32_t mark_ = 0;
     std::size_t capacity_ = 0;  // nodes that scores have room for
+    Moving moving_;
     std::vector<Work> work_;
     mutable std::shared_mutex mutex_;
 };
+
+// Few rows are not worth waking a thread for.
+std::size_t live_grain(std::size_t num_rows);
 
 }  // namespace bignn

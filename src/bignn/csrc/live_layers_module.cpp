@@ -3,15 +3,16 @@
 #include "live_layers_module.h"
 
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "arrays.h"
@@ -50,10 +51,10 @@ EdgeKind kind_of(const std::string& loops, const std::string& factor, bool is_we
 class PyLiveLayers {
    public:
     PyLiveLayers(const std::string& isa, Ints offsets, Vector<const std::int32_t> ids,
-                 std::optional<Vector<const float>> weights, bool has_loops,
+                 std::optional<Vector<const float>> weights, bool has_loops, bool keeps_sums,
                  Matrix<const word> words, Vector<const float> beta)
         : num_words_(words.shape(1)),
-          layers_(kernels_named(isa), rows_of(offsets, ids, weights), has_loops,
+          layers_(kernels_named(isa), rows_of(offsets, ids, weights), has_loops, keeps_sums,
                   copied_items(words), copied("beta", beta, words.shape(0))) {
         if (words.shape(0) + 1 != offsets.size()) refuse("features and rows do not fit each other");
     }
@@ -196,16 +197,21 @@ class PyLiveLayers {
                               handed_over(std::move(scales)));
     }
 
-    // Rows computed, and rows that came out new, per layer, by the last update.
-    std::vector<std::pair<std::size_t, std::size_t>> work() const {
-        std::vector<std::pair<std::size_t, std::size_t>> found;
-        for (const LiveLayers::Work& some : layers_.work())
-            found.push_back({some.rows, some.changed});
+    // What the last update did in each layer: see LiveLayers::Work.
+    auto work() const {
+        const std::shared_lock<std::shared_mutex> lock(layers_.mutex());
+        std::vector<std::tuple<std::size_t, std::size_t, std::size_t, double>> found;
+        for (const LiveLayers::Work& some : layers_.work()) {
+            found.push_back({some.rows, some.changed, some.moved, some.seconds});
+        }
         return found;
     }
 
     std::size_t num_nodes() const { return layers_.num_nodes(); }
-    std::size_t nbytes() const { return layers_.nbytes(); }
+    std::size_t nbytes() const {
+        const std::shared_lock<std::shared_mutex> lock(layers_.mutex());
+        return layers_.nbytes();
+    }
 
    private:
     static GrowingRows rows_of(const Ints& offsets, const Vector<const std::int32_t>& ids,
@@ -246,10 +252,10 @@ class PyLiveLayers {
 void bind_live_layers(nb::module_& m) {
     nb::class_<PyLiveLayers>(m, "LiveLayers")
         .def(nb::init<const std::string&, Ints, Vector<const std::int32_t>,
-                      std::optional<Vector<const float>>, bool, Matrix<const word>,
+                      std::optional<Vector<const float>>, bool, bool, Matrix<const word>,
                       Vector<const float>>(),
              nb::arg("isa"), nb::arg("offsets").noconvert(), nb::arg("ids").noconvert(),
-             nb::arg("weights").noconvert().none(), nb::arg("has_loops"),
+             nb::arg("weights").noconvert().none(), nb::arg("has_loops"), nb::arg("keeps_sums"),
              nb::arg("words").noconvert(), nb::arg("beta").noconvert())
         .def("add", &PyLiveLayers::add, nb::arg("weights"), nb::arg("loops"), nb::arg("factor"),
              nb::arg("is_weighted"), nb::arg("own_weight"))

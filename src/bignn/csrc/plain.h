@@ -265,6 +265,19 @@ struct Plain : PlainAttention<Set> {
         }
     }
 
+    // See MoveSums in kernels.h.
+    static void move_sums(std::int32_t* sums, std::size_t stride, const SumMove* moves,
+                          std::size_t count, std::int32_t odd) {
+        for (std::size_t m = 0; m < count; ++m) {
+            const std::int8_t* pairs = moves[m].pairs;
+            const std::int32_t after = moves[m].after, before = moves[m].before;
+            for (std::size_t c = 0; c < stride; ++c) {
+                sums[c] +=
+                    2 * (after * pairs[2 * c] - before * pairs[2 * c + 1]) + odd * (after - before);
+            }
+        }
+    }
+
     template <typename Value>
     static bool store_value(std::int64_t v, std::byte* record, std::size_t position) {
         reinterpret_cast<Value*>(record)[position] = static_cast<Value>(v);

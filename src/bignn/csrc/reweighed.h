@@ -11,23 +11,28 @@ struct Reweighed {
     std::uint32_t before, after;
 };
 
-// `top` is the exponent of the row's largest weight, and `two_to_e` what weights were multiplied
-// by. As long as no weight has a larger exponent, and none of those that have it loses it, the row
-// rounds as it did.
-static inline Reweighed reweighed(float two_to_e, int top, std::size_t count, int edge_bits,
-                                  float before, float after) {
+// `top` is the exponent of the row's largest weight, and `bits` the size of its integers, 0 if all
+// are 0. As long as no weight has a larger exponent, and none of those that have it loses it, the
+// row rounds as it did.
+static inline Reweighed reweighed(int top, int bits, float before, float after) {
     before = bounded(before);
     after = bounded(after);
     const int old_exponent = floor_log2(before), new_exponent = floor_log2(after);
-    if (two_to_e == 0 || new_exponent > top || (old_exponent == top && new_exponent < top)) {
+    if (bits == 0 || new_exponent > top || (old_exponent == top && new_exponent < top)) {
         return {true, 0, 0};
     }
-    const std::uint32_t limit = row_weights(1.0f, count, 1.0f, edge_bits).limit;
+    const float two_to_e = power_of_two(bits - 1 - top);
+    const std::uint32_t limit = (std::uint32_t{1} << bits) - 1;
     const auto rounded = [&](float weight) {
         const auto q = static_cast<std::uint32_t>(__builtin_lrintf(weight * two_to_e));
         return q < limit ? q : limit;
     };
     return {false, rounded(before), rounded(after)};
+}
+
+// Whether a row's sum is another: the neighbour's weight is, or its bits are and they count.
+static inline bool is_new_to_row(const Reweighed& q, bool has_new_bits) {
+    return q.is_scale_new || q.before != q.after || (has_new_bits && q.after != 0);
 }
 
 }  // namespace bignn

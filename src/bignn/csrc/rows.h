@@ -62,6 +62,19 @@ inline bool finish_tile(const Layer& layer, std::size_t first, std::size_t num_r
                                             layer.next_records + first * layer.next->stride);
 }
 
+// The same for sums of neighbours alone, to which a layer may add the rows' own parts.
+template <class Isa>
+inline bool end_tile(const Layer& layer, std::size_t first, std::size_t num_rows,
+                     const float* row_scale, Scratch<Isa>& scratch) {
+    if (!layer.own.panels) {
+        return finish_tile(layer, first, num_rows, row_scale, layer.scale, scratch);
+    }
+    // Sums that were put together from parts are scaled already.
+    constexpr float ones[tile_rows] = {1, 1, 1, 1};
+    add_own_parts(layer, first, num_rows, row_scale, scratch);
+    return finish_tile(layer, first, num_rows, ones, layer.end_scale, scratch);
+}
+
 // Sums tile_rows rows of few neighbours each.
 template <class Isa, typename Id>
 inline void gather_few(const Layer& layer, std::size_t first, Batch<Isa, Id>& entries,
@@ -101,7 +114,7 @@ inline bool layer_rows_with(const Layer& layer, const Id* ids, std::size_t begin
                             std::byte* bytes) {
     Scratch<Isa> scratch(layer, bytes);
     Batch<Isa, Id> entries(layer, ids, begin, end, scratch);
-    // Sums that were put together from parts are scaled already.
+    // Sums that heads were put together to are scaled already.
     constexpr float ones[tile_rows] = {1, 1, 1, 1};
     bool fits = true;
     for (std::size_t first = begin; first < end; first += tile_rows) {
@@ -126,12 +139,7 @@ inline bool layer_rows_with(const Layer& layer, const Id* ids, std::size_t begin
             Isa::multiply(scratch.u, num_rows, layer.num_inputs, layer.num_outputs, layer.product,
                           scratch.multiply, scratch.sums, scratch.sums_stride);
         }
-        if (layer.own.panels) {
-            add_own_parts(layer, first, num_rows, row_scale, scratch);
-            fits = finish_tile(layer, first, num_rows, ones, layer.end_scale, scratch) && fits;
-        } else {
-            fits = finish_tile(layer, first, num_rows, row_scale, layer.scale, scratch) && fits;
-        }
+        fits = end_tile(layer, first, num_rows, row_scale, scratch) && fits;
     }
     return fits;
 }
@@ -141,6 +149,23 @@ inline bool layer_rows(const Layer& layer, std::size_t begin, std::size_t end, s
     const Edges& from = layer.edges;
     return from.ids ? layer_rows_with<Isa>(layer, from.ids, begin, end, scratch)
                     : layer_rows_with<Isa>(layer, from.long_ids, begin, end, scratch);
+}
+
+// See FinishRows in kernels.h.
+template <class Isa>
+inline void finish_rows(const Layer& layer, const std::int32_t* sums, std::size_t stride,
+                        const std::int32_t* nodes, const float* row_scale, std::size_t count,
+                        std::byte* bytes) {
+    Scratch<Isa> scratch(layer, bytes);
+    for (std::size_t first = 0; first < count; first += tile_rows) {
+        const std::size_t num_rows = count - first < tile_rows ? count - first : tile_rows;
+        for (std::size_t r = 0; r < num_rows; ++r) {
+            const std::int32_t* from = sums + static_cast<std::size_t>(nodes[first + r]) * stride;
+            float* __restrict to = scratch.sums + r * scratch.sums_stride;
+            for (std::size_t c = 0; c < layer.num_outputs; ++c) to[c] = static_cast<float>(from[c]);
+        }
+        end_tile(layer, first, num_rows, row_scale + first, scratch);
+    }
 }
 
 template <class Isa>

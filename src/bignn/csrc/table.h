@@ -2,7 +2,6 @@
 // these files may run before the CPU was asked.
 #pragma once
 
-#include "moved_sums.h"
 #include "plain.h"
 #include "rows.h"
 #include "training.h"
@@ -23,8 +22,8 @@ constexpr Kernels kernels_of(const char* name) {
         .scratch_bytes = scratch_bytes<Isa>,
         .product_bytes = Isa::product_bytes,
         .make_product = Isa::make_product,
-        .class_tile = Isa::class_tile,
-        .move_sums = MovedSums<Isa>::move_sums,
+        .move_sums = Isa::move_sums,
+        .finish_rows = finish_rows<Isa>,
         .draw_masks = Training<Isa>::draw_masks,
         .masked_rows = Training<Isa>::masked_rows,
         .masked_gradient = Training<Isa>::masked_gradient,

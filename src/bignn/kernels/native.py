@@ -170,12 +170,14 @@ def live_layers(
     isa: str,
     edges: tuple[NDArray[np.int64], NDArray[np.int32], Floats | None],
     has_loops: bool,
+    keeps_sums: bool,
     words: Words,
     beta: Floats,
 ) -> Any:
     """Make a native live graph of edges (offsets, ids, weights); its ``add`` takes the layers."""
     assert _native is not None
-    return _native.LiveLayers(isa, *edges, has_loops, readable(words), readable(beta))
+    made = (readable(words), readable(beta))
+    return _native.LiveLayers(isa, *edges, has_loops, keeps_sums, *made)
 
 
 def keep_bits() -> int | None:

@@ -36,13 +36,17 @@ class LayerWork(NamedTuple):
     """What the last update did in one layer.
 
     Attributes:
-        rows: rows that were computed, since something that they read had changed.
+        rows: rows brought up to date, since something that they read had changed.
         changed: rows that came out other than they were; for the last layer, other classes.
+        moved: rows whose kept sums were moved; the others were computed from all they read.
+        seconds: how long it took.
 
     """
 
     rows: int
     changed: int
+    moved: int
+    seconds: float
 
 
 class LiveGraph:
@@ -63,7 +67,7 @@ class LiveGraph:
 
     """
 
-    def __init__(self, model: PackedModel, graph: PackedGraph) -> None:
+    def __init__(self, model: PackedModel, graph: PackedGraph, *, keep_sums: bool = True) -> None:
         check_model(model)
         features, beta = graph.bits
         if graph.num_nodes >= 2**31:
@@ -80,6 +84,7 @@ class LiveGraph:
             kernels.checked_backend(None),
             (graph.offsets, graph.ids.astype(np.int32, copy=False), graph.weights),
             graph.adjacency == "gcn",
+            keep_sums,
             dense_words(features),
             beta,
         )
@@ -99,7 +104,7 @@ class LiveGraph:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all that is kept: edges in both directions, bits and scales of every layer."""
+        """Bytes of all that is kept: edges in both directions, bits, scales and sums of layers."""
         orders = [part for part in (self._node_ids, self._places) if part is not None]
         return int(self._layers.nbytes) + sum(part.nbytes for part in orders)
 
@@ -267,15 +272,20 @@ class LiveGraph:
             self._journal = journal
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> LiveGraph:
+    def open(cls, path: str | os.PathLike[str], *, keep_sums: bool = True) -> LiveGraph:
         """Open a ``.biglive`` file and make the updates of its journal.
 
         A last record that was not written to its end, as where a process was killed, is dropped
         with a warning. One process at a time may have a live graph open.
+
+        Args:
+            path: the file; its journal lies beside it.
+            keep_sums: as in :meth:`bignn.PackedModel.live`.
+
         """
         from bignn.runtime.live import stored
 
-        return stored.open_live(path)
+        return stored.open_live(path, keep_sums=keep_sums)
 
     def close(self) -> None:
         """Stop keeping the graph on disk; it can be opened again, by other processes too."""

@@ -62,7 +62,7 @@ def save(path: str | os.PathLike[str], live: LiveGraph, is_removed: NDArray[np.b
     return Journal(journal)
 
 
-def open_live(path: str | os.PathLike[str]) -> LiveGraph:
+def open_live(path: str | os.PathLike[str], *, keep_sums: bool = True) -> LiveGraph:
     """Open a live graph's file and make the updates of its journal."""
 
     def made(
@@ -81,7 +81,7 @@ def open_live(path: str | os.PathLike[str]) -> LiveGraph:
         raise FileError(f"'{journal}' does not exist; it holds the updates since the last save")
     opened = Journal(journal)
     try:
-        live = model.live(graph)
+        live = model.live(graph, keep_sums=keep_sums)
         num_words = words_per_row(model.network.input.num_columns)
         if removed.size:
             live._replay(from_arrays({"removed_nodes": removed}, 0, num_words))

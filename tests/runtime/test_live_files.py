@@ -1,0 +1,147 @@
+"""Live graphs on disk: files, journals, and processes that are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from live_graphs import live_graph, raw_graph, same, some_update
+from packed_family import make_chain
+
+import bignn
+from bignn import FileError, InputError, LiveGraph, pack_graph
+
+
+def test_a_saved_graph_opens_with_every_update(tmp_path: Path) -> None:
+    path = tmp_path / "g.biglive"
+    live = make_chain(["sage", "gcn", "gat"]).live(pack_graph(
+        raw_graph(), like=make_chain(["sage", "gcn", "gat"]), order="locality"))  # fmt: skip
+    rng = np.random.default_rng(0)
+    live.update(remove_nodes=[31])
+    live.save(path)
+    for turn in range(5):
+        live.update(**some_update(rng, live.num_nodes))
+        if turn == 2:
+            live.save(path)  # starts the journal afresh
+            live.update(remove_nodes=[33])
+    live.close()
+    opened = LiveGraph.open(path)
+    assert same(opened, live)
+    assert opened.removed.tolist() == [31, 33]
+    opened.update(remove_nodes=[35])
+    opened.close()
+    again = bignn.open(path)
+    assert isinstance(again, LiveGraph)
+    assert same(again, opened)
+    again.close()
+
+
+def test_a_journal_cut_anywhere_loses_its_last_update_only(tmp_path: Path) -> None:
+    path, journal = tmp_path / "g.biglive", tmp_path / "g.biglive.journal"
+    live = live_graph()
+    live.save(path)
+    rng = np.random.default_rng(1)
+    live.update(**some_update(rng, live.num_nodes))
+    live.close()
+    whole = journal.read_bytes()
+    once = LiveGraph.open(path)
+    once.update(remove_nodes=[39])
+    once.close()
+    twice = journal.read_bytes()
+    for size in (len(whole) + 1, len(whole) + 23, len(whole) + 24, len(twice) - 1):
+        journal.write_bytes(twice[:size])
+        with pytest.warns(UserWarning, match="was not written to its end; it is dropped"):
+            opened = LiveGraph.open(path)
+        assert same(opened, live)
+        assert journal.read_bytes() == whole
+        opened.close()
+    # A file system may have given the file its length and not yet its bytes.
+    journal.write_bytes(whole + bytes(100))
+    with pytest.warns(UserWarning, match="dropped"):
+        LiveGraph.open(path).close()
+    assert journal.read_bytes() == whole
+
+
+def test_a_damaged_journal_is_refused(tmp_path: Path) -> None:
+    path, journal = tmp_path / "g.biglive", tmp_path / "g.biglive.journal"
+    live = live_graph()
+    live.save(path)
+    first = journal.stat().st_size
+    for _ in range(2):
+        live.update(**some_update(np.random.default_rng(2), live.num_nodes))
+    live.close()
+    content = bytearray(journal.read_bytes())
+    content[first + 60] ^= 1
+    journal.write_bytes(content)
+    with pytest.raises(FileError, match=rf"is damaged from byte {first} on"):
+        LiveGraph.open(path)
+    journal.write_bytes(b"{}\n")
+    with pytest.raises(FileError, match="is no journal of a live graph"):
+        LiveGraph.open(path)
+    journal.unlink()
+    with pytest.raises(FileError, match="it holds the updates since the last save"):
+        LiveGraph.open(path)
+
+
+def test_a_live_graph_is_open_once(tmp_path: Path) -> None:
+    path = tmp_path / "g.biglive"
+    live = live_graph()
+    live.save(path)
+    code = f"import bignn\nbignn.LiveGraph.open({str(path)!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "is in use: one process at a time" in done.stderr
+    with pytest.raises(InputError, match=r"ending in \.biglive"):
+        live.save(tmp_path / "g.bigraph")
+    with pytest.raises(FileError, match=r"does not exist; make one with LiveGraph\.save"):
+        LiveGraph.open(tmp_path / "none.biglive")
+
+
+CHILD = """
+import sys
+sys.path[:0] = {paths!r}
+import numpy as np
+import bignn
+from live_graphs import live_graph, some_update
+live = live_graph()
+live.save(sys.argv[1])
+print("saved", flush=True)
+for number in range(10**6):
+    live.update(**some_update(np.random.default_rng(number), live.num_nodes))
+    if number % 7 == 6:
+        live.save(sys.argv[1])
+    print(number, flush=True)
+"""
+
+
+def test_a_killed_process_loses_no_update_that_returned(tmp_path: Path) -> None:
+    path = tmp_path / "g.biglive"
+    paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD.format(paths=paths), str(path)],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        acknowledged = -1
+        while acknowledged < 60:
+            line = child.stdout.readline()
+            acknowledged = acknowledged if line == "saved\n" else int(line)
+        os.kill(child.pid, signal.SIGKILL)
+        acknowledged = max([acknowledged, *map(int, child.stdout.read().split())])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a record under way is dropped
+        opened = LiveGraph.open(path)
+    # One more update may be on disk than was acknowledged.
+    done = opened.num_nodes - 40
+    assert done in (acknowledged + 1, acknowledged + 2)
+    expected = live_graph()
+    for number in range(done):
+        expected.update(**some_update(np.random.default_rng(number), expected.num_nodes))
+    assert same(opened, expected)
+    opened.close()
