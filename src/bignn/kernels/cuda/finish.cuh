@@ -1,0 +1,121 @@
+// The end of a row: from the sums of its columns to values, classes, or bits and their scales.
+#pragma once
+
+#include "arithmetic.cuh"
+
+// Floats of shared memory between the sums of two rows, so that rows fall into different banks.
+constexpr int sums_padding = 4;
+
+struct Finish {
+    i64 num_rows, num_outputs, num_columns;  // columns are more than outputs if heads are averaged
+    i64 channels;                            // columns of a head
+    i64 averages;
+    const float* scale;      // [columns]
+    const float* end_scale;  // [outputs], where heads are averaged
+    const float* shift;      // [outputs]
+    const float* row_scale;  // [heads, rows]
+    // A node's own part: B_own as bits [words, outputs]; null without one.
+    const u32* own_words;
+    const float* own_scale;
+    const u32* source_words;
+    i64 word_stride, num_words, num_inputs;
+    const float* source_factor;
+    const int* own_ids;  // null: row i is source i
+    // Where the results go; null for what is not wanted.
+    float* values;
+    int* classes;
+    u32* out_words;  // rows of out_stride words; what is beyond the last output stays 0
+    i64 out_stride;
+    float* out_beta;
+    float* out_factor;
+    const float* out_scale;  // null: 1
+};
+
+// h of one column; `sums` has all columns of the row.
+__device__ inline float output(const Finish& to, i64 row, i64 own, const float* sums, i64 column) {
+    if (to.averages) {
+        float sum = 0.0f;
+        for (i64 head = 0; head * to.channels < to.num_columns; ++head) {
+            const i64 c = head * to.channels + column;
+            const float part = sums[c] * to.row_scale[head * to.num_rows + row] * to.scale[c];
+            sum = head == 0 ? part : sum + part;
+        }
+        return sum * to.end_scale[column] + to.shift[column];
+    }
+    const i64 head = to.channels == to.num_columns ? 0 : column / to.channels;
+    float h = sums[column] * to.row_scale[head * to.num_rows + row] * to.scale[column];
+    if (to.own_words) {
+        u32 differing = 0;
+        for (i64 w = 0; w < to.num_words; ++w) {
+            differing += __popc(to.source_words[own * to.word_stride + w] ^
+                                to.own_words[w * to.num_outputs + column]);
+        }
+        const int dot = static_cast<int>(to.num_inputs) - 2 * static_cast<int>(differing);
+        h = h + static_cast<float>(dot) * to.source_factor[own] * to.own_scale[column];
+    }
+    return h + to.shift[column];
+}
+
+// The same for a row of one head without a part of its own, whose row_scale is given.
+__device__ inline float plain_output(const Finish& to, float row_scale, const float* sums,
+                                     int column) {
+    return sums[column] * row_scale * to.scale[column] + to.shift[column];
+}
+
+// Finishes two rows, one per half of a warp: `row` and `sums` are those of the lane's half. A lane
+// takes every 16th column, so that it adds up one of the sixteen partial sums of |h| in their order.
+__device__ inline void finish_rows(const Finish& to, i64 row, bool is_there, const float* sums) {
+    const int lane = lane_id() % 16, half = lane_id() / 16;
+    const bool is_plain = to.channels == to.num_columns && !to.own_words && !to.averages;
+    const i64 own = to.own_words && is_there ? (to.own_ids ? to.own_ids[row] : row) : 0;
+    const float row_scale = is_plain && is_there ? to.row_scale[row] : 0.0f;
+    const int num_outputs = static_cast<int>(to.num_outputs);
+    float* values = to.values ? to.values + row * num_outputs : nullptr;
+    u32* out_words = to.out_words ? to.out_words + row * to.out_stride : nullptr;
+    float partial = 0.0f;
+    float most = -__int_as_float(0x7f800000);
+    int best = 0;
+    u32 word = 0;
+    const int steps = (num_outputs + 15) / 16;
+    for (int step = 0; step < steps; ++step) {
+        const int column = step * 16 + lane;
+        bool is_set = false;
+        if (is_there && column < num_outputs) {
+            const float h = is_plain ? plain_output(to, row_scale, sums, column)
+                                     : output(to, row, own, sums, column);
+            if (values) values[column] = h;
+            if (h > most) {
+                most = h;
+                best = column;
+            }
+            is_set = h >= 0;
+            partial += h < 0 ? -h : h;
+        }
+        if (to.out_words) {
+            const u32 bits = ballot(is_set) >> (16 * half) & 0xffffu;
+            word = step % 2 == 0 ? bits : word | bits << 16;
+            if (is_there && lane == 0 && (step % 2 == 1 || step + 1 == steps)) {
+                out_words[step / 2] = word;
+            }
+        }
+    }
+    if (to.classes) {
+        for (int lanes = 8; lanes > 0; lanes /= 2) {
+            const float other = shuffle_xor(most, lanes);
+            const int other_best = static_cast<int>(shuffle_xor(static_cast<u32>(best), lanes));
+            if (other > most || (other == most && other_best < best)) {
+                most = other;
+                best = other_best;
+            }
+        }
+        if (is_there && lane == 0) to.classes[row] = best;
+    }
+    if (to.out_factor) {
+        for (int lanes = 8; lanes > 0; lanes /= 2) partial += shuffle_xor(partial, lanes);
+        if (is_there && lane == 0) {
+            const float beta = bounded(partial / static_cast<float>(to.num_outputs));
+            if (to.out_beta) to.out_beta[row] = beta;
+            to.out_factor[row] = to.out_scale ? bounded(to.out_scale[row] * beta) : beta;
+        }
+    }
+}
