@@ -170,8 +170,12 @@ class CudaDevice:
         try:
             work()
         finally:
-            graph = checked(driver.cuStreamEndCapture(stream), "recording")
-        recorded = checked(driver.cuGraphInstantiate(graph, 0), "recording")
+            ended = driver.cuStreamEndCapture(stream)
+        try:
+            graph = checked(ended, "recording")
+            recorded = checked(driver.cuGraphInstantiate(graph, 0), "recording")
+        except CudaError:
+            return None  # launched one by one
         driver.cuGraphDestroy(graph)
 
         def launch() -> None:
