@@ -12,7 +12,14 @@ from bignn.files import atomic_path
 _SOURCES = Path(__file__).parent
 _MAIN = "packed_layers.cu"
 # Every operation is rounded by itself, as on the CPU.
-_OPTIONS = ("--std=c++17", "--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false")
+_OPTIONS = (
+    "--std=c++17",
+    "--fmad=false",
+    "--device-as-default-execution-space",
+    "--prec-div=true",
+    "--prec-sqrt=true",
+    "--ftz=false",
+)
 
 
 class CudaError(RuntimeError):

@@ -6,8 +6,8 @@ import ctypes
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,13 @@ OLDEST_CAPABILITY = (8, 0)
 _USUAL_SHARED = 48 << 10
 #: Results up to this size come back through memory that the GPU writes by itself.
 _MOST_STAGED = 64 << 20
+
+
+@dataclass(eq=False)
+class Piece:
+    """Memory of the GPU, given back when nothing refers to it."""
+
+    address: int
 
 
 class CudaDevice:
@@ -84,7 +91,7 @@ class CudaDevice:
                 "(device='cpu'), or a part of the graph"
             )
         pointer = checked(called, "allocating memory")
-        piece = SimpleNamespace(address=int(pointer))
+        piece = Piece(int(pointer))
         weakref.finalize(piece, _free, driver, self._context, pointer)
         return piece
 
