@@ -19,7 +19,7 @@
 #define __device__
 #define __shared__ static
 #define __align__(bytes) alignas(bytes)
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define DYNAMIC_SHARED(name) unsigned char* name = emulated::dynamic_shared
 
 struct Index3 {
@@ -210,8 +210,8 @@ static inline std::uint32_t ballot(bool is_set) {
     return bits;
 }
 static inline void sync_warp() { emulated::meet({}); }
-static inline std::uint32_t rotate_left(std::uint32_t x, std::uint32_t bits) {
-    return x << (bits % 32) | x >> ((32 - bits % 32) % 32);
+static inline std::uint32_t shift_right(std::uint32_t x, std::uint32_t bits) {
+    return bits < 32 ? x >> bits : 0;
 }
 static inline int dot_bytes(std::uint32_t values, std::uint32_t weights, int c) {
     for (int i = 0; i < 4; ++i) {
@@ -220,23 +220,8 @@ static inline int dot_bytes(std::uint32_t values, std::uint32_t weights, int c) 
     }
     return c;
 }
-static inline std::uint32_t sum_of_bytes(std::uint32_t x, std::uint32_t c) {
-    for (int i = 0; i < 4; ++i) c += x >> (8 * i) & 0xff;
-    return c;
-}
-
 // Products of tensor cores, by the layouts that PTX documents: rows of A and columns of B are taken
 // from the lanes that hold them, a register at a time.
-static inline void multiply_bits(int (&d)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t b) {
-    auto* all = emulated::meet({a0, a1, b});
-    const int g = static_cast<int>(threadIdx.x % 32) / 4, t = static_cast<int>(threadIdx.x % 4);
-    for (int k = 0; k < 4; ++k) {
-        const int upper = k / 2, column = 2 * t + k % 2;
-        for (int part = 0; part < 4; ++part) {
-            d[k] += __builtin_popcount(all[4 * g + part][upper] & all[4 * column + part][2]);
-        }
-    }
-}
 static inline void multiply_bytes(int (&d)[4], std::uint32_t a0, std::uint32_t a1,
                                   std::uint32_t a2, std::uint32_t a3, std::uint32_t b0,
                                   std::uint32_t b1) {

@@ -24,11 +24,9 @@ extern "C" void launch(const char* kernel, const void* arguments, unsigned x, un
     KERNEL(sum_pieces_q32_v8);
     KERNEL(sum_pieces_q32_v16);
     KERNEL(finish_long_rows);
-    KERNEL(sum_bits_of_4_rows);
-    KERNEL(sum_bits_of_2_rows);
     KERNEL(sum_bits_of_pieces);
-    KERNEL(store_sums);
-    KERNEL(multiply_sums);
+    KERNEL(sum_and_multiply);
+    KERNEL(sum_and_multiply_own);
     std::fprintf(stderr, "emulated GPU: no kernel %s\n", kernel);
     std::abort();
 }

@@ -70,8 +70,3 @@ __device__ inline float bounded_score(float score) {
     score = score < largest_score ? score : largest_score;
     return score > -largest_score ? score : -largest_score;
 }
-
-// Bytes that a number of at most `most` takes.
-__device__ inline int digits_of(u32 most) {
-    return most < 1u << 8 ? 1 : most < 1u << 16 ? 2 : most < 1u << 24 ? 3 : 4;
-}

@@ -1,220 +1,302 @@
 // Way G: weighted sums of neighbours' bits, p_k = sum of q_j over the neighbours whose bit k is 1.
 //
-// A warp takes 128 neighbours at a time, four per lane. Their bits are transposed, so that a register
-// has one input's bits of 32 neighbours, the weights' bits likewise, and binary tensor cores count
-// the bits that two such registers share: for 16 inputs and 8 planes of weights at once. Rows of up
-// to 32 or 64 neighbours share a transposition, four or two of them.
-//
-// p is stored as bytes, least first (digits): [row, 4, inputs], with inputs in blocks of 128. Within
-// a block, lane l = 4 g + t has inputs 32 w + 8 t + g at the places 4 l + w.
+// A warp sums eight rows at a time on byte tensor cores, d += A B: a row of A has one input's bits of
+// 32 entries, a column of B the weights of these entries that belong to one row, and 0 for others.
+// So the entries of eight rows that follow each other are taken as one stream. With g = lane / 4 and
+// t = lane % 4, a lane has the entries 4 t ... 4 t + 3 and 16 + 4 t ... of 32, and of each of these
+// neighbours the word g of the inputs: it makes its registers of A by itself, from the bytes of four
+// words, and nothing goes from lane to lane. A bit is left at its place i in a byte, so that its sum
+// comes out 2^i times too large.
 #pragma once
 
 #include "weights.cuh"
 
 struct SumBits {
     const i64* offsets;
-    const int* ids;
+    const int* ids;  // like q, with entry_padding more that can be read
     const u8* q;
     const u32* words;
-    i64 word_stride;  // a multiple of 4, that is of 128 bits
-    const u32* totals;
-    const int* rows;  // rows that share transpositions; of long ones, one per piece
+    i64 inputs;  // padded to 128: the bits of a row
     i64 num_rows;
-    // Of rows of more than 64 neighbours: pieces of at most long_row entries.
-    const i64* piece_begins;
-    const int* piece_slots;  // -1 where the piece is the whole row
-    u32* sums;               // [long rows, inputs], added up of pieces
-    u8* digits;
-    i64 first_row;  // the row that `digits` begins with
+    const int* long_rows;  // rows of more than long_row entries, rising
+    i64 num_long_rows;
+    u32* sums;  // [long rows, inputs], added up of pieces
 };
 
-// Exchanges bits 0 ... 2 of the place of a bit with bits 2 ... 4 of the number of its lane: each
-// 8 x 8 bits of the same byte in lanes t, 4 + t, ..., 28 + t are transposed.
-__device__ inline u32 transpose_bits(u32 x) {
-    const int lane = lane_id();
-#pragma unroll
-    for (int step = 4; step > 0; step /= 2) {
-        const u32 low = step == 4 ? 0x0f0f0f0fu : step == 2 ? 0x33333333u : 0x55555555u;
-        const bool is_upper = lane & (4 * step);
-        const u32 kept = is_upper ? ~low : low;
-        const u32 taken = rotate_left(shuffle_xor(x, 4 * step), is_upper ? 32 - step : step);
-        x = (x & kept) | (taken & ~kept);
-    }
-    return x;
+constexpr int group_rows = 8;   // rows summed at a time
+constexpr int many_rows = 16;   // rows of a tile that is multiplied, if two digits hold their sums
+constexpr int run_entries = 64;  // entries in flight
+constexpr u32 each_byte = 0x01010101u;
+
+// Whether a byte's number is below `count`: 0xff in the bytes that are.
+__device__ inline u32 bytes_below(int count) {
+    return shift_right(0xffffffffu, static_cast<u32>(32 - 8 * (count < 4 ? count : 4)));
 }
 
-// Puts counts of planes together: lane 4 g + t gets the sum of input 8 t + g.
-__device__ inline u32 put_together(const int (&low)[4], const int (&high)[4]) {
-    const int t = lane_id() % 4;
-    const auto weighted = [&](int even, int odd) {
-        return (static_cast<u32>(even) + 2 * static_cast<u32>(odd)) << (2 * t);
+struct alignas(16) Ids4 {
+    int ids[4];
+};
+
+// Entries of a lane: 4 quads of 64 entries, their words and weights.
+template <class Word>
+struct Entries {
+    Word words[16];
+    u32 weights[4];
+};
+
+__device__ inline void load_ids(const SumBits& from, i64 e, Ids4 (&ids)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        ids[i] = *reinterpret_cast<const Ids4*>(from.ids + e + 16 * i + 4 * (lane_id() % 4));
+    }
+}
+
+template <class Word>
+__device__ inline void load_entries(const SumBits& from, i64 e, const Word* words,
+                                    const Ids4 (&ids)[4], Entries<Word>& to) {
+    const u32 stride = static_cast<u32>(from.inputs) / 8;
+    const u8* bytes = reinterpret_cast<const u8*>(words);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const u64 place = static_cast<u64>(static_cast<u32>(ids[i].ids[j])) * stride;
+            to.words[4 * i + j] = *reinterpret_cast<const Word*>(bytes + place);
+        }
+        to.weights[i] =
+            *reinterpret_cast<const u32*>(from.q + e + 16 * i + 4 * (lane_id() % 4));
+    }
+}
+
+// Sums of a lane: bit 8 b + i of its word (i < 4) is number 4 b + i, for the rows 2 t, 2 t + 1 of the
+// eight, then bit 8 b + i + 4 for them; 2^i or 2^(i + 4) times too large.
+template <class Word>
+using BitSums = int[4 * sizeof(Word)][4];
+
+// Adds 32 entries to sums; the lane's own row (that of column g) has [low, high) of them.
+template <class Word>
+__device__ inline void add_entries(const Word* words, const u32* weights, int low, int high,
+                                   BitSums<Word>& sums) {
+    const int quad = 4 * (lane_id() % 4);
+    const u32 b0 = weights[0] & bytes_below(high - quad) & ~bytes_below(low - quad);
+    const u32 b1 = weights[1] & bytes_below(high - quad - 16) & ~bytes_below(low - quad - 16);
+    u32 near[4], far[4];
+    const u32 first[4] = {words[0], words[1], words[2], words[3]};
+    const u32 second[4] = {words[4], words[5], words[6], words[7]};
+    transpose_bytes(first, near);
+    transpose_bytes(second, far);
+#pragma unroll
+    for (int b = 0; b < static_cast<int>(sizeof(Word)); ++b) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const u32 low_bit = each_byte << i, high_bit = each_byte << (i + 4);
+            multiply_bytes(sums[4 * b + i], near[b] & low_bit, near[b] & high_bit,
+                           far[b] & low_bit, far[b] & high_bit, b0, b1);
+        }
+    }
+}
+
+// Adds the entries [begin, end) to sums. The lane's own row has [own_begin, own_end); `words` is
+// where the lane's word of source 0 stands.
+template <class Word>
+__device__ inline void add_run(const SumBits& from, i64 begin, i64 end, i64 own_begin, i64 own_end,
+                               const Word* words, BitSums<Word>& sums) {
+    if (begin >= end) return;
+    i64 e = begin & ~i64{3};
+    int low = static_cast<int>(own_begin - e), high = static_cast<int>(own_end - e);
+    Ids4 ids[4];
+    Entries<Word> next;
+    load_ids(from, e, ids);
+    load_entries(from, e, words, ids, next);
+    if (e + run_entries < end) load_ids(from, e + run_entries, ids);
+    for (; e < end; e += run_entries) {
+        const Entries<Word> now = next;
+        if (e + run_entries < end) {
+            load_entries(from, e + run_entries, words, ids, next);
+            if (e + 2 * run_entries < end) load_ids(from, e + 2 * run_entries, ids);
+        }
+        add_entries<Word>(now.words, now.weights, low, high, sums);
+        if (e + 32 < end) add_entries<Word>(now.words + 8, now.weights + 2, low - 32, high - 32, sums);
+        low -= run_entries;
+        high -= run_entries;
+    }
+}
+
+// p of a lane's word, for the first (0) or second (1) of its two rows.
+template <class Word>
+__device__ inline u32 bit_sum(const BitSums<Word>& sums, int bit, int second) {
+    return static_cast<u32>(sums[bit / 8 * 4 + bit % 4][bit % 8 / 4 * 2 + second]) >> bit % 8;
+}
+
+// Digits of a tile's sums in shared memory, [2 digits, 8 pairs of rows, stride]: of rows 2 j and
+// 2 j + 1, four inputs of the one and four of the other in turn, which is how tensor cores take them.
+// A wide tile has eight rows, and the upper two digits of row j instead of the other row.
+struct Digits {
+    u8* bytes;
+    int stride;  // 64 more than a multiple of 128: pairs fall into different banks
+    bool is_wide;
+};
+
+constexpr int tile_pairs = 8;
+
+__device__ inline u8* digits_at(const Digits& to, int digit, int pair, int input) {
+    return to.bytes + (digit * tile_pairs + pair) * to.stride + 2 * input;
+}
+
+// The bytes number `digit` of four numbers.
+__device__ inline u32 digits_of_four(const u32* p, int digit) {
+    const u32 pick = digit | (digit + 4) << 4;
+    return __byte_perm(__byte_perm(p[0], p[1], pick), __byte_perm(p[2], p[3], pick), 0x5410);
+}
+
+// Stores the sums of the lane's word as digits, and adds them to `all`, for rows 2 t and 2 t + 1.
+template <class Word>
+__device__ inline void store_digits(const Digits& to, int first_row, int slice,
+                                    const BitSums<Word>& sums, u32 (&all)[2]) {
+    constexpr int bits = 8 * sizeof(Word);
+    const int g = lane_id() / 4, t = lane_id() % 4;
+#pragma unroll
+    for (int eight = 0; eight < bits; eight += 8) {
+        const int input = slice + bits * g + eight;
+        u32 p[2][8];
+#pragma unroll
+        for (int second = 0; second < 2; ++second) {
+#pragma unroll
+            for (int bit = 0; bit < 8; ++bit) {
+                p[second][bit] = bit_sum<Word>(sums, eight + bit, second);
+                all[second] += p[second][bit];
+            }
+        }
+        const auto store = [&](int digit, int pair, const u32* even, int of_even, const u32* odd,
+                               int of_odd) {
+            *reinterpret_cast<Words4*>(digits_at(to, digit, pair, input)) =
+                Words4{{digits_of_four(even, of_even), digits_of_four(odd, of_odd),
+                        digits_of_four(even + 4, of_even), digits_of_four(odd + 4, of_odd)}};
+        };
+#pragma unroll
+        for (int digit = 0; digit < 2; ++digit) {
+            if (to.is_wide) {
+                store(digit, 2 * t, p[0], digit, p[0], digit + 2);
+                store(digit, 2 * t + 1, p[1], digit, p[1], digit + 2);
+            } else {
+                store(digit, first_row / 2 + t, p[0], digit, p[1], digit);
+            }
+        }
+    }
+}
+
+// Sums the inputs from `slice` on of eight rows, as many as 8 words have, and stores them. `is_long`
+// has a bit per row that is left out.
+template <class Word>
+__device__ void sum_slice(const SumBits& from, i64 first, u32 is_long, int slice, const Digits& to,
+                          int first_row, u32 (&all)[2]) {
+    const int g = lane_id() / 4;
+    const auto offset = [&](i64 row) {
+        return from.offsets[row < from.num_rows ? row : from.num_rows];
     };
-    const u32 z0 = weighted(low[0], low[1]), z1 = weighted(low[2], low[3]);
-    const u32 z2 = weighted(high[0], high[1]), z3 = weighted(high[2], high[3]);
-    const bool is_odd = t & 1, is_high = t & 2;
-    const u32 a = (is_odd ? z1 : z0) + shuffle_xor(is_odd ? z0 : z1, 1);
-    const u32 b = (is_odd ? z3 : z2) + shuffle_xor(is_odd ? z2 : z3, 1);
-    return (is_high ? b : a) + shuffle_xor(is_high ? a : b, 2);
+    const i64 own_begin = offset(first + g);
+    const i64 own_end = is_long >> g & 1 ? own_begin : offset(first + g + 1);
+    const Word* words = reinterpret_cast<const Word*>(from.words + slice / 32) + g;
+    BitSums<Word> sums = {};
+    for (int row = 0; row < group_rows;) {
+        int end = row;
+        while (end < group_rows && !(is_long >> end & 1)) ++end;
+        add_run<Word>(from, offset(first + row), offset(first + end), own_begin, own_end, words,
+                      sums);
+        row = end + 1;
+    }
+    store_digits<Word>(to, first_row, slice, sums, all);
 }
 
-__device__ inline void store_digits(u8* digits, i64 row, i64 inputs, i64 place, u32 total,
-                                    const u32 (&p)[4]) {
-    const int count = digits_of(total);
-    for (int digit = 0; digit < count; ++digit) {
-        const u32 pick = digit | (digit + 4) << 4;
-        const u32 four =
-            __byte_perm(__byte_perm(p[0], p[1], pick), __byte_perm(p[2], p[3], pick), 0x5410);
-        *reinterpret_cast<u32*>(digits + (row * 4 + digit) * inputs + place) = four;
+// Takes the sums of a long row from where its pieces were added up.
+__device__ inline u64 take_long_row(const SumBits& from, i64 row, const Digits& to, int tile_row) {
+    i64 slot = 0, end = from.num_long_rows;
+    while (end - slot > 1) {
+        const i64 middle = (slot + end) / 2;
+        (from.long_rows[middle] <= row ? slot : end) = middle;
     }
+    u64 all = 0;
+    for (i64 input = 4 * lane_id(); input < from.inputs; input += 4 * warp_lanes) {
+        const Words4 p = *reinterpret_cast<const Words4*>(from.sums + slot * from.inputs + input);
+        for (int i = 0; i < 4; ++i) all += p.words[i];
+        for (int digit = 0; digit < (to.is_wide ? 4 : 2); ++digit) {
+            const int pair = to.is_wide ? tile_row : tile_row / 2;
+            const int place = to.is_wide ? digit / 2 : tile_row % 2;
+            reinterpret_cast<u32*>(digits_at(to, digit % 2, pair, static_cast<int>(input)))[place] =
+                digits_of_four(p.words, digit);
+        }
+    }
+    return combined<warp_lanes>(all, Added());
 }
 
-struct alignas(16) Words4 {
-    u32 words[4];
-};
-
-// The four neighbours that a lane has at a time, and the transposed weights of all 128.
-struct Neighbours {
-    const u32* words[4];  // null where there is none
-    u32 planes;
-};
-
-__device__ inline void load_words(const Neighbours& from, i64 block, Words4 (&x)[4]) {
-#pragma unroll
-    for (int r = 0; r < 4; ++r) {
-        x[r] = Words4{};
-        if (from.words[r]) {
-            x[r] = *reinterpret_cast<const Words4*>(from.words[r] + 4 * block);
-        }
+// Sums the bits of eight rows into rows of a tile, and sum_k p_k of each into `all_ones`.
+__device__ inline void sum_group(const SumBits& from, i64 first, const Digits& to, int first_row,
+                                 u64* all_ones) {
+    const int g = lane_id() / 4, t = lane_id() % 4;
+    u32 is_long = 0;
+    for (int row = 0; row < group_rows; ++row) {
+        if (first + row >= from.num_rows) break;
+        const i64 count = from.offsets[first + row + 1] - from.offsets[first + row];
+        if (count > long_row) is_long |= 1u << row;
     }
-}
-
-// The bits of inputs 32 w ... of 128 neighbours, in the order that multiply_bits takes.
-__device__ inline void transposed(const Words4 (&x)[4], int w, u32 (&bits)[4]) {
-    const u32 given[4] = {x[0].words[w], x[1].words[w], x[2].words[w], x[3].words[w]};
-    transpose_bytes(given, bits);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) bits[i] = transpose_bits(bits[i]);
-}
-
-// Rows of up to 128 / nodes neighbours, `nodes` of them per warp.
-template <int nodes>
-__device__ void sum_bits_of_rows(const SumBits& from) {
-    constexpr int parts = 4 / nodes;  // of 32 neighbours, of a row
-    const i64 first = warp_in_grid() * nodes;
-    if (first >= from.num_rows) return;
-    i64 row[nodes], begin[nodes], count[nodes];
-#pragma unroll
-    for (int n = 0; n < nodes; ++n) {
-        row[n] = first + n < from.num_rows ? from.rows[first + n] : -1;
-        begin[n] = row[n] < 0 ? 0 : from.offsets[row[n]];
-        count[n] = row[n] < 0 ? 0 : from.offsets[row[n] + 1] - begin[n];
-    }
-    Neighbours lane;
-    u32 weights = 0;
-#pragma unroll
-    for (int r = 0; r < 4; ++r) {
-        const int n = r / parts, at = r % parts * warp_lanes + lane_id();
-        lane.words[r] = nullptr;
-        if (at < count[n]) {
-            const i64 e = begin[n] + at;
-            lane.words[r] = from.words + from.ids[e] * from.word_stride;
-            weights |= static_cast<u32>(from.q[e]) << (8 * r);
-        }
-    }
-    lane.planes = transpose_bits(weights);
-    const i64 inputs = 32 * from.word_stride;
-    for (i64 block = 0; block < from.word_stride / 4; ++block) {
-        Words4 x[4];
-        load_words(lane, block, x);
-        u32 p[nodes][4];
-#pragma unroll
-        for (int w = 0; w < 4; ++w) {
-            u32 bits[4];
-            transposed(x, w, bits);
-#pragma unroll
-            for (int n = 0; n < nodes; ++n) {
-                // Byte r of a lane's register is of its neighbour r.
-                const u32 own = nodes == 4 ? 0xffu << (8 * n) : 0xffffu << (16 * n);
-                int low[4] = {}, high[4] = {};
-                multiply_bits(low, bits[0], bits[1], lane.planes & own);
-                multiply_bits(high, bits[2], bits[3], lane.planes & own);
-                p[n][w] = put_together(low, high);
-            }
-        }
-#pragma unroll
-        for (int n = 0; n < nodes; ++n) {
-            if (row[n] < 0) continue;
-            store_digits(from.digits, row[n] - from.first_row, inputs, 128 * block + 4 * lane_id(),
-                         from.totals[row[n]], p[n]);
-        }
-    }
-}
-
-extern "C" __global__ void sum_bits_of_4_rows(SumBits from) { sum_bits_of_rows<4>(from); }
-extern "C" __global__ void sum_bits_of_2_rows(SumBits from) { sum_bits_of_rows<2>(from); }
-
-// Pieces of rows of any length, one per warp.
-extern "C" __global__ void sum_bits_of_pieces(SumBits from) {
-    const i64 piece = warp_in_grid();
-    if (piece >= from.num_rows) return;
-    const i64 row = from.rows[piece], begin = from.piece_begins[piece];
-    const i64 stop = from.offsets[row + 1];
-    const i64 end = stop - begin < long_row ? stop : begin + long_row;
-    const i64 slot = from.piece_slots[piece], inputs = 32 * from.word_stride;
-    for (i64 block = 0; block < from.word_stride / 4; ++block) {
-        int low[4][4] = {}, high[4][4] = {};
-        for (i64 first = begin; first < end; first += 128) {
-            Neighbours lane;
-            u32 weights = 0;
-#pragma unroll
-            for (int r = 0; r < 4; ++r) {
-                const i64 e = first + r * warp_lanes + lane_id();
-                lane.words[r] = nullptr;
-                if (e < end) {
-                    lane.words[r] = from.words + from.ids[e] * from.word_stride;
-                    weights |= static_cast<u32>(from.q[e]) << (8 * r);
-                }
-            }
-            Words4 x[4];
-            load_words(lane, block, x);
-            lane.planes = transpose_bits(weights);
-#pragma unroll
-            for (int w = 0; w < 4; ++w) {
-                u32 bits[4];
-                transposed(x, w, bits);
-                multiply_bits(low[w], bits[0], bits[1], lane.planes);
-                multiply_bits(high[w], bits[2], bits[3], lane.planes);
-            }
-        }
-        u32 p[4];
-#pragma unroll
-        for (int w = 0; w < 4; ++w) p[w] = put_together(low[w], high[w]);
-        const i64 place = 128 * block + 4 * lane_id();
-        if (slot < 0) {
-            store_digits(from.digits, row - from.first_row, inputs, place, from.totals[row], p);
+    u32 all[2] = {};
+#pragma unroll 1
+    for (int slice = 0; slice < from.inputs;) {
+        if (from.inputs - slice >= 256) {
+            sum_slice<u32>(from, first, is_long, slice, to, first_row, all);
+            slice += 256;
         } else {
-            for (int w = 0; w < 4; ++w) atomicAdd(from.sums + slot * inputs + place + w, p[w]);
+            sum_slice<u16>(from, first, is_long, slice, to, first_row, all);
+            slice += 128;
         }
+    }
+#pragma unroll
+    for (int second = 0; second < 2; ++second) {
+        for (int lanes = 4; lanes < warp_lanes; lanes *= 2) {
+            all[second] += shuffle_xor(all[second], lanes);
+        }
+        if (g == 0) all_ones[first_row + 2 * t + second] = all[second];
+    }
+    if (is_long == 0) return;
+    sync_warp();
+    for (int row = 0; row < group_rows; ++row) {
+        if (!(is_long >> row & 1)) continue;
+        const u64 of_row = take_long_row(from, first + row, to, first_row + row);
+        if (lane_id() == 0) all_ones[first_row + row] = of_row;
     }
 }
 
-struct StoreSums {
-    const u32* sums;  // [long rows, inputs]
-    const int* rows;  // the long rows
-    const int* slots;
-    i64 num_rows, inputs, first_row;
-    const u32* totals;
-    u8* digits;
+struct LongBits {
+    SumBits sum;
+    const int* piece_rows;
+    const i64* piece_begins;
+    const int* piece_slots;
 };
 
-// Stores the sums of long rows as digits: a thread per four inputs.
-extern "C" __global__ void store_sums(StoreSums from) {
-    const i64 quads = from.inputs / 4;
-    const i64 thread = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (thread >= from.num_rows * quads) return;
-    const i64 number = thread / quads, place = thread % quads * 4;
-    const u32* sums = from.sums + from.slots[number] * from.inputs + place;
-    const u32 p[4] = {sums[0], sums[1], sums[2], sums[3]};
-    const i64 row = from.rows[number];
-    store_digits(from.digits, row - from.first_row, from.inputs, place, from.totals[row], p);
+template <class Word>
+__device__ void add_piece(const SumBits& from, i64 begin, i64 end, i64 slice, u32* sums) {
+    const int g = lane_id() / 4, t = lane_id() % 4;
+    const Word* words = reinterpret_cast<const Word*>(from.words + slice / 32) + g;
+    constexpr int bits = 8 * sizeof(Word);
+    BitSums<Word> of_lane = {};
+    add_run<Word>(from, begin, end, begin, g == 0 ? end : begin, words, of_lane);
+    if (t != 0) return;
+#pragma unroll
+    for (int bit = 0; bit < bits; ++bit) {
+        atomicAdd(sums + slice + bits * g + bit, bit_sum<Word>(of_lane, bit, 0));
+    }
+}
+
+// Block (x, y) sums 256 inputs from 256 y on of piece x of a long row.
+extern "C" __global__ void __launch_bounds__(warp_lanes, 12) sum_bits_of_pieces(LongBits from) {
+    const i64 piece = blockIdx.x, slice = 256 * static_cast<i64>(blockIdx.y);
+    const i64 begin = from.piece_begins[piece];
+    const i64 stop = from.sum.offsets[from.piece_rows[piece] + 1];
+    const i64 end = stop - begin < long_row ? stop : begin + long_row;
+    u32* sums = from.sum.sums + from.piece_slots[piece] * from.sum.inputs;
+    if (from.sum.inputs - slice >= 256) {
+        add_piece<u32>(from.sum, begin, end, slice, sums);
+    } else {
+        add_piece<u16>(from.sum, begin, end, slice, sums);
+    }
 }

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn.errors import InputError
+from bignn.kernels.cuda.long_rows import LongRows, long_rows
 from bignn.kernels.cuda.memory import Device, Memory, Slot
 from bignn.kernels.cuda.prepared import (
     device_words,
@@ -18,15 +19,12 @@ from bignn.kernels.cuda.prepared import (
     prepare,
     word_stride,
 )
-from bignn.kernels.cuda.row_lists import RowLists, list_rows
 from bignn.kernels.edge_rounding import bounded
 from bignn.kernels.layer import BinaryLayer, Edges, Floats, Keep, PackedFeatures, dense_words
 
 #: What a run makes: classes or values of the last layer, or what layers keep.
 Result = Literal["classes", "values", "kept"]
 
-#: Bytes of the digits of one chunk of rows (way G): they should stay in the device's cache.
-DIGIT_BYTES = 96 << 20
 #: Most bits of weights that way G and the fast form of way T take.
 FEW_EDGE_BITS = 8
 #: Products of more inputs may not fit the wider records.
@@ -35,8 +33,10 @@ MOST_INPUTS_OF_RECORDS = (1 << 15) - 1
 # The constants of the kernels.
 _SHORT_LANES, _LONG_LANES, _WARP = 16, 512, 32
 _THREADS = 256
-_PRODUCT_ROWS, _PRODUCT_THREADS, _SUMS_PADDING = 32, 256, 4
+_TILE_ROWS, _TILE_DIGITS, _PAIR_PADDING, _SLICE = 16, 2, 64, 256
 _RECORD_ROWS, _ROWS_OF_WARP = 8, 2
+# Entries that can be read past the last one.
+_ENTRY_PADDING = 256
 # Shared memory that a block has without asking for more.
 _USUAL_SHARED = 48 << 10
 
@@ -99,7 +99,7 @@ class CudaLayers:
         ]
         self._words = device_words(words, self.layers[0].num_inputs)
         self._record_bytes = [1] * len(self.layers)
-        self._lists: dict[int, RowLists] = {}
+        self._lists: dict[int, LongRows] = {}
         self._ids: dict[int, NDArray[np.int32]] = {}
         self._bind()
 
@@ -260,17 +260,17 @@ class CudaLayers:
         weigh = self._weigh if self.layers[number].attention is None else self._attend
         return weigh(number) + self._sum_records(number, finish)
 
-    def _rows_of(self, edges: Edges) -> RowLists:
+    def _long_rows(self, edges: Edges) -> LongRows:
         key = id(edges.offsets)
         if key not in self._lists:
-            self._lists[key] = list_rows(edges.offsets)
+            self._lists[key] = long_rows(edges.offsets)
         return self._lists[key]
 
     def _ids_of(self, edges: Edges) -> Slot:
         key = id(edges.ids)
         if key not in self._ids:
             self._ids[key] = edges.ids.astype(np.int32, copy=False)
-        slot = self._memory.hold(self._ids[key])
+        slot = self._memory.hold(self._ids[key], 4 * _ENTRY_PADDING)
         assert slot is not None
         return slot
 
@@ -282,33 +282,33 @@ class CudaLayers:
         share = self._memory.share
         q8 = q32 = None
         if layer.edge_bits <= FEW_EDGE_BITS:
-            q8 = share("q8", entries)
+            q8 = share("q8", entries + _ENTRY_PADDING)
         else:
             q32 = share("q32", 4 * entries)
         return q8, q32, share("row scale", per_row), share("totals", per_row)
 
     def _weigh(self, number: int) -> list[Step]:
         layer, edges, source = self.layers[number], self.edges[number], self._sources[number]
-        hold, lists = self._memory.hold, self._rows_of(edges)
+        hold, long = self._memory.hold, self._long_rows(edges)
         q8, q32, row_scale, totals = self._weight_slots(number)
 
         def step(kernel: str, lanes: int, threads: int, rows: int) -> Step:
             return Step(number, kernel, (_blocks(rows * lanes, threads), 1), threads, 0, (
                 hold(edges.offsets), self._ids_of(edges), hold(edges.weights), source.factor,
-                hold(edges.target_factor), hold(lists.long_rows), rows, layer.edge_bits,
+                hold(edges.target_factor), hold(long.rows), rows, layer.edge_bits,
                 q8, q32, row_scale, totals,
             ))  # fmt: skip
 
         steps = [step("weigh_short_rows", _SHORT_LANES, _THREADS, edges.num_rows)]
-        if len(lists.long_rows):
-            steps.append(step("weigh_long_rows", _LONG_LANES, _LONG_LANES, len(lists.long_rows)))
+        if len(long.rows):
+            steps.append(step("weigh_long_rows", _LONG_LANES, _LONG_LANES, len(long.rows)))
         return steps
 
     def _attend(self, number: int) -> list[Step]:
         layer, edges, source = self.layers[number], self.edges[number], self._sources[number]
         attention, prepared = layer.attention, self._prepared[number]
         assert attention is not None and prepared.score_values is not None
-        hold, lists = self._memory.hold, self._rows_of(edges)
+        hold, long = self._memory.hold, self._long_rows(edges)
         q8, q32, row_scale, totals = self._weight_slots(number)
         count = 2 * layer.heads
         scores = self._memory.share("scores", 4 * count * edges.num_sources)
@@ -324,13 +324,13 @@ class CudaLayers:
             grid = _blocks(rows * lanes, threads), layer.heads
             return Step(number, kernel, grid, threads, 0, (
                 hold(edges.offsets), self._ids_of(edges), source.factor, hold(edges.own_ids),
-                scores, hold(lists.long_rows), rows, edges.num_rows, edges.num_sources,
+                scores, hold(long.rows), rows, edges.num_rows, edges.num_sources,
                 len(edges.ids), layer.heads, layer.edge_bits, slope, q8, q32, row_scale, totals,
             ))  # fmt: skip
 
         steps.append(step("attend_short_rows", _SHORT_LANES, _THREADS, edges.num_rows))
-        if len(lists.long_rows):
-            steps.append(step("attend_long_rows", _LONG_LANES, _LONG_LANES, len(lists.long_rows)))
+        if len(long.rows):
+            steps.append(step("attend_long_rows", _LONG_LANES, _LONG_LANES, len(long.rows)))
         return steps
 
     def _finish(self, number: int, result: Result | None, out: _Source) -> list[Any]:
@@ -360,7 +360,7 @@ class CudaLayers:
 
     def _sum_records(self, number: int, finish: list[Any]) -> list[Step]:
         layer, edges, source = self.layers[number], self.edges[number], self._sources[number]
-        prepared, lists = self._prepared[number], self._rows_of(edges)
+        prepared, long = self._prepared[number], self._long_rows(edges)
         hold, width = self._memory.hold, self._record_bytes[number]
         positions, stride = prepared.num_positions, prepared.record_stride
         records = self._memory.share("records", width * edges.num_sources * stride)
@@ -375,14 +375,13 @@ class CudaLayers:
         if edges.num_sources == 0:
             steps = []
         q8, q32, _, totals = self._weight_slots(number)
-        piece_rows, piece_begins, piece_slots = lists.long_pieces
-        num_long = len(lists.long_rows)
+        num_long, num_pieces = len(long.rows), len(long.piece_rows)
         sums = self._memory.share("long sums of records", 8 * num_long * positions)
         arguments = (
             hold(edges.offsets), self._ids_of(edges), q8 or q32, len(edges.ids), totals, records,
             positions, stride, prepared.padded_channels, hold(prepared.record_center),
-            hold(piece_rows), hold(piece_begins), hold(piece_slots), len(piece_rows), sums,
-            hold(lists.long_rows), num_long, *finish,
+            hold(long.piece_rows), hold(long.piece_begins), hold(long.piece_slots), num_pieces,
+            sums, hold(long.rows), num_long, *finish,
         )  # fmt: skip
         kind = f"q{8 if q8 else 32}_v{8 * width}"
         per_warp = 4 * _ROWS_OF_WARP * layer.num_columns
@@ -398,70 +397,35 @@ class CudaLayers:
         steps.append(step(f"sum_records_{kind}", whole, is_end=True))
         if num_long:
             steps.append(Step(number, "", (0, 0), 0, 0, (sums,)))
-            steps.append(step(f"sum_pieces_{kind}", len(piece_rows), is_end=False))
+            steps.append(step(f"sum_pieces_{kind}", num_pieces, is_end=False))
             ends = _blocks(num_long, _ROWS_OF_WARP)
             steps.append(step("finish_long_rows", ends, is_end=True))
         return steps
 
     def _sum_bits(self, number: int, finish: list[Any]) -> list[Step]:
-        """Make steps that sum bits and multiply, for one chunk of rows after the other."""
         layer, edges, source = self.layers[number], self.edges[number], self._sources[number]
-        prepared, lists = self._prepared[number], self._rows_of(edges)
+        prepared, long = self._prepared[number], self._long_rows(edges)
         hold, inputs = self._memory.hold, padded_inputs(layer.num_inputs)
         q8, _, _, totals = self._weight_slots(number)
-        num_chunks = max(1, _blocks(4 * inputs * edges.num_rows, DIGIT_BYTES))
-        chunk = _PRODUCT_ROWS * _blocks(_blocks(edges.num_rows, num_chunks), _PRODUCT_ROWS)
-        digits = self._memory.share("digits", 4 * inputs * min(chunk, edges.num_rows))
-        sums = self._memory.share("long sums of bits", 4 * inputs * len(lists.long_rows))
-        steps = [Step(number, "", (0, 0), 0, 0, (sums,))] if len(lists.long_rows) else []
-        shared = 4 * _PRODUCT_ROWS * (layer.num_columns + _SUMS_PADDING)
-        for first in range(0, edges.num_rows, chunk):
-            end = min(first + chunk, edges.num_rows)
-
-            def of_chunk(
-                rows: NDArray[np.int32], first: int = first, end: int = end
-            ) -> tuple[int, int]:
-                """Return the part of rising rows that is in this chunk."""
-                found = np.searchsorted(rows, [first, end])
-                return int(found[0]), int(found[1])
-
-            def step(
-                kernel: str,
-                rows: NDArray[np.int32],
-                per_warp: int,
-                first: int,
-                part: tuple[int, int],
-            ) -> None:
-                begin, end = part
-                if begin == end:
-                    return
-                warps = -(-(end - begin) // per_warp)
-                arguments = (
-                    hold(edges.offsets), self._ids_of(edges), q8, source.words,
-                    word_stride(layer.num_inputs), totals, (hold(rows), 4 * begin), end - begin,
-                    (hold(lists.piece_begins), 8 * begin), (hold(lists.piece_slots), 4 * begin),
-                    sums, digits, first,
-                )  # fmt: skip
-                steps.append(
-                    Step(number, kernel, (_blocks(warps * _WARP, 128), 1), 128, 0, arguments)
-                )
-
-            step("sum_bits_of_pieces", lists.piece_rows, 1, first, of_chunk(lists.piece_rows))
-            step("sum_bits_of_2_rows", lists.some, 2, first, of_chunk(lists.some))
-            step("sum_bits_of_4_rows", lists.few, 4, first, of_chunk(lists.few))
-            begin, stop = of_chunk(lists.long_rows)
-            if begin < stop:
-                quads = (stop - begin) * inputs // 4
-                blocks = _blocks(quads, _THREADS)
-                steps.append(Step(number, "store_sums", (blocks, 1), _THREADS, 0, (
-                    sums, (hold(lists.long_rows), 4 * begin), (hold(lists.long_slots), 4 * begin),
-                    stop - begin, inputs, first, totals, digits,
-                )))  # fmt: skip
-            grid = _blocks(end - first, _PRODUCT_ROWS), 1
-            steps.append(Step(number, "multiply_sums", grid, _PRODUCT_THREADS, shared, (
-                digits, first, end, inputs, hold(prepared.product_columns), hold(prepared.ones),
-                totals, *finish,
+        num_long = len(long.rows)
+        sums = self._memory.share("long sums of bits", 4 * inputs * num_long)
+        summed = (
+            hold(edges.offsets), self._ids_of(edges), q8, source.words, inputs, edges.num_rows,
+            hold(long.rows), num_long, sums,
+        )  # fmt: skip
+        steps = []
+        if num_long:
+            steps.append(Step(number, "", (0, 0), 0, 0, (sums,)))
+            grid = len(long.piece_rows), _blocks(inputs, _SLICE)
+            steps.append(Step(number, "sum_bits_of_pieces", grid, _WARP, 0, (
+                *summed, hold(long.piece_rows), hold(long.piece_begins), hold(long.piece_slots),
             )))  # fmt: skip
+        grid = _blocks(edges.num_rows, _TILE_ROWS), 1
+        kernel = "sum_and_multiply" + ("" if layer.own is None else "_own")
+        steps.append(Step(number, kernel, grid, _WARP, _digit_bytes(inputs), (
+            *summed, totals, hold(prepared.product_columns), hold(prepared.product_rest),
+            hold(prepared.product_scale), hold(prepared.product_shift), *finish,
+        )))  # fmt: skip
         return steps
 
 
@@ -471,11 +435,15 @@ def ways_of(device: Device, layer: BinaryLayer) -> str:
     sums = 4 * _ROWS_OF_WARP * layer.num_columns
     if layer.num_inputs <= MOST_INPUTS_OF_RECORDS and sums <= device.most_shared_bytes:
         ways += "T"
-    tile = 4 * _PRODUCT_ROWS * (layer.num_columns + _SUMS_PADDING)
     is_plain = layer.attention is None and layer.edge_bits <= FEW_EDGE_BITS
-    if is_plain and layer.num_inputs <= 1 << 16 and tile <= device.most_shared_bytes - 1024:
+    digits = _digit_bytes(padded_inputs(layer.num_inputs))
+    if is_plain and digits <= device.most_shared_bytes - 1024:
         ways += "G"
     return ways
+
+
+def _digit_bytes(inputs: int) -> int:
+    return _TILE_DIGITS * _TILE_ROWS // 2 * (2 * inputs + _PAIR_PADDING)
 
 
 def _blocks(count: int, per_block: int) -> int:

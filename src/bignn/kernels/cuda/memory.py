@@ -83,12 +83,12 @@ class Memory:
         slot.num_bytes = max(slot.num_bytes, num_bytes)
         return slot
 
-    def hold(self, values: NDArray[Any] | None) -> Slot | None:
-        """Ask for a copy of an array; the same array has one copy."""
+    def hold(self, values: NDArray[Any] | None, padding: int = 0) -> Slot | None:
+        """Ask for a copy of an array and bytes after it; the same array has one copy."""
         if values is None:
             return None
         if id(values) not in self._uploads:
-            slot = self.take(values.nbytes)
+            slot = self.take(values.nbytes + padding)
             slot.values = np.ascontiguousarray(values)
             self._uploads[id(values)] = slot, values
         return self._uploads[id(values)][0]

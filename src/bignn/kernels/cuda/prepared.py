@@ -13,7 +13,9 @@ from bignn.bits import Words
 from bignn.kernels import reference
 from bignn.kernels.layer import BinaryLayer
 
-_BLOCK = 128  # inputs that a lane's 16 bytes hold
+_BLOCK = 128  # bits that rows are padded to
+#: Columns that a warp multiplies at a time.
+TILE_COLUMNS = 32
 
 
 def padded_inputs(num_inputs: int) -> int:
@@ -101,24 +103,43 @@ class PreparedLayer:
         """Whether a position has a column."""
         return (self._column_of >= 0).astype(np.uint8)
 
-    @cached_property
-    def product_columns(self) -> NDArray[np.uint16]:
-        """B as bits [columns padded to 8, inputs / 16], inputs in the order of sums of bits."""
-        inputs = padded_inputs(self.layer.num_inputs)
-        lane, w = np.divmod(np.arange(_BLOCK), 4)
-        order = 32 * w + 8 * (lane % 4) + lane // 4
-        places = (np.arange(0, inputs, _BLOCK)[:, None] + order).ravel()
-        ones = np.zeros((-(-self.layer.num_columns // 8) * 8, inputs), dtype=np.uint8)
-        signs = bits.unpack(self.layer.words, self.layer.num_inputs)
-        ones[: len(signs), : self.layer.num_inputs] = signs > 0
-        packed = np.packbits(ones[:, places], axis=1, bitorder="little")
-        return np.ascontiguousarray(packed).view(np.uint16)
+    @property
+    def _padding(self) -> int:
+        """Columns that are missing to whole tiles of a product."""
+        return -self.layer.num_columns % TILE_COLUMNS
 
     @cached_property
-    def ones(self) -> NDArray[np.int32]:
-        """Number of +1 in each column of B."""
+    def product_columns(self) -> NDArray[np.uint32]:
+        """B as bits [columns / 8, inputs / 128, 32 lanes] (product.cuh).
+
+        Lane 4 g + t has of column g the inputs 32 step + 8 t + 4 half + byte of each 128, as bits
+        8 byte + 2 step + half.
+        """
+        inputs = padded_inputs(self.layer.num_inputs)
+        ones = np.zeros((self.layer.num_columns + self._padding, inputs), dtype=np.uint8)
+        signs = bits.unpack(self.layer.words, self.layer.num_inputs)
+        ones[: len(signs), : self.layer.num_inputs] = signs > 0
+        parted = ones.reshape(-1, 8, inputs // _BLOCK, 4, 4, 2, 4)  # tile g block step t half byte
+        ordered = parted.transpose(0, 2, 1, 4, 6, 3, 5)  # tile block g t byte step half
+        packed = np.packbits(ordered.reshape(*ordered.shape[:5], 8), axis=-1, bitorder="little")
+        return np.ascontiguousarray(packed).reshape(-1, 4).view(np.uint32)
+
+    @cached_property
+    def product_rest(self) -> NDArray[np.int32]:
+        """K less twice the number of +1, per column of whole tiles."""
         counted = np.bitwise_count(self.layer.words).sum(axis=1, dtype=np.int32)
-        return np.asarray(counted, dtype=np.int32)
+        rest = self.layer.num_inputs - 2 * counted
+        return np.pad(rest, (0, self._padding)).astype(np.int32)
+
+    @cached_property
+    def product_scale(self) -> NDArray[np.float32]:
+        """Scales of the columns of whole tiles."""
+        return np.pad(self.layer.scale, (0, self._padding)).astype(np.float32)
+
+    @cached_property
+    def product_shift(self) -> NDArray[np.float32]:
+        """Shifts of the columns of whole tiles."""
+        return np.pad(self.layer.shift, (0, self._padding)).astype(np.float32)
 
     @cached_property
     def own_columns(self) -> NDArray[np.uint32] | None:

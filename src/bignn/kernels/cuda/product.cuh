@@ -4,181 +4,180 @@
 //
 //     sum_k u_k B_k = 4 sum_k p_k b_k - 2 sum_k p_k + total (K - 2 sum_k b_k),
 //
-// so that only zeros and ones are multiplied with the digits of p. Digits are done from the last to
-// the first, sums multiplied by 256 in between. Where 32 bits do not hold them, the upper two digits
-// and the lower two are summed by themselves: 2^16 inputs of 16 bits are below 2^32.
+// so that only zeros and ones are multiplied with the digits of p, bytes of it. A warp sums the bits
+// of a tile of 16 rows into its shared memory as two digits each, multiplies them with all columns,
+// 32 at a time, and finishes the rows as they come. Where a row of the tile takes more than two
+// digits, the tile is done in halves, of four digits each.
 #pragma once
 
+#include "bits.cuh"
 #include "finish.cuh"
 
 struct Product {
-    const u8* digits;
-    i64 first_row, end_row;  // the rows that `digits` has
-    i64 inputs;              // padded
-    const u16* columns;      // B as bits [columns padded to 8, inputs / 16], inputs as in digits
-    const int* ones;         // [columns], sum_k b_k
+    SumBits sum;
     const u32* totals;
+    const u32* columns;  // B as bits [columns / 8, inputs / 128, 32 lanes], columns padded to 32
+    const int* rest;     // [columns], K - 2 sum_k b_k
+    const float* scale;  // [columns]
+    const float* shift;  // [columns]
     Finish finish;
 };
 
-constexpr int product_rows = 32, product_warps = 8;
-constexpr int row_tiles = product_rows / 16, column_tiles = 4;
+constexpr int tile_columns = 32, column_tiles = tile_columns / 8;
+constexpr u32 most_of_two_digits = 0xffff;
 
-// Four bits as four bytes.
-__device__ inline u32 spread(u32 bits) { return (bits & 15u) * 0x00204081u & 0x01010101u; }
+// Sums of 32 columns: of four times eight columns and of each digit.
+using ColumnSums = int[column_tiles][2][4];
 
-struct alignas(16) Bytes16 {
-    u32 words[4];
-};
-
-using Sums = int[row_tiles][column_tiles][4];
-
-// Adds digits [low, high) of the block's rows to sums, the last first.
-__device__ inline void multiply_digits(const Product& from, const int* num_digits, int low,
-                                       int high, int first_column, int num_columns, Sums& sums) {
-    const int g = lane_id() / 4, t = lane_id() % 4;
-    const i64 first = static_cast<i64>(blockIdx.x) * product_rows;
-    for (int digit = high - 1; digit >= low; --digit) {
+__device__ inline void multiply_digits(const Product& from, const Digits& digits, int first_column,
+                                       ColumnSums& sums) {
+    const int lane = lane_id();
+    const int blocks = static_cast<int>(from.sum.inputs) / 128;
+    const int stride = blocks * warp_lanes;  // between eight columns and the next
+    const u32* columns = from.columns + first_column / 8 * stride + lane;
+    const u8* bytes = digits_at(digits, 0, lane / 4, 8 * (lane % 4));
+    const int digit_stride = tile_pairs * digits.stride;
+    u32 next[column_tiles];
 #pragma unroll
-        for (int m = 0; m < row_tiles; ++m) {
+    for (int n = 0; n < column_tiles; ++n) next[n] = columns[n * stride];
+#pragma unroll 1
+    for (int block = 0; block < blocks; ++block) {
+        u32 bits[column_tiles];
+        columns += warp_lanes;
 #pragma unroll
-            for (int n = 0; n < column_tiles; ++n) {
-#pragma unroll
-                for (int k = 0; k < 4; ++k) {
-                    sums[m][n][k] = static_cast<int>(static_cast<u32>(sums[m][n][k]) << 8);
-                }
-            }
+        for (int n = 0; n < column_tiles; ++n) {
+            bits[n] = next[n];
+            if (block + 1 < blocks) next[n] = columns[n * stride];
         }
-        const u8* rows[row_tiles][2];  // null where a row has fewer digits
 #pragma unroll
-        for (int m = 0; m < row_tiles; ++m) {
+        for (int step = 0; step < 4; ++step) {
+            Words4 a[2];
 #pragma unroll
-            for (int upper = 0; upper < 2; ++upper) {
-                const int row = m * 16 + upper * 8 + g;
-                rows[m][upper] = nullptr;
-                if (digit < num_digits[row]) {
-                    rows[m][upper] =
-                        from.digits + ((first + row) * 4 + digit) * from.inputs + 16 * t;
-                }
-            }
-        }
-        for (i64 at = 0; at < from.inputs; at += 64) {
-            Bytes16 a[row_tiles][2];
-#pragma unroll
-            for (int m = 0; m < row_tiles; ++m) {
-#pragma unroll
-                for (int upper = 0; upper < 2; ++upper) {
-                    a[m][upper] = Bytes16{};
-                    if (rows[m][upper]) {
-                        a[m][upper] = *reinterpret_cast<const Bytes16*>(rows[m][upper] + at);
-                    }
-                }
+            for (int digit = 0; digit < 2; ++digit) {
+                a[digit] = *reinterpret_cast<const Words4*>(bytes + digit * digit_stride + 64 * step);
             }
 #pragma unroll
             for (int n = 0; n < column_tiles; ++n) {
-                if (first_column + 8 * n >= num_columns) break;
-                const u32 bits = from.columns[(first_column + 8 * n + g) * (from.inputs / 16) +
-                                              at / 16 + t];
+                const u32 b0 = bits[n] >> (2 * step) & each_byte;
+                const u32 b1 = bits[n] >> (2 * step + 1) & each_byte;
 #pragma unroll
-                for (int half = 0; half < 2; ++half) {
-                    const u32 b0 = spread(bits >> (8 * half)), b1 = spread(bits >> (8 * half + 4));
-#pragma unroll
-                    for (int m = 0; m < row_tiles; ++m) {
-                        multiply_bytes(sums[m][n], a[m][0].words[2 * half],
-                                       a[m][1].words[2 * half], a[m][0].words[2 * half + 1],
-                                       a[m][1].words[2 * half + 1], b0, b1);
-                    }
+                for (int digit = 0; digit < 2; ++digit) {
+                    const u32(&rows)[4] = a[digit].words;
+                    multiply_bytes(sums[n][digit], rows[0], rows[1], rows[2], rows[3], b0, b1);
                 }
             }
         }
+        bytes += 256;
     }
 }
 
-// A block multiplies product_rows rows, its warps 32 columns at a time, and finishes them.
-extern "C" __global__ void __launch_bounds__(product_warps* warp_lanes)
-    multiply_sums(Product from) {
-    DYNAMIC_SHARED(shared);
-    __shared__ int num_digits[product_rows];
-    __shared__ i64 all_ones[product_rows];  // sum_k p_k
-    __shared__ u32 totals[product_rows];
-    const Finish& finish = from.finish;
-    const int lane = lane_id(), warp = warp_in_block(), g = lane / 4, t = lane % 4;
-    const i64 first = static_cast<i64>(blockIdx.x) * product_rows;
-    float* tile = reinterpret_cast<float*>(shared);
-    const int stride = static_cast<int>(finish.num_columns) + sums_padding;
-    for (int row = warp; row < product_rows; row += product_warps) {
-        const bool is_there = from.first_row + first + row < from.end_row;
-        const u32 total = is_there ? from.totals[from.first_row + first + row] : 0u;
-        const int count = is_there ? digits_of(total) : 0;
-        u64 sum = 0;
-        for (int digit = 0; digit < count; ++digit) {
-            const u8* bytes = from.digits + ((first + row) * 4 + digit) * from.inputs;
-            u32 of_digit = 0;
-            for (i64 at = 4 * lane; at < from.inputs; at += 4 * warp_lanes) {
-                of_digit = sum_of_bytes(*reinterpret_cast<const u32*>(bytes + at), of_digit);
-            }
-            sum += static_cast<u64>(of_digit) << (8 * digit);
-        }
-        for (int lanes = 16; lanes > 0; lanes /= 2) sum += shuffle_xor(sum, lanes);
-        if (lane == 0) {
-            num_digits[row] = count;
-            totals[row] = total;
-            all_ones[row] = static_cast<i64>(sum);
-        }
+struct alignas(8) Floats2 {
+    float of[2];
+};
+struct alignas(8) Ints2 {
+    int of[2];
+};
+
+// Multiplies a tile whose first row is `first` and finishes its rows.
+template <bool is_wide, bool has_own>
+__device__ void multiply_tile(const Product& from, i64 first, const Digits& digits,
+                              const u64* all_ones) {
+    const Finish& to = from.finish;
+    const int g = lane_id() / 4, t = lane_id() % 4;
+    TileRow rows[2];
+    u32 totals[2];
+    u64 all[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const int of_tile = is_wide ? g : 2 * g + r;
+        const i64 row = first + of_tile;
+        rows[r] = tile_row(to, row, row < to.num_rows && !(r == 1 && is_wide));
+        totals[r] = rows[r].is_there ? from.totals[row] : 0u;
+        all[r] = all_ones[of_tile];
     }
-    __syncthreads();
-    int most = 0;
-    bool is_wide = false;
-    for (int row = 0; row < product_rows; ++row) {
-        most = num_digits[row] > most ? num_digits[row] : most;
-        is_wide |= static_cast<i64>(totals[row]) * finish.num_inputs >= i64{1} << 31;
-    }
-    const int num_columns = static_cast<int>(finish.num_columns);
-    const int padded = (num_columns + 7) / 8 * 8;
-    for (int column = warp * 8 * column_tiles; column < padded;
-         column += product_warps * 8 * column_tiles) {
-        // each(row, column, place in Sums) for the sums that the lane has.
-        const auto for_each = [&](auto each) {
+    const int num_columns = static_cast<int>(to.num_columns);
+#pragma unroll 1
+    for (int column = 0; column < num_columns; column += tile_columns) {
+        Ints2 rest[column_tiles];
+        Floats2 scale[column_tiles], shift[column_tiles];
 #pragma unroll
-            for (int n = 0; n < column_tiles; ++n) {
+        for (int n = 0; n < column_tiles; ++n) {
+            const int c = column + 8 * n + 2 * t;
+            rest[n] = *reinterpret_cast<const Ints2*>(from.rest + c);
+            scale[n] = *reinterpret_cast<const Floats2*>(from.scale + c);
+            shift[n] = *reinterpret_cast<const Floats2*>(from.shift + c);
+        }
+        ColumnSums sums = {};
+        multiply_digits(from, digits, column, sums);
+        float h[2][column_tiles][2];
 #pragma unroll
-                for (int k = 0; k < 2; ++k) {
-                    const int c = column + 8 * n + 2 * t + k;
-                    if (c >= num_columns) continue;
+        for (int n = 0; n < column_tiles; ++n) {
 #pragma unroll
-                    for (int m = 0; m < 2 * row_tiles; ++m) {
-                        each(m * 8 + g, c, m / 2, n, m % 2 * 2 + k);
+            for (int k = 0; k < 2; ++k) {
+                const int c = column + 8 * n + 2 * t + k;
+                const auto product = [&](int r) {
+                    return static_cast<u32>(sums[n][0][2 * r + k]) +
+                           (static_cast<u32>(sums[n][1][2 * r + k]) << 8);
+                };
+#pragma unroll
+                for (int r = 0; r < 2; ++r) {
+                    float sum;
+                    if (is_wide) {
+                        const u64 both = (static_cast<u64>(product(1)) << 16) + product(0);
+                        sum = __ll2float_rn(static_cast<i64>(4 * both - 2 * all[r]) +
+                                            static_cast<i64>(totals[r]) * rest[n].of[k]);
+                    } else {  // |sum| <= total K: it comes out whatever overflows on the way
+                        const u32 of_row = 4u * product(r) - 2u * static_cast<u32>(all[r]) +
+                                           totals[r] * static_cast<u32>(rest[n].of[k]);
+                        sum = static_cast<float>(static_cast<int>(of_row));
                     }
+                    float value = sum * rows[r].scale * scale[n].of[k];
+                    if (has_own && rows[r].is_there && c < num_columns) {
+                        value = value + own_part(to, rows[r].own, c);
+                    }
+                    h[r][n][k] = value + shift[n].of[k];
                 }
             }
-        };
-        Sums sums = {};
-        if (is_wide) {
-            Sums upper = {};
-            multiply_digits(from, num_digits, 2, most, column, padded, upper);
-            multiply_digits(from, num_digits, 0, 2, column, padded, sums);
-            for_each([&](int row, int c, int m, int n, int k) {
-                const i64 product = (static_cast<i64>(static_cast<u32>(upper[m][n][k])) << 16) +
-                                    static_cast<u32>(sums[m][n][k]);
-                const i64 rest = finish.num_inputs - 2 * from.ones[c];
-                const i64 sum = 4 * product - 2 * all_ones[row] + totals[row] * rest;
-                tile[row * stride + c] = __ll2float_rn(sum);
-            });
-        } else {  // |sum| <= total K: it comes out whatever overflows on the way
-            multiply_digits(from, num_digits, 0, most, column, padded, sums);
-            for_each([&](int row, int c, int m, int n, int k) {
-                const u32 rest = static_cast<u32>(finish.num_inputs) - 2u * from.ones[c];
-                const u32 sum = 4u * static_cast<u32>(sums[m][n][k]) -
-                                2u * static_cast<u32>(all_ones[row]) + totals[row] * rest;
-                tile[row * stride + c] = static_cast<float>(static_cast<int>(sum));
-            });
         }
+#pragma unroll
+        for (int r = 0; r < (is_wide ? 1 : 2); ++r) finish_columns(to, rows[r], column, h[r]);
     }
-    __syncthreads();
-    const int half = lane / 16;
-    for (int pair = warp; pair < product_rows / 2; pair += product_warps) {
-        const int row = 2 * pair + half;
-        const i64 at = from.first_row + first + row;
-        finish_rows(finish, at, at < from.end_row, tile + row * stride);
+#pragma unroll
+    for (int r = 0; r < (is_wide ? 1 : 2); ++r) finish_tile_row(to, rows[r]);
+}
+
+template <bool has_own>
+__device__ void do_tile(const Product& from) {
+    DYNAMIC_SHARED(shared);
+    __shared__ u64 all_ones[many_rows];
+    const i64 first = static_cast<i64>(blockIdx.x) * many_rows;
+    const i64 row = first + lane_id() % many_rows;
+    Digits digits;
+    digits.is_wide =
+        ballot(row < from.finish.num_rows && from.totals[row] > most_of_two_digits) != 0;
+    digits.bytes = shared;
+    digits.stride = 2 * static_cast<int>(from.sum.inputs) + 64;
+    const int rows = digits.is_wide ? group_rows : many_rows;
+#pragma unroll 1
+    for (int done = 0; done < many_rows; done += rows) {
+#pragma unroll 1
+        for (int group = 0; group < rows; group += group_rows) {
+            sum_group(from.sum, first + done + group, digits, group, all_ones);
+        }
+        sync_warp();
+        if (digits.is_wide) {
+            multiply_tile<true, has_own>(from, first + done, digits, all_ones);
+        } else {
+            multiply_tile<false, has_own>(from, first + done, digits, all_ones);
+        }
+        sync_warp();
     }
+}
+
+// A block is a warp, and does a tile; of layers without and with a part of a node's own.
+extern "C" __global__ void __launch_bounds__(warp_lanes, 12) sum_and_multiply(Product from) {
+    do_tile<false>(from);
+}
+extern "C" __global__ void __launch_bounds__(warp_lanes, 12) sum_and_multiply_own(Product from) {
+    do_tile<true>(from);
 }

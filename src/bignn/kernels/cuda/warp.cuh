@@ -29,7 +29,12 @@ __device__ inline u32 shuffle_down(u32 x, int lanes) {
 }
 __device__ inline u32 ballot(bool is_set) { return __ballot_sync(all_lanes, is_set); }
 __device__ inline void sync_warp() { __syncwarp(); }
-__device__ inline u32 rotate_left(u32 x, u32 bits) { return __funnelshift_l(x, x, bits); }
+// x >> bits; 0 for 32 bits and more.
+__device__ inline u32 shift_right(u32 x, u32 bits) {
+    u32 shifted;
+    asm("shr.b32 %0, %1, %2;" : "=r"(shifted) : "r"(x), "r"(bits));
+    return shifted;
+}
 
 // d = c + sum of four signed bytes times four unsigned ones.
 __device__ inline int dot_bytes(u32 values, u32 weights, int c) {
@@ -37,20 +42,10 @@ __device__ inline int dot_bytes(u32 values, u32 weights, int c) {
     asm("dp4a.s32.u32 %0, %1, %2, %3;" : "=r"(d) : "r"(values), "r"(weights), "r"(c));
     return d;
 }
-__device__ inline u32 sum_of_bytes(u32 x, u32 c) { return __dp4a(x, 0x01010101u, c); }
 
-// d += popcount(A & B) over 128 bits: A [16, 128] by rows, B [128, 8] by columns. With g = lane / 4
-// and t = lane % 4, a lane has the bits 32 t ... of rows g and g + 8 of A and of column g of B, and
+// d += A B of unsigned bytes: A [16, 32], B [32, 8]. With g = lane / 4 and t = lane % 4, a lane has the
+// bytes 4 t ... and 16 + 4 t ... of rows g (a0, a2) and g + 8 (a1, a3) of A and of column g of B, and
 // of d the columns 2 t, 2 t + 1 of row g, then of row g + 8.
-__device__ inline void multiply_bits(int (&d)[4], u32 a0, u32 a1, u32 b) {
-    asm("mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.and.popc "
-        "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-        : "r"(a0), "r"(a1), "r"(b));
-}
-
-// d += A B of unsigned bytes: A [16, 32], B [32, 8]. A lane has the bytes 4 t ... and 16 + 4 t ...
-// of rows g (a0, a2) and g + 8 (a1, a3) of A and of column g of B, and of d what is said above.
 __device__ inline void multiply_bytes(int (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -59,6 +54,10 @@ __device__ inline void multiply_bytes(int (&d)[4], u32 a0, u32 a1, u32 a2, u32 a
 }
 
 #endif
+
+struct alignas(16) Words4 {
+    u32 words[4];
+};
 
 __device__ inline int lane_id() { return static_cast<int>(threadIdx.x) % warp_lanes; }
 __device__ inline int warp_in_block() { return static_cast<int>(threadIdx.x) / warp_lanes; }

@@ -82,6 +82,8 @@ __device__ LaneRow lane_row(const i64* offsets, const int* long_rows, i64 num_ro
     return found;
 }
 
+constexpr int held = 4;  // weights that a lane keeps from one pass to the next
+
 template <int lanes>
 __device__ void weigh(const Weighing& from) {
     const LaneRow at = lane_row<lanes>(from.offsets, from.long_rows, from.num_rows);
@@ -89,18 +91,33 @@ __device__ void weigh(const Weighing& from) {
         const float t = from.source_factor[from.ids[e]];
         return from.weights ? bounded(from.weights[e] * t) : t;
     };
+    const i64 first = at.begin + at.lane, rest = first + held * lanes;
+    float x[held];
+#pragma unroll
+    for (int i = 0; i < held; ++i) {
+        const i64 e = first + i * lanes;
+        x[i] = e < at.end ? weight(e) : 0.0f;
+    }
     float most = 0.0f;
-    for (i64 e = at.begin + at.lane; e < at.end; e += lanes) most = Larger()(most, weight(e));
+#pragma unroll
+    for (int i = 0; i < held; ++i) most = Larger()(most, x[i]);
+    for (i64 e = rest; e < at.end; e += lanes) most = Larger()(most, weight(e));
     most = combined<lanes>(most, Larger());
     const float target = at.is_there ? from.target_factor[at.row] : 0.0f;
     const RowWeights weights =
         row_weights(most, at.end - at.begin, target, static_cast<int>(from.edge_bits));
     u32 total = 0;
-    for (i64 e = at.begin + at.lane; e < at.end; e += lanes) {
-        const u32 q = rounded_weight(weight(e), weights);
+    const auto take = [&](i64 e, float of_entry) {
+        const u32 q = rounded_weight(of_entry, weights);
         store_weight(from.q8, from.q32, e, q);
         total += q;
+    };
+#pragma unroll
+    for (int i = 0; i < held; ++i) {
+        const i64 e = first + i * lanes;
+        if (e < at.end) take(e, x[i]);
     }
+    for (i64 e = rest; e < at.end; e += lanes) take(e, weight(e));
     total = combined<lanes>(total, Added());
     if (at.is_there && at.lane == 0) {
         from.row_scale[at.row] = weights.scale;
