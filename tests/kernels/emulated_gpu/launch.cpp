@@ -9,6 +9,7 @@
 extern "C" void launch(const char* kernel, const void* arguments, unsigned x, unsigned y,
                        unsigned threads, std::size_t shared) {
     KERNEL(weigh_short_rows);
+    KERNEL(weigh_medium_rows);
     KERNEL(weigh_long_rows);
     KERNEL(score_sources);
     KERNEL(attend_short_rows);
@@ -25,8 +26,10 @@ extern "C" void launch(const char* kernel, const void* arguments, unsigned x, un
     KERNEL(sum_pieces_q32_v16);
     KERNEL(finish_long_rows);
     KERNEL(sum_bits_of_pieces);
-    KERNEL(sum_and_multiply);
-    KERNEL(sum_and_multiply_own);
+    KERNEL(sum_and_multiply_256);
+    KERNEL(sum_and_multiply_256_own);
+    KERNEL(sum_and_multiply_512);
+    KERNEL(sum_and_multiply_512_own);
     std::fprintf(stderr, "emulated GPU: no kernel %s\n", kernel);
     std::abort();
 }

@@ -151,27 +151,40 @@ __device__ inline TileRow tile_row(const Finish& to, i64 row, bool is_there) {
     return made;
 }
 
-// Takes 32 columns from `column` on, in their order.
-__device__ inline void finish_columns(const Finish& to, TileRow& at, int column,
-                                      const float (&h)[4][2]) {
-    const int t = lane_id() % 4, num_outputs = static_cast<int>(to.num_outputs);
+// Takes 32 columns from `column` on, in their order, and returns their bits. A hidden layer's are all
+// there, and give bits and scales alone.
+template <bool is_hidden>
+__device__ inline u32 take_columns(const Finish& to, TileRow& at, int column,
+                                   const float (&h)[4][2]) {
+    const int num_outputs = static_cast<int>(to.num_outputs);
     u32 bits = 0;
 #pragma unroll
     for (int n = 0; n < 4; ++n) {
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
-            const int c = column + 8 * n + 2 * t + k;
-            if (c >= num_outputs) continue;
+            const int c = column + 8 * n + 2 * (lane_id() % 4) + k;
             const float value = h[n][k];
-            if (to.values && at.is_there) to.values[at.row * num_outputs + c] = value;
-            if (value > at.most) {
-                at.most = value;
-                at.best = c;
+            if (!is_hidden) {
+                if (c >= num_outputs) continue;
+                if (to.values && at.is_there) to.values[at.row * num_outputs + c] = value;
+                if (value > at.most) {
+                    at.most = value;
+                    at.best = c;
+                }
             }
-            at.partial[n % 2][k] += value < 0 ? -value : value;
-            if (value >= 0) bits |= 1u << (8 * n + k);
+            at.partial[n % 2][k] += fabsf(value);
+            bits |= value >= 0 ? 1u << (8 * n + k) : 0u;
         }
     }
+    return bits;
+}
+
+__device__ inline void finish_columns(const Finish& to, TileRow& at, int column,
+                                      const float (&h)[4][2]) {
+    const int t = lane_id() % 4, num_outputs = static_cast<int>(to.num_outputs);
+    const bool is_hidden = !to.values && !to.classes && column + 32 <= num_outputs;
+    u32 bits = is_hidden ? take_columns<true>(to, at, column, h)
+                         : take_columns<false>(to, at, column, h);
     if (!to.out_words) return;
     bits <<= 2 * t;
     bits |= shuffle_xor(bits, 1);

@@ -33,8 +33,10 @@ MOST_INPUTS_OF_RECORDS = (1 << 15) - 1
 # The constants of the kernels.
 _SHORT_LANES, _LONG_LANES, _WARP = 16, 512, 32
 _THREADS = 256
-_TILE_ROWS, _TILE_DIGITS, _PAIR_PADDING, _SLICE = 16, 2, 64, 256
+_TILE_ROWS, _TILE_DIGITS, _PAIR_PADDING, _SLICE, _RING_BYTES = 16, 2, 64, 256, 8192
 _RECORD_ROWS, _ROWS_OF_WARP = 8, 2
+# Entries per row from which a row has a warp's lanes to weigh it.
+_MEDIUM_DEGREE = 96
 # Entries that can be read past the last one.
 _ENTRY_PADDING = 256
 # Shared memory that a block has without asking for more.
@@ -299,7 +301,10 @@ class CudaLayers:
                 q8, q32, row_scale, totals,
             ))  # fmt: skip
 
-        steps = [step("weigh_short_rows", _SHORT_LANES, _THREADS, edges.num_rows)]
+        if len(edges.ids) > _MEDIUM_DEGREE * edges.num_rows:
+            steps = [step("weigh_medium_rows", _WARP, _THREADS, edges.num_rows)]
+        else:
+            steps = [step("weigh_short_rows", _SHORT_LANES, _THREADS, edges.num_rows)]
         if len(long.rows):
             steps.append(step("weigh_long_rows", _LONG_LANES, _LONG_LANES, len(long.rows)))
         return steps
@@ -421,8 +426,9 @@ class CudaLayers:
                 *summed, hold(long.piece_rows), hold(long.piece_begins), hold(long.piece_slots),
             )))  # fmt: skip
         grid = _blocks(edges.num_rows, _TILE_ROWS), 1
-        kernel = "sum_and_multiply" + ("" if layer.own is None else "_own")
-        steps.append(Step(number, kernel, grid, _WARP, _digit_bytes(inputs), (
+        width = 2 * _SLICE if inputs >= 2 * _SLICE else _SLICE
+        kernel = f"sum_and_multiply_{width}" + ("" if layer.own is None else "_own")
+        steps.append(Step(number, kernel, grid, _WARP, _tile_bytes(inputs), (
             *summed, totals, hold(prepared.product_columns), hold(prepared.product_rest),
             hold(prepared.product_scale), hold(prepared.product_shift), *finish,
         )))  # fmt: skip
@@ -436,14 +442,15 @@ def ways_of(device: Device, layer: BinaryLayer) -> str:
     if layer.num_inputs <= MOST_INPUTS_OF_RECORDS and sums <= device.most_shared_bytes:
         ways += "T"
     is_plain = layer.attention is None and layer.edge_bits <= FEW_EDGE_BITS
-    digits = _digit_bytes(padded_inputs(layer.num_inputs))
+    digits = _tile_bytes(padded_inputs(layer.num_inputs))
     if is_plain and digits <= device.most_shared_bytes - 1024:
         ways += "G"
     return ways
 
 
-def _digit_bytes(inputs: int) -> int:
-    return _TILE_DIGITS * _TILE_ROWS // 2 * (2 * inputs + _PAIR_PADDING)
+def _tile_bytes(inputs: int) -> int:
+    ring = _RING_BYTES if inputs >= 2 * _SLICE else 0
+    return _TILE_DIGITS * _TILE_ROWS // 2 * (2 * inputs + _PAIR_PADDING) + ring
 
 
 def _blocks(count: int, per_block: int) -> int:

@@ -110,18 +110,20 @@ class PreparedLayer:
 
     @cached_property
     def product_columns(self) -> NDArray[np.uint32]:
-        """B as bits [columns / 8, inputs / 128, 32 lanes] (product.cuh).
+        """B as bits [columns / 32 + 1, inputs / 128, 32 lanes, 4] (product.cuh).
 
-        Lane 4 g + t has of column g the inputs 32 step + 8 t + 4 half + byte of each 128, as bits
+        Lane 4 g + t has of columns g, 8 + g, ... the inputs 32 step + 8 t + 4 half + byte of each 128, as bits
         8 byte + 2 step + half.
         """
         inputs = padded_inputs(self.layer.num_inputs)
-        ones = np.zeros((self.layer.num_columns + self._padding, inputs), dtype=np.uint8)
+        num_columns = self.layer.num_columns + self._padding + TILE_COLUMNS
+        ones = np.zeros((num_columns, inputs), dtype=np.uint8)
         signs = bits.unpack(self.layer.words, self.layer.num_inputs)
         ones[: len(signs), : self.layer.num_inputs] = signs > 0
-        parted = ones.reshape(-1, 8, inputs // _BLOCK, 4, 4, 2, 4)  # tile g block step t half byte
-        ordered = parted.transpose(0, 2, 1, 4, 6, 3, 5)  # tile block g t byte step half
-        packed = np.packbits(ordered.reshape(*ordered.shape[:5], 8), axis=-1, bitorder="little")
+        # Axes: 32 columns, eight of them, g, block, step, t, half, byte.
+        parted = ones.reshape(-1, 4, 8, inputs // _BLOCK, 4, 4, 2, 4)
+        ordered = parted.transpose(0, 3, 2, 5, 1, 7, 4, 6)
+        packed = np.packbits(ordered.reshape(*ordered.shape[:6], 8), axis=-1, bitorder="little")
         return np.ascontiguousarray(packed).reshape(-1, 4).view(np.uint32)
 
     @cached_property

@@ -16,10 +16,11 @@
 struct Product {
     SumBits sum;
     const u32* totals;
-    const u32* columns;  // B as bits [columns / 8, inputs / 128, 32 lanes], columns padded to 32
-    const int* rest;     // [columns], K - 2 sum_k b_k
-    const float* scale;  // [columns]
-    const float* shift;  // [columns]
+    const u32* columns;  // B as bits [columns / 32 + 1, inputs / 128, 32 lanes, 4]
+    // Of columns padded to 32: K - 2 sum_k b_k, scales and shifts.
+    const int* rest;
+    const float* scale;
+    const float* shift;
     Finish finish;
 };
 
@@ -29,26 +30,16 @@ constexpr u32 most_of_two_digits = 0xffff;
 // Sums of 32 columns: of four times eight columns and of each digit.
 using ColumnSums = int[column_tiles][2][4];
 
-__device__ inline void multiply_digits(const Product& from, const Digits& digits, int first_column,
-                                       ColumnSums& sums) {
-    const int lane = lane_id();
-    const int blocks = static_cast<int>(from.sum.inputs) / 128;
-    const int stride = blocks * warp_lanes;  // between eight columns and the next
-    const u32* columns = from.columns + first_column / 8 * stride + lane;
-    const u8* bytes = digits_at(digits, 0, lane / 4, 8 * (lane % 4));
+// Multiplies with the 32 columns whose first bits are in `next`; leaves there what follows them.
+__device__ inline void multiply_digits(const Digits& digits, int blocks, const Words4*& columns,
+                                       Words4& next, ColumnSums& sums) {
+    const u8* bytes = digits_at(digits, 0, lane_id() / 4, 8 * (lane_id() % 4));
     const int digit_stride = tile_pairs * digits.stride;
-    u32 next[column_tiles];
-#pragma unroll
-    for (int n = 0; n < column_tiles; ++n) next[n] = columns[n * stride];
 #pragma unroll 1
     for (int block = 0; block < blocks; ++block) {
-        u32 bits[column_tiles];
+        const Words4 bits = next;
         columns += warp_lanes;
-#pragma unroll
-        for (int n = 0; n < column_tiles; ++n) {
-            bits[n] = next[n];
-            if (block + 1 < blocks) next[n] = columns[n * stride];
-        }
+        next = *columns;
 #pragma unroll
         for (int step = 0; step < 4; ++step) {
             Words4 a[2];
@@ -58,8 +49,8 @@ __device__ inline void multiply_digits(const Product& from, const Digits& digits
             }
 #pragma unroll
             for (int n = 0; n < column_tiles; ++n) {
-                const u32 b0 = bits[n] >> (2 * step) & each_byte;
-                const u32 b1 = bits[n] >> (2 * step + 1) & each_byte;
+                const u32 b0 = bits.words[n] >> (2 * step) & each_byte;
+                const u32 b1 = bits.words[n] >> (2 * step + 1) & each_byte;
 #pragma unroll
                 for (int digit = 0; digit < 2; ++digit) {
                     const u32(&rows)[4] = a[digit].words;
@@ -96,6 +87,9 @@ __device__ void multiply_tile(const Product& from, i64 first, const Digits& digi
         all[r] = all_ones[of_tile];
     }
     const int num_columns = static_cast<int>(to.num_columns);
+    const int blocks = static_cast<int>(from.sum.inputs) / 128;
+    const auto* columns = reinterpret_cast<const Words4*>(from.columns) + lane_id();
+    Words4 next = *columns;
 #pragma unroll 1
     for (int column = 0; column < num_columns; column += tile_columns) {
         Ints2 rest[column_tiles];
@@ -108,7 +102,7 @@ __device__ void multiply_tile(const Product& from, i64 first, const Digits& digi
             shift[n] = *reinterpret_cast<const Floats2*>(from.shift + c);
         }
         ColumnSums sums = {};
-        multiply_digits(from, digits, column, sums);
+        multiply_digits(digits, blocks, columns, next, sums);
         float h[2][column_tiles][2];
 #pragma unroll
         for (int n = 0; n < column_tiles; ++n) {
@@ -146,7 +140,7 @@ __device__ void multiply_tile(const Product& from, i64 first, const Digits& digi
     for (int r = 0; r < (is_wide ? 1 : 2); ++r) finish_tile_row(to, rows[r]);
 }
 
-template <bool has_own>
+template <class Largest, bool has_own>
 __device__ void do_tile(const Product& from) {
     DYNAMIC_SHARED(shared);
     __shared__ u64 all_ones[many_rows];
@@ -157,12 +151,13 @@ __device__ void do_tile(const Product& from) {
         ballot(row < from.finish.num_rows && from.totals[row] > most_of_two_digits) != 0;
     digits.bytes = shared;
     digits.stride = 2 * static_cast<int>(from.sum.inputs) + 64;
+    digits.ring = shared + 2 * tile_pairs * digits.stride;
     const int rows = digits.is_wide ? group_rows : many_rows;
 #pragma unroll 1
     for (int done = 0; done < many_rows; done += rows) {
 #pragma unroll 1
         for (int group = 0; group < rows; group += group_rows) {
-            sum_group(from.sum, first + done + group, digits, group, all_ones);
+            sum_group<Largest>(from.sum, first + done + group, digits, group, all_ones);
         }
         sync_warp();
         if (digits.is_wide) {
@@ -174,10 +169,17 @@ __device__ void do_tile(const Product& from) {
     }
 }
 
-// A block is a warp, and does a tile; of layers without and with a part of a node's own.
-extern "C" __global__ void __launch_bounds__(warp_lanes, 12) sum_and_multiply(Product from) {
-    do_tile<false>(from);
+// A block is a warp, and does a tile; of layers without and with a part of a node's own, of less than
+// 512 inputs and of more.
+extern "C" __global__ void __launch_bounds__(warp_lanes, 12) sum_and_multiply_256(Product from) {
+    do_tile<u32, false>(from);
 }
-extern "C" __global__ void __launch_bounds__(warp_lanes, 12) sum_and_multiply_own(Product from) {
-    do_tile<true>(from);
+extern "C" __global__ void __launch_bounds__(warp_lanes, 12) sum_and_multiply_256_own(Product from) {
+    do_tile<u32, true>(from);
+}
+extern "C" __global__ void __launch_bounds__(warp_lanes, 8) sum_and_multiply_512(Product from) {
+    do_tile<u64, false>(from);
+}
+extern "C" __global__ void __launch_bounds__(warp_lanes, 8) sum_and_multiply_512_own(Product from) {
+    do_tile<u64, true>(from);
 }

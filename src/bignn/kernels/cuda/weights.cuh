@@ -1,11 +1,11 @@
 // Integer weights of neighbours: q of every entry, and of every row their total and what its sum is
-// multiplied by. Rows of up to `long_row` entries have 16 lanes each, longer ones a block.
+// multiplied by. Rows of up to `long_row` entries have 16 or 32 lanes each, longer ones a block.
 #pragma once
 
 #include "arithmetic.cuh"
 
 constexpr i64 long_row = 2048;
-constexpr int short_lanes = 16, long_lanes = 512;
+constexpr int short_lanes = 16, medium_lanes = 32, long_lanes = 512;
 
 // Reductions over the lanes of a row.
 template <int lanes, class T, class Combine>
@@ -74,17 +74,16 @@ __device__ LaneRow lane_row(const i64* offsets, const int* long_rows, i64 num_ro
     const i64 number = thread / lanes;
     found.lane = static_cast<int>(thread % lanes);
     found.is_there = number < num_rows;
-    found.row = !found.is_there ? 0 : lanes == short_lanes ? number : long_rows[number];
+    found.row = !found.is_there ? 0 : lanes <= warp_lanes ? number : long_rows[number];
     found.begin = offsets[found.row];
     found.end = offsets[found.row + 1];
-    if (lanes == short_lanes && found.end - found.begin > long_row) found.is_there = false;
+    if (lanes <= warp_lanes && found.end - found.begin > long_row) found.is_there = false;
     if (!found.is_there) found.end = found.begin;
     return found;
 }
 
-constexpr int held = 4;  // weights that a lane keeps from one pass to the next
-
-template <int lanes>
+// `held` is how many weights a lane keeps from one pass to the next.
+template <int lanes, int held>
 __device__ void weigh(const Weighing& from) {
     const LaneRow at = lane_row<lanes>(from.offsets, from.long_rows, from.num_rows);
     const auto weight = [&](i64 e) {
@@ -125,5 +124,6 @@ __device__ void weigh(const Weighing& from) {
     }
 }
 
-extern "C" __global__ void weigh_short_rows(Weighing from) { weigh<short_lanes>(from); }
-extern "C" __global__ void weigh_long_rows(Weighing from) { weigh<long_lanes>(from); }
+extern "C" __global__ void weigh_short_rows(Weighing from) { weigh<short_lanes, 4>(from); }
+extern "C" __global__ void weigh_medium_rows(Weighing from) { weigh<medium_lanes, 16>(from); }
+extern "C" __global__ void weigh_long_rows(Weighing from) { weigh<long_lanes, 4>(from); }
