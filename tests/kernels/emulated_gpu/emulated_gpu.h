@@ -213,28 +213,6 @@ static inline void sync_warp() { emulated::meet({}); }
 static inline std::uint32_t shift_right(std::uint32_t x, std::uint32_t bits) {
     return bits < 32 ? x >> bits : 0;
 }
-// Copies are done when they are waited for, so that nobody reads them before.
-struct Copies {
-    std::vector<std::pair<void*, const void*>> begun;
-    std::vector<std::vector<std::pair<void*, const void*>>> ended;
-};
-static Copies copies[emulated::most_threads];
-static inline void begin_copy(void* shared, const void* from) {
-    copies[threadIdx.x].begun.emplace_back(shared, from);
-}
-static inline void end_copies() {
-    Copies& mine = copies[threadIdx.x];
-    mine.ended.push_back(std::move(mine.begun));
-    mine.begun.clear();
-}
-template <int rest>
-static inline void wait_for_copies() {
-    auto& ended = copies[threadIdx.x].ended;
-    while (ended.size() > rest) {
-        for (const auto& [to, from] : ended.front()) std::memcpy(to, from, 16);
-        ended.erase(ended.begin());
-    }
-}
 static inline int dot_bytes(std::uint32_t values, std::uint32_t weights, int c) {
     for (int i = 0; i < 4; ++i) {
         c += static_cast<std::int8_t>(values >> (8 * i)) *

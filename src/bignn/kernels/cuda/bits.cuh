@@ -36,38 +36,39 @@ struct alignas(16) Ids4 {
     int ids[4];
 };
 
-constexpr int run_entries = 64;  // entries in flight
+// Entries that are in flight: 32 of words of 64 bits, whose sums take most registers, or 64.
+template <class Word>
+constexpr int run_entries = sizeof(Word) == 8 ? 32 : 64;
 
-// Of the entries in flight a lane has four quads, of four that follow each other: their words and
-// weights.
+// Of the entries in flight a lane has quads, four that follow each other: their words and weights.
 template <class Word>
 struct Entries {
-    Word words[16];
-    u32 weights[4];
+    static constexpr int quads = run_entries<Word> / 16;
+    Word words[4 * quads];
+    u32 weights[quads];
 };
+template <class Word>
+using QuadIds = Ids4[Entries<Word>::quads];
 
-__device__ inline void load_ids(const SumBits& from, i64 e, Ids4 (&ids)[4]) {
+template <class Word>
+__device__ inline void load_ids(const SumBits& from, i64 e, QuadIds<Word>& ids) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < Entries<Word>::quads; ++i) {
         ids[i] = *reinterpret_cast<const Ids4*>(from.ids + e + 16 * i + 4 * (lane_id() % 4));
     }
 }
 
-// Where the bits of a source begin, from those of source 0.
-__device__ inline u64 place_of(const SumBits& from, int id) {
-    return static_cast<u64>(static_cast<u32>(id)) * (static_cast<u32>(from.inputs) / 8);
-}
-
 template <class Word>
 __device__ inline void load_entries(const SumBits& from, i64 e, const Word* words,
-                                    const Ids4 (&ids)[4], Entries<Word>& to) {
+                                    const QuadIds<Word>& ids, Entries<Word>& to) {
+    const u32 stride = static_cast<u32>(from.inputs) / 8;
     const u8* bytes = reinterpret_cast<const u8*>(words);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < Entries<Word>::quads; ++i) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            to.words[4 * i + j] =
-                *reinterpret_cast<const Word*>(bytes + place_of(from, ids[i].ids[j]));
+            const u64 place = static_cast<u64>(static_cast<u32>(ids[i].ids[j])) * stride;
+            to.words[4 * i + j] = *reinterpret_cast<const Word*>(bytes + place);
         }
         to.weights[i] = *reinterpret_cast<const u32*>(from.q + e + 16 * i + 4 * (lane_id() % 4));
     }
@@ -112,100 +113,28 @@ __device__ inline void add_entries(const Word* words, const u32* weights, int lo
 template <class Word>
 __device__ inline void add_run(const SumBits& from, i64 begin, i64 end, i64 own_begin, i64 own_end,
                                const Word* words, BitSums<Word>& sums) {
-    constexpr int step = run_entries;
+    constexpr int step = run_entries<Word>;
     if (begin >= end) return;
     i64 e = begin & ~i64{3};
     int low = static_cast<int>(own_begin - e), high = static_cast<int>(own_end - e);
-    Ids4 ids[4];
+    QuadIds<Word> ids;
     Entries<Word> next;
-    load_ids(from, e, ids);
+    load_ids<Word>(from, e, ids);
     load_entries<Word>(from, e, words, ids, next);
-    if (e + step < end) load_ids(from, e + step, ids);
+    if (e + step < end) load_ids<Word>(from, e + step, ids);
     for (; e < end; e += step) {
         const Entries<Word> now = next;
         if (e + step < end) {
             load_entries<Word>(from, e + step, words, ids, next);
-            if (e + 2 * step < end) load_ids(from, e + 2 * step, ids);
+            if (e + 2 * step < end) load_ids<Word>(from, e + 2 * step, ids);
         }
         add_entries<Word>(now.words, now.weights, low, high, sums);
-        if (e + 32 < end) {
+        if (step > 32 && e + 32 < end) {
             add_entries<Word>(now.words + 8, now.weights + 2, low - 32, high - 32, sums);
         }
         low -= step;
         high -= step;
     }
-}
-
-// The same for slices of 64 bytes, whose sums take most of a lane's registers: entries in flight are
-// in shared memory, stages of 32 of them. A stage has 16 bytes where ring_place says, so that lanes
-// read from different banks.
-constexpr int ring_stages = 4, stage_entries = 32, stage_bytes = 64 * stage_entries;
-constexpr int ring_bytes = ring_stages * stage_bytes;
-
-__device__ inline int ring_place(int entry, int part) {
-    return (entry ^ (entry >> 2 & 1)) * 64 + (part ^ (entry >> 3 & 1) * 2) * 16;
-}
-
-__device__ inline void add_run_through(u8* ring, const SumBits& from, i64 begin, i64 end,
-                                       i64 own_begin, i64 own_end, const u32* words,
-                                       BitSums<u64>& sums) {
-    if (begin >= end) return;
-    const int lane = lane_id(), g = lane / 4, t = lane % 4;
-    const i64 e = begin & ~i64{3};
-    const int count = static_cast<int>((end - e + stage_entries - 1) / stage_entries);
-    int low = static_cast<int>(own_begin - e), high = static_cast<int>(own_end - e);
-    const u8* bytes = reinterpret_cast<const u8*>(words) + 16 * t;
-    // A lane copies 16 bytes of the entries g, 8 + g, 16 + g and 24 + g of a stage.
-    int ids[4];
-    const auto load_stage_ids = [&](int stage) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) ids[i] = from.ids[e + stage * stage_entries + 8 * i + g];
-    };
-    const auto begin_stage = [&](int stage) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            begin_copy(ring + stage % ring_stages * stage_bytes + ring_place(8 * i + g, t),
-                       bytes + place_of(from, ids[i]));
-        }
-    };
-    const auto weights_of = [&](int stage, u32 (&weights)[2]) {
-        const u8* q = from.q + e + stage * stage_entries + 4 * t;
-        weights[0] = *reinterpret_cast<const u32*>(q);
-        weights[1] = *reinterpret_cast<const u32*>(q + 16);
-    };
-#pragma unroll
-    for (int stage = 0; stage + 1 < ring_stages; ++stage) {
-        if (stage < count) {
-            load_stage_ids(stage);
-            begin_stage(stage);
-        }
-        end_copies();
-    }
-    if (ring_stages - 1 < count) load_stage_ids(ring_stages - 1);
-    u32 next[2];
-    weights_of(0, next);
-#pragma unroll 1
-    for (int stage = 0; stage < count; ++stage) {
-        wait_for_copies<ring_stages - 2>();
-        sync_warp();
-        const u8* at = ring + stage % ring_stages * stage_bytes + 8 * (g % 2);
-        u64 of_lane[8];
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            const int entry = i / 4 * 16 + 4 * t + i % 4;
-            of_lane[i] = *reinterpret_cast<const u64*>(at + ring_place(entry, g / 2));
-        }
-        const u32 weights[2] = {next[0], next[1]};
-        const int ahead = stage + ring_stages - 1;
-        if (ahead < count) begin_stage(ahead);
-        end_copies();
-        if (ahead + 1 < count) load_stage_ids(ahead + 1);
-        if (stage + 1 < count) weights_of(stage + 1, next);
-        add_entries<u64>(of_lane, weights, low, high, sums);
-        low -= stage_entries;
-        high -= stage_entries;
-    }
-    sync_warp();  // the ring is written anew by the next run
 }
 
 // p of a lane's word, for the first (0) or second (1) of its two rows.
@@ -219,7 +148,6 @@ __device__ inline u32 bit_sum(const BitSums<Word>& sums, int bit, int second) {
 // A wide tile has eight rows, and the upper two digits of row j instead of the other row.
 struct Digits {
     u8* bytes;
-    u8* ring;  // ring_bytes, where slices are of 512 inputs
     int stride;  // 64 more than a multiple of 128: pairs fall into different banks
     bool is_wide;
 };
@@ -283,18 +211,13 @@ __device__ void sum_slice(const SumBits& from, i64 first, u32 is_long, int slice
     };
     const i64 own_begin = offset(first + g);
     const i64 own_end = is_long >> g & 1 ? own_begin : offset(first + g + 1);
+    const Word* words = reinterpret_cast<const Word*>(from.words + slice / 32) + g;
     BitSums<Word> sums = {};
     for (int row = 0; row < group_rows;) {
         int end = row;
         while (end < group_rows && !(is_long >> end & 1)) ++end;
-        const i64 run_begin = offset(first + row), run_end = offset(first + end);
-        if constexpr (sizeof(Word) == 8) {
-            add_run_through(to.ring, from, run_begin, run_end, own_begin, own_end,
-                            from.words + slice / 32, sums);
-        } else {
-            const Word* words = reinterpret_cast<const Word*>(from.words + slice / 32) + g;
-            add_run<Word>(from, run_begin, run_end, own_begin, own_end, words, sums);
-        }
+        add_run<Word>(from, offset(first + row), offset(first + end), own_begin, own_end, words,
+                      sums);
         row = end + 1;
     }
     store_digits<Word>(to, first_row, slice, sums, all);

@@ -33,7 +33,7 @@ MOST_INPUTS_OF_RECORDS = (1 << 15) - 1
 # The constants of the kernels.
 _SHORT_LANES, _LONG_LANES, _WARP = 16, 512, 32
 _THREADS = 256
-_TILE_ROWS, _TILE_DIGITS, _PAIR_PADDING, _SLICE, _RING_BYTES = 16, 2, 64, 256, 8192
+_TILE_ROWS, _TILE_DIGITS, _PAIR_PADDING, _SLICE = 16, 2, 64, 256
 _RECORD_ROWS, _ROWS_OF_WARP = 8, 2
 # Entries per row from which a row has a warp's lanes to weigh it.
 _MEDIUM_DEGREE = 96
@@ -198,7 +198,9 @@ class CudaLayers:
                 source = _Source(out, self._memory.share(f"factor {number % 2}", 4 * rows))
             self._steps.append(self._layer_steps(number, self._finish(number, None, source)))
         self._last_source = source
+        once = self._weighing(0)
         self._allocate(self._memory)
+        self._launch(once)
 
     def _allocate(self, memory: Memory) -> None:
         needed, free = memory.num_bytes, self.device.free_bytes()
@@ -257,10 +259,20 @@ class CudaLayers:
     def _layer_steps(self, number: int, finish: list[Any]) -> list[Step]:
         if self.edges[number].num_rows == 0:
             return []
+        steps = [] if number == 0 else self._weighing(number)
         if self.ways[number] == "G":
-            return self._weigh(number) + self._sum_bits(number, finish)
+            return steps + self._sum_bits(number, finish)
+        return steps + self._sum_records(number, finish)
+
+    def _weighing(self, number: int) -> list[Step]:
+        """Make the steps that give a layer's entries their integer weights.
+
+        Those of the first layer come from the features alone, so they are made once.
+        """
+        if self.edges[number].num_rows == 0:
+            return []
         weigh = self._weigh if self.layers[number].attention is None else self._attend
-        return weigh(number) + self._sum_records(number, finish)
+        return weigh(number)
 
     def _long_rows(self, edges: Edges) -> LongRows:
         key = id(edges.offsets)
@@ -281,7 +293,11 @@ class CudaLayers:
         layer, edges = self.layers[number], self.edges[number]
         entries = layer.heads * len(edges.ids)
         per_row = 4 * layer.heads * edges.num_rows
-        share = self._memory.share
+        whose = "first layer" if number == 0 else "other layers"
+
+        def share(role: str, num_bytes: int) -> Slot:
+            return self._memory.share(f"{role} of the {whose}", num_bytes)
+
         q8 = q32 = None
         if layer.edge_bits <= FEW_EDGE_BITS:
             q8 = share("q8", entries + _ENTRY_PADDING)
@@ -449,8 +465,7 @@ def ways_of(device: Device, layer: BinaryLayer) -> str:
 
 
 def _tile_bytes(inputs: int) -> int:
-    ring = _RING_BYTES if inputs >= 2 * _SLICE else 0
-    return _TILE_DIGITS * _TILE_ROWS // 2 * (2 * inputs + _PAIR_PADDING) + ring
+    return _TILE_DIGITS * _TILE_ROWS // 2 * (2 * inputs + _PAIR_PADDING)
 
 
 def _blocks(count: int, per_block: int) -> int:

@@ -27,6 +27,11 @@ struct Product {
 constexpr int tile_columns = 32, column_tiles = tile_columns / 8;
 constexpr u32 most_of_two_digits = 0xffff;
 
+// A bit of B is shifted to the top of its byte: sums come out 128 times too large, which 32 bits hold
+// for 2^16 inputs.
+constexpr u32 top_bits = 0x80808080u;
+constexpr int top_bit = 7;
+
 // Sums of 32 columns: of four times eight columns and of each digit.
 using ColumnSums = int[column_tiles][2][4];
 
@@ -49,8 +54,8 @@ __device__ inline void multiply_digits(const Digits& digits, int blocks, const W
             }
 #pragma unroll
             for (int n = 0; n < column_tiles; ++n) {
-                const u32 b0 = bits.words[n] >> (2 * step) & each_byte;
-                const u32 b1 = bits.words[n] >> (2 * step + 1) & each_byte;
+                const u32 b0 = bits.words[n] << (7 - 2 * step) & top_bits;
+                const u32 b1 = bits.words[n] << (6 - 2 * step) & top_bits;
 #pragma unroll
                 for (int digit = 0; digit < 2; ++digit) {
                     const u32(&rows)[4] = a[digit].words;
@@ -109,19 +114,20 @@ __device__ void multiply_tile(const Product& from, i64 first, const Digits& digi
 #pragma unroll
             for (int k = 0; k < 2; ++k) {
                 const int c = column + 8 * n + 2 * t + k;
-                const auto product = [&](int r) {
-                    return static_cast<u32>(sums[n][0][2 * r + k]) +
-                           (static_cast<u32>(sums[n][1][2 * r + k]) << 8);
+                const auto product_times_4 = [&](int r) {
+                    return (static_cast<u32>(sums[n][0][2 * r + k]) >> (top_bit - 2)) +
+                           (static_cast<u32>(sums[n][1][2 * r + k]) << (8 + 2 - top_bit));
                 };
 #pragma unroll
                 for (int r = 0; r < 2; ++r) {
                     float sum;
                     if (is_wide) {
-                        const u64 both = (static_cast<u64>(product(1)) << 16) + product(0);
-                        sum = __ll2float_rn(static_cast<i64>(4 * both - 2 * all[r]) +
+                        const u64 both =
+                            (static_cast<u64>(product_times_4(1)) << 16) + product_times_4(0);
+                        sum = __ll2float_rn(static_cast<i64>(both - 2 * all[r]) +
                                             static_cast<i64>(totals[r]) * rest[n].of[k]);
                     } else {  // |sum| <= total K: it comes out whatever overflows on the way
-                        const u32 of_row = 4u * product(r) - 2u * static_cast<u32>(all[r]) +
+                        const u32 of_row = product_times_4(r) - 2u * static_cast<u32>(all[r]) +
                                            totals[r] * static_cast<u32>(rest[n].of[k]);
                         sum = static_cast<float>(static_cast<int>(of_row));
                     }
@@ -151,7 +157,6 @@ __device__ void do_tile(const Product& from) {
         ballot(row < from.finish.num_rows && from.totals[row] > most_of_two_digits) != 0;
     digits.bytes = shared;
     digits.stride = 2 * static_cast<int>(from.sum.inputs) + 64;
-    digits.ring = shared + 2 * tile_pairs * digits.stride;
     const int rows = digits.is_wide ? group_rows : many_rows;
 #pragma unroll 1
     for (int done = 0; done < many_rows; done += rows) {

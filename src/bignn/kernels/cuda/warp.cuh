@@ -36,20 +36,6 @@ __device__ inline u32 shift_right(u32 x, u32 bits) {
     return shifted;
 }
 
-// Copies 16 bytes into shared memory while the lane goes on. Copies are waited for in groups, all but
-// the last so many; then the warp has to meet before other lanes read them.
-__device__ inline void begin_copy(void* shared, const void* from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
-                 :
-                 : "r"(static_cast<u32>(__cvta_generic_to_shared(shared))), "l"(from)
-                 : "memory");
-}
-__device__ inline void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int rest>
-__device__ inline void wait_for_copies() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(rest) : "memory");
-}
-
 // d = c + sum of four signed bytes times four unsigned ones.
 __device__ inline int dot_bytes(u32 values, u32 weights, int c) {
     int d;
