@@ -28,6 +28,7 @@ PACKAGES = {
     "scipy": "lab",
     "jinja2": "lab",
     "pyarrow": "parquet",
+    "cuda-bindings": "gpu",
 }
 
 

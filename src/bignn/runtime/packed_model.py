@@ -353,24 +353,27 @@ class PackedModel:
         *,
         plan: str | None = None,
         backend: str | None = None,
+        device: str = "cpu",
         measure: bool = True,
     ) -> Plan:
         """Plan how a graph is predicted: each layer's way, and what every way is predicted to cost.
 
         With ``measure`` each layer's plan also has the time it took. ``plan`` forces ways: one
         letter for all layers or one per layer, ``T`` (transform, then gather), ``G`` (gather bits,
-        then transform) or, for a first layer whose bits are stored sparse, ``S``.
+        then transform) or, for a first layer whose bits are stored sparse, ``S``. ``device`` is as
+        in :meth:`predict`.
         """
         packed = self._packed(graph)
         if not self.network.layers:
             raise InputError(
                 "only a model with binary features and weights has ways to choose from and explain"
             )
-        chosen = kernels.checked_backend(backend)
+        chosen = self._kind(backend, device)
+        where: Backend = self._gpu if is_gpu(chosen) else self._cpu
         assert isinstance(packed, PackedGraph)
-        explained = copy.deepcopy(self._cpu.plan(packed, plan, chosen))
+        explained = copy.deepcopy(where.plan(packed, plan, chosen))
         if measure:
-            with self._cpu.lent(packed, explained, chosen) as bound:
+            with where.lent(packed, explained, chosen) as bound:
                 for _ in range(2):  # the first touches fresh memory
                     bound.run_kept() if self.network.rest else bound.run_to_classes()
                 for number, layer in enumerate(explained.layers):

@@ -31,6 +31,7 @@ def predict_file(
     out: str | None = None,
     output: Output = "classes",
     plan: str | None = None,
+    device: str = "cpu",
     explain: bool = False,
     threads: int | None = None,
     order: Order | None = None,
@@ -66,7 +67,7 @@ def predict_file(
         )
     start = time.perf_counter()
     with _as_arguments(model_path, dataset):
-        values = model.predict(graph, nodes, output=output, plan=plan)
+        values = model.predict(graph, nodes, output=output, plan=plan, device=device)
     seconds = time.perf_counter() - start
     ids = np.arange(len(values)) if nodes is None else np.asarray(nodes, dtype=np.int64)
     if out is not None:
@@ -76,13 +77,14 @@ def predict_file(
     classes = values if values.ndim == 1 else values.argmax(axis=1)
     chosen = None
     if model.network.layers:
-        chosen = model.explain(graph, plan=plan, measure=explain)
+        chosen = model.explain(graph, plan=plan, device=device, measure=explain)
     report: dict[str, Any] = {
         "model": model_path,
         "dataset": dataset,
         "num_nodes": len(ids),
         "seconds": seconds,
         "packing_seconds": packing,
+        "device": device,
         "plan": None if chosen is None else chosen.ways,
         "test_acc": None if model.network.is_pooled else _test_accuracy(graph, ids, classes),
         "out": out,
@@ -117,6 +119,7 @@ def describe(report: dict[str, Any]) -> str:
     accuracy = report["test_acc"]
     lines = [
         f"{counted(report['num_nodes'], 'node')} in {1e3 * report['seconds']:.2f} ms"
+        + (f" on {report['device']}" if report["device"] != "cpu" else "")
         + (f", plan {report['plan']}" if report["plan"] else "")
         + (
             ""

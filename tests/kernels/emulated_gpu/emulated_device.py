@@ -2,6 +2,7 @@
 
 import ctypes
 import subprocess
+import time
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -81,3 +82,8 @@ class EmulatedDevice:
 
     def synchronize(self) -> None:
         pass
+
+    def milliseconds(self, work: Any) -> float:
+        begin = time.perf_counter()
+        work()
+        return 1e3 * (time.perf_counter() - begin)

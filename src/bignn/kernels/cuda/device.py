@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.errors import InputError, input_error
+from bignn.errors import InputError, how_to_install, input_error
 from bignn.kernels.cuda.compiled import CudaError, checked, machine_code
 
 #: The oldest compute capability whose tensor cores count bits of 128 and multiply bytes.
@@ -198,7 +198,7 @@ class CudaDevice:
         checked(self._driver.cuStreamSynchronize(self._stream), "work on the GPU")
 
     def milliseconds(self, work: Callable[[], None]) -> float:
-        """Measure how long the GPU takes for what ``work`` launches."""
+        """See the protocol."""
         self._enter()
         driver, stream = self._driver, self._stream
         begin, end = (checked(driver.cuEventCreate(0), "an event") for _ in range(2))
@@ -223,7 +223,7 @@ def _opened(number: int) -> CudaDevice | str:
     try:
         return CudaDevice(number)
     except ImportError:
-        return "cuda-bindings is not installed; install it: pip install cuda-bindings"
+        return f"cuda-bindings is not installed ({how_to_install('cuda-bindings')})"
     except CudaError as error:
         return str(error)
     except Exception as error:  # libraries that are missing or broken, in the bindings' own words
@@ -235,6 +235,17 @@ def why_not(number: int = 0) -> str | None:
     """Return why a GPU cannot be used; None if it can."""
     found = _opened(number)
     return found if isinstance(found, str) else None
+
+
+def examine_gpu() -> str:
+    """Return ``"ok"`` with the first GPU's name and memory, or the line that says why not."""
+    found = _opened(0)
+    if isinstance(found, str):
+        return found
+    capability = ".".join(map(str, found.capability))
+    return (
+        f"ok: {found.name}, compute capability {capability}, {found.free_bytes() / 1e9:.0f} GB free"
+    )
 
 
 def cuda_device(number: int = 0) -> CudaDevice:

@@ -161,6 +161,15 @@ class CudaLayers:
         """Launch one step by itself, as to time it."""
         self._launch([step])
 
+    def seconds(self, number: int) -> float:
+        """Measure the seconds that a layer takes, launched by itself."""
+        steps = [step for step in self.steps("classes") if step.layer == number]
+        return self.device.milliseconds(lambda: self._launch(steps)) / 1e3
+
+    def bytes_per_column(self, number: int) -> int | None:
+        """Return the bytes of a column in a layer's records; None for way G, which has none."""
+        return self._record_bytes[number] if self.ways[number] == "T" else None
+
     # --- Binding -----------------------------------------------------------------------------
 
     def _bind(self) -> None:

@@ -49,6 +49,9 @@ class Device(Protocol):
     def synchronize(self) -> None:
         """Wait for all work that was launched."""
 
+    def milliseconds(self, work: Any) -> float:
+        """Measure how long what calling ``work`` launches takes."""
+
 
 @dataclass(eq=False)
 class Slot:

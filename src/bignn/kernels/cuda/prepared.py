@@ -112,8 +112,8 @@ class PreparedLayer:
     def product_columns(self) -> NDArray[np.uint32]:
         """B as bits [columns / 32 + 1, inputs / 128, 32 lanes, 4] (product.cuh).
 
-        Lane 4 g + t has of columns g, 8 + g, ... the inputs 32 step + 8 t + 4 half + byte of each 128, as bits
-        8 byte + 2 step + half.
+        Lane 4 g + t has of columns g, 8 + g, 16 + g and 24 + g a word each: the inputs
+        32 step + 8 t + 4 half + byte of each 128, as bits 8 byte + 2 step + half.
         """
         inputs = padded_inputs(self.layer.num_inputs)
         num_columns = self.layer.num_columns + self._padding + TILE_COLUMNS

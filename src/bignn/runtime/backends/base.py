@@ -28,6 +28,12 @@ class Bound(Protocol):
     def kept(self, number: int, form: Keep) -> Any:
         """Return a layer's kept values, or its bits and their β."""
 
+    def seconds(self, number: int) -> float:
+        """Return the seconds that a layer took in the last run, or takes."""
+
+    def bytes_per_column(self, number: int) -> int | None:
+        """Return the bytes of a column in a layer's records (ways T and S)."""
+
 
 class Backend(Protocol):
     """Plans and bindings of a model's packed layers, kept for as long as each graph lives.

@@ -13,7 +13,7 @@ from bignn.errors import input_error
 from bignn.kernels.cuda.device import cuda_device
 from bignn.kernels.cuda.layers import CudaLayers, ways_of
 from bignn.kernels.cuda.memory import Device
-from bignn.kernels.cuda.prepared import padded_inputs
+from bignn.kernels.cuda.prepared import TILE_COLUMNS, padded_inputs
 from bignn.kernels.layer import BinaryLayer, Edges, Way
 from bignn.runtime.packed_graph import PackedGraph
 from bignn.runtime.planner import LayerPlan, Plan, Work, forced_ways, seconds_of
@@ -21,13 +21,19 @@ from bignn.runtime.planner import LayerPlan, Plan, Work, forced_ways, seconds_of
 #: What planning counts with, in seconds, measured on an H200.
 UNITS = {
     "launch": 3e-6,
-    "weight": 2.5e-11,
+    "weight": 7e-12,
     "attention": 8e-11,
-    "gathered byte": 4.5e-13,
-    "row": 4e-10,
-    "xnor": 1.5e-13,
-    "sum": 4e-12,
+    "row": 2e-10,
+    # Way T: bits multiplied, bytes of records read, and a row's columns added up and finished.
+    "record bit": 1.6e-14,
+    "record byte": 5.5e-13,
+    "record row": 9e-10,
+    "record column": 3.8e-12,
+    # Way G: bytes of bits read, sums of bits, their products with B, and columns finished.
+    "bits byte": 4.5e-13,
+    "sum": 6e-13,
     "product": 4e-15,
+    "column": 6e-13,
 }
 
 # A gather moves whole sectors of the device's memory.
@@ -127,20 +133,22 @@ def plan_on_gpu(
         possible = ways_of(device, layer)
         inputs, columns = padded_inputs(layer.num_inputs), layer.num_columns
         rows, sources, entries = block.num_rows, block.num_sources, len(block.ids)
-        row: Work = {"weight": entries * layer.heads, "row": rows}
+        weighed: Work = {"weight": entries * layer.heads, "row": rows}
         if layer.attention is not None:
-            row["attention"] = entries * layer.heads
+            weighed["attention"] = entries * layer.heads
         work: dict[Way, Work] = {}
         touched: dict[Way, int] = {}
-        record = -(-columns // _SECTOR) * _SECTOR
-        bits = max(_SECTOR, inputs // 8)
-        touched["T"], touched["G"] = entries * record, entries * bits
+        touched["T"] = entries * _rounded_up(columns, _SECTOR)
+        touched["G"] = entries * max(_SECTOR, inputs // 8)
         if "T" in possible:
-            made = {"launch": 3, "xnor": sources * inputs * columns}
-            work["T"] = row | made | {"gathered byte": touched["T"]}
+            made = {"launch": 3, "record bit": sources * inputs * columns}
+            summed = {"record byte": touched["T"], "record row": rows}
+            work["T"] = weighed | made | summed | {"record column": rows * columns}
         if "G" in possible:
-            made = {"launch": 6, "sum": rows * inputs, "product": rows * inputs * columns}
-            work["G"] = row | made | {"gathered byte": touched["G"]}
+            padded = _rounded_up(columns, TILE_COLUMNS)
+            made = {"launch": 2, "bits byte": touched["G"], "sum": rows * inputs}
+            ended = {"product": rows * inputs * padded, "column": rows * padded}
+            work["G"] = weighed | made | ended
         seconds: dict[Way, float] = {way: seconds_of(done, units) for way, done in work.items()}
         choice = min(seconds, key=lambda way: seconds[way]) if ways is None else ways[number]
         if choice not in work:
@@ -148,3 +156,7 @@ def plan_on_gpu(
             raise input_error("plan", f"{expected} for layer {number} on a GPU", repr(forced))
         plan.layers.append(LayerPlan(layer.num_inputs, columns, choice, work, seconds, touched))
     return plan
+
+
+def _rounded_up(count: int, multiple: int) -> int:
+    return -(-count // multiple) * multiple
