@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import bignn
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent / "kernels" / "emulated_gpu"
 KERNELS = Path(bignn.__file__).parent / "kernels" / "cuda"
 FLAGS = ["-std=c++20", "-O1", "-ffp-contract=off", "-U_FORTIFY_SOURCE", "-fPIC", "-shared"]
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"]
@@ -35,11 +35,12 @@ def loaded(library: Path) -> Any:
 class EmulatedDevice:
     """See :class:`bignn.kernels.cuda.memory.Device`."""
 
-    most_shared_bytes = 227 << 10
-
-    def __init__(self, library: Path, free_bytes: int = 1 << 33) -> None:
+    def __init__(
+        self, library: Path, free_bytes: int = 1 << 33, most_shared_bytes: int = 227 << 10
+    ) -> None:
         self._launch = loaded(library).launch
         self._free_bytes = free_bytes
+        self.most_shared_bytes = most_shared_bytes
         self.launched: list[str] = []
 
     def free_bytes(self) -> int:
