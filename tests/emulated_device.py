@@ -35,6 +35,8 @@ def loaded(library: Path) -> Any:
 class EmulatedDevice:
     """See :class:`bignn.kernels.cuda.memory.Device`."""
 
+    name = "an emulated GPU"
+
     def __init__(
         self, library: Path, free_bytes: int = 1 << 33, most_shared_bytes: int = 227 << 10
     ) -> None:

@@ -21,6 +21,7 @@ from bignn import InputError
 from bignn.kernels.cuda import compiled
 from bignn.kernels.cuda.layers import CudaLayers, ways_of
 from bignn.kernels.cuda.long_rows import LONG_ROW, long_rows
+from bignn.kernels.layer import Keep
 from bignn.kernels.packed_layers import PackedLayers
 
 # Few and many neighbours, none, and numbers around whole quads and halves of a run.
@@ -96,7 +97,7 @@ def test_records_that_do_not_fit_a_byte_are_made_wider(gpu: EmulatedDevice) -> N
 
 def test_bits_and_values_are_kept(gpu: EmulatedDevice) -> None:
     problem = make_problem(5, [70, 40, 9], [[3, 0, 5, 1], [2, 1, 3]], 9)
-    keep = frozenset(["values", "bits"])
+    keep: frozenset[Keep] = frozenset(["values", "bits"])
     kept = replace(problem, layers=[replace(w, edge_bits=7, keep=keep) for w in problem.layers])
     for ways in ("TT", "GG"):
         bound = bind(gpu, kept, ways)

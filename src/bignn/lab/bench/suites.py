@@ -108,7 +108,7 @@ def checked_graphs(
             expected = f"some of {names}" if names else "left out: no suite of graphs is measured"
             raise input_error("only", expected, repr(name))
     wanted = names if only is None else only
-    return {suite: [name for name in graphs.get(suite, ()) if name in wanted] for suite in suites}
+    return {suite: [name for name in wanted if name in graphs.get(suite, ())] for suite in suites}
 
 
 def _log(text: str) -> None:
