@@ -29,6 +29,7 @@ PACKAGES = {
     "jinja2": "lab",
     "pyarrow": "parquet",
     "cuda-bindings": "gpu",
+    "nvidia-cuda-nvrtc": "gpu",
 }
 
 

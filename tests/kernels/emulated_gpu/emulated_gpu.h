@@ -2,6 +2,8 @@
 // others, in a shuffle, a ballot, a product or a barrier; then the next one runs.
 #pragma once
 
+#include <ucontext.h>
+
 #include <cmath>
 #include <csetjmp>
 #include <cstdint>
@@ -11,8 +13,6 @@
 #include <functional>
 #include <memory>
 #include <vector>
-
-#include <ucontext.h>
 
 #define BIGNN_EMULATED
 #define __global__
@@ -105,8 +105,9 @@ static std::uint32_t (*meet(std::initializer_list<std::uint32_t> values))[8] {
     auto* slots = brought[number % 2];
     std::copy(values.begin(), values.end(), slots[current]);
     const int first = current / lanes * lanes;
-    wait_for(first, std::min(first + lanes, num_threads),
-             [](const Fiber& fiber) { return fiber.met; }, number + 1);
+    wait_for(
+        first, std::min(first + lanes, num_threads), [](const Fiber& fiber) { return fiber.met; },
+        number + 1);
     return slots + first;
 }
 
@@ -222,9 +223,8 @@ static inline int dot_bytes(std::uint32_t values, std::uint32_t weights, int c) 
 }
 // Products of tensor cores, by the layouts that PTX documents: rows of A and columns of B are taken
 // from the lanes that hold them, a register at a time.
-static inline void multiply_bytes(int (&d)[4], std::uint32_t a0, std::uint32_t a1,
-                                  std::uint32_t a2, std::uint32_t a3, std::uint32_t b0,
-                                  std::uint32_t b1) {
+static inline void multiply_bytes(int (&d)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t a2,
+                                  std::uint32_t a3, std::uint32_t b0, std::uint32_t b1) {
     auto* all = emulated::meet({a0, a1, a2, a3, b0, b1});
     const int g = static_cast<int>(threadIdx.x % 32) / 4, t = static_cast<int>(threadIdx.x % 4);
     for (int k = 0; k < 4; ++k) {

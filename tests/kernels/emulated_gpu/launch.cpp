@@ -1,6 +1,5 @@
 // The kernels of src/bignn/kernels/cuda on emulated blocks, launched by name.
 #include "emulated_gpu.h"
-
 #include "packed_layers.cu"
 
 #define KERNEL(name) \

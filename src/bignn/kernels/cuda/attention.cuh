@@ -75,8 +75,8 @@ __device__ void attend(const Attending& from) {
     }
     most = combined<lanes>(most, Larger());
     shares = combined<lanes>(shares, Added());
-    const RowWeights weights = row_weights(most, at.end - at.begin, share_of(shares),
-                                           static_cast<int>(from.edge_bits));
+    const RowWeights weights =
+        row_weights(most, at.end - at.begin, share_of(shares), static_cast<int>(from.edge_bits));
     u32 total = 0;
     for (i64 e = at.begin + at.lane; e < at.end; e += lanes) {
         const float x = bounded(share(e) * from.source_factor[from.ids[e]]);

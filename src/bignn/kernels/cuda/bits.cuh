@@ -1,12 +1,12 @@
 // Way G: weighted sums of neighbours' bits, p_k = sum of q_j over the neighbours whose bit k is 1.
 //
-// A warp sums eight rows at a time on byte tensor cores, d += A B: a row of A has one input's bits of
-// 32 entries, a column of B the weights of these entries that belong to one row, and 0 for others.
-// So the entries of eight rows that follow each other are taken as one stream. With g = lane / 4 and
-// t = lane % 4, a lane has the entries 4 t ... 4 t + 3 and 16 + 4 t ... of 32, and of each of these
-// neighbours the word g of the inputs: it makes its registers of A by itself, from the bytes of four
-// words, and nothing goes from lane to lane. A bit is left at its place i in a byte, so that its sum
-// comes out 2^i times too large.
+// A warp sums eight rows at a time on byte tensor cores, d += A B: a row of A has one input's bits
+// of 32 entries, a column of B the weights of these entries that belong to one row, and 0 for
+// others. So the entries of eight rows that follow each other are taken as one stream. With g =
+// lane / 4 and t = lane % 4, a lane has the entries 4 t ... 4 t + 3 and 16 + 4 t ... of 32, and of
+// each of these neighbours the word g of the inputs: it makes its registers of A by itself, from
+// the bytes of four words, and nothing goes from lane to lane. A bit is left at its place i in a
+// byte, so that its sum comes out 2^i times too large.
 #pragma once
 
 #include "weights.cuh"
@@ -23,8 +23,8 @@ struct SumBits {
     u32* sums;  // [long rows, inputs], added up of pieces
 };
 
-constexpr int group_rows = 8;   // rows summed at a time
-constexpr int many_rows = 16;   // rows of a tile that is multiplied, if two digits hold their sums
+constexpr int group_rows = 8;  // rows summed at a time
+constexpr int many_rows = 16;  // rows of a tile that is multiplied, if two digits hold their sums
 constexpr u32 each_byte = 0x01010101u;
 
 // Whether a byte's number is below `count`: 0xff in the bytes that are.
@@ -74,8 +74,8 @@ __device__ inline void load_entries(const SumBits& from, i64 e, const Word* word
     }
 }
 
-// Sums of a lane: bit 8 b + i of its word (i < 4) is number 4 b + i, for the rows 2 t, 2 t + 1 of the
-// eight, then bit 8 b + i + 4 for them; 2^i or 2^(i + 4) times too large.
+// Sums of a lane: bit 8 b + i of its word (i < 4) is number 4 b + i, for the rows 2 t, 2 t + 1 of
+// the eight, then bit 8 b + i + 4 for them; 2^i or 2^(i + 4) times too large.
 template <class Word>
 using BitSums = int[4 * sizeof(Word)][4];
 
@@ -144,8 +144,8 @@ __device__ inline u32 bit_sum(const BitSums<Word>& sums, int bit, int second) {
 }
 
 // Digits of a tile's sums in shared memory, [2 digits, 8 pairs of rows, stride]: of rows 2 j and
-// 2 j + 1, four inputs of the one and four of the other in turn, which is how tensor cores take them.
-// A wide tile has eight rows, and the upper two digits of row j instead of the other row.
+// 2 j + 1, four inputs of the one and four of the other in turn, which is how tensor cores take
+// them. A wide tile has eight rows, and the upper two digits of row j instead of the other row.
 struct Digits {
     u8* bytes;
     int stride;  // 64 more than a multiple of 128: pairs fall into different banks
@@ -200,8 +200,8 @@ __device__ inline void store_digits(const Digits& to, int first_row, int slice,
     }
 }
 
-// Sums the inputs from `slice` on of eight rows, as many as 8 words have, and stores them. `is_long`
-// has a bit per row that is left out.
+// Sums the inputs from `slice` on of eight rows, as many as 8 words have, and stores them.
+// `is_long` has a bit per row that is left out.
 template <class Word>
 __device__ void sum_slice(const SumBits& from, i64 first, u32 is_long, int slice, const Digits& to,
                           int first_row, u32 (&all)[2]) {
@@ -244,8 +244,8 @@ __device__ inline u64 take_long_row(const SumBits& from, i64 row, const Digits& 
     return combined<warp_lanes>(all, Added());
 }
 
-// Sums the bits of eight rows into rows of a tile, and sum_k p_k of each into `all_ones`; in slices of
-// 8 words of up to Largest.
+// Sums the bits of eight rows into rows of a tile, and sum_k p_k of each into `all_ones`; in slices
+// of 8 words of up to Largest.
 template <class Largest>
 __device__ inline void sum_group(const SumBits& from, i64 first, const Digits& to, int first_row,
                                  u64* all_ones) {

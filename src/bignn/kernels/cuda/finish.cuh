@@ -83,7 +83,8 @@ __device__ inline float plain_output(const Finish& to, float row_scale, const fl
 }
 
 // Finishes two rows, one per half of a warp: `row` and `sums` are those of the lane's half. A lane
-// takes every 16th column, so that it adds up one of the sixteen partial sums of |h| in their order.
+// takes every 16th column, so that it adds up one of the sixteen partial sums of |h| in their
+// order.
 __device__ inline void finish_rows(const Finish& to, i64 row, bool is_there, const float* sums) {
     const int lane = lane_id() % 16, half = lane_id() / 16;
     const bool is_plain = to.channels == to.num_columns && !to.own_words && !to.averages;
@@ -129,8 +130,8 @@ __device__ inline void finish_rows(const Finish& to, i64 row, bool is_there, con
     }
 }
 
-// A row whose columns a warp has as tensor cores give them: of every eight columns, lane 4 g + t has
-// 2 t and 2 t + 1. Rows of one head only.
+// A row whose columns a warp has as tensor cores give them: of every eight columns, lane 4 g + t
+// has 2 t and 2 t + 1. Rows of one head only.
 struct TileRow {
     i64 row, own;
     bool is_there;
@@ -151,8 +152,8 @@ __device__ inline TileRow tile_row(const Finish& to, i64 row, bool is_there) {
     return made;
 }
 
-// Takes 32 columns from `column` on, in their order, and returns their bits. A hidden layer's are all
-// there, and give bits and scales alone.
+// Takes 32 columns from `column` on, in their order, and returns their bits. A hidden layer's are
+// all there, and give bits and scales alone.
 template <bool is_hidden>
 __device__ inline u32 take_columns(const Finish& to, TileRow& at, int column,
                                    const float (&h)[4][2]) {
@@ -183,8 +184,8 @@ __device__ inline void finish_columns(const Finish& to, TileRow& at, int column,
                                       const float (&h)[4][2]) {
     const int t = lane_id() % 4, num_outputs = static_cast<int>(to.num_outputs);
     const bool is_hidden = !to.values && !to.classes && column + 32 <= num_outputs;
-    u32 bits = is_hidden ? take_columns<true>(to, at, column, h)
-                         : take_columns<false>(to, at, column, h);
+    u32 bits =
+        is_hidden ? take_columns<true>(to, at, column, h) : take_columns<false>(to, at, column, h);
     if (!to.out_words) return;
     bits <<= 2 * t;
     bits |= shuffle_xor(bits, 1);

@@ -44,7 +44,7 @@ _USUAL_SHARED = 48 << 10
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class Launch:
     """A kernel to launch, or (without a kernel) a slot to fill with zeros."""
 
     layer: int
@@ -152,12 +152,12 @@ class CudaLayers:
         """Bytes of the device's memory that are taken."""
         return self._memory.num_bytes + sum(some.num_bytes for some in self._more.values())
 
-    def steps(self, result: Result) -> list[Step]:
+    def steps(self, result: Result) -> list[Launch]:
         """Return what a run launches, in order."""
         self.launch(result)
         return self._programs[result][0]
 
-    def launch_step(self, step: Step) -> None:
+    def launch_step(self, step: Launch) -> None:
         """Launch one step by itself, as to time it."""
         self._launch([step])
 
@@ -176,7 +176,7 @@ class CudaLayers:
         """Ask for all memory, allocate it and make the steps of all layers."""
         self._memory = Memory()
         self._more: dict[str, Memory] = {}
-        self._programs: dict[Result, tuple[list[Step], Any]] = {}
+        self._programs: dict[Result, tuple[list[Launch], Any]] = {}
         self._out_values: dict[int, Slot] = {}
         self._out_words: dict[int, Slot] = {}
         self._out_beta: dict[int, Slot] = {}
@@ -188,7 +188,7 @@ class CudaLayers:
         assert words is not None and factor is not None
         source = _Source(words, factor)
         self._sources = []
-        self._steps: list[list[Step]] = []
+        self._steps: list[list[Launch]] = []
         for number, (layer, edges) in enumerate(zip(self.layers, self.edges, strict=True)):
             self._sources.append(source)
             rows = edges.num_rows
@@ -220,7 +220,7 @@ class CudaLayers:
             )
         memory.allocate(self.device)
 
-    def _program(self, result: Result) -> tuple[list[Step], Any]:
+    def _program(self, result: Result) -> tuple[list[Launch], Any]:
         """Make the steps of a result; of them, record those that can be replayed."""
         last = len(self.layers) - 1
         steps = [step for some in self._steps[:last] for step in some]
@@ -254,7 +254,7 @@ class CudaLayers:
         if out.size:
             self.device.download(slot.address, out)
 
-    def _launch(self, steps: Sequence[Step]) -> None:
+    def _launch(self, steps: Sequence[Launch]) -> None:
         for step in steps:
             if not step.kernel:
                 slot = step.arguments[0]
@@ -265,7 +265,7 @@ class CudaLayers:
 
     # --- Steps of a layer --------------------------------------------------------------------
 
-    def _layer_steps(self, number: int, finish: list[Any]) -> list[Step]:
+    def _layer_steps(self, number: int, finish: list[Any]) -> list[Launch]:
         if self.edges[number].num_rows == 0:
             return []
         steps = [] if number == 0 else self._weighing(number)
@@ -273,7 +273,7 @@ class CudaLayers:
             return steps + self._sum_bits(number, finish)
         return steps + self._sum_records(number, finish)
 
-    def _weighing(self, number: int) -> list[Step]:
+    def _weighing(self, number: int) -> list[Launch]:
         """Make the steps that give a layer's entries their integer weights.
 
         Those of the first layer come from the features alone, so they are made once.
@@ -314,13 +314,13 @@ class CudaLayers:
             q32 = share("q32", 4 * entries)
         return q8, q32, share("row scale", per_row), share("totals", per_row)
 
-    def _weigh(self, number: int) -> list[Step]:
+    def _weigh(self, number: int) -> list[Launch]:
         layer, edges, source = self.layers[number], self.edges[number], self._sources[number]
         hold, long = self._memory.hold, self._long_rows(edges)
         q8, q32, row_scale, totals = self._weight_slots(number)
 
-        def step(kernel: str, lanes: int, threads: int, rows: int) -> Step:
-            return Step(number, kernel, (_blocks(rows * lanes, threads), 1), threads, 0, (
+        def step(kernel: str, lanes: int, threads: int, rows: int) -> Launch:
+            return Launch(number, kernel, (_blocks(rows * lanes, threads), 1), threads, 0, (
                 hold(edges.offsets), self._ids_of(edges), hold(edges.weights), source.factor,
                 hold(edges.target_factor), hold(long.rows), rows, layer.edge_bits,
                 q8, q32, row_scale, totals,
@@ -334,7 +334,7 @@ class CudaLayers:
             steps.append(step("weigh_long_rows", _LONG_LANES, _LONG_LANES, len(long.rows)))
         return steps
 
-    def _attend(self, number: int) -> list[Step]:
+    def _attend(self, number: int) -> list[Launch]:
         layer, edges, source = self.layers[number], self.edges[number], self._sources[number]
         attention, prepared = layer.attention, self._prepared[number]
         assert attention is not None and prepared.score_values is not None
@@ -344,15 +344,15 @@ class CudaLayers:
         scores = self._memory.share("scores", 4 * count * edges.num_sources)
         num_words = prepared.score_values.shape[1] // 32
         blocks = _blocks(edges.num_sources * _WARP, _THREADS)
-        steps = [Step(number, "score_sources", (blocks, 1), _THREADS, 0, (
+        steps = [Launch(number, "score_sources", (blocks, 1), _THREADS, 0, (
             source.words, word_stride(layer.num_inputs), num_words, edges.num_sources, count,
             hold(prepared.score_values), hold(attention.sigma), source.factor, scores,
         ))]  # fmt: skip
         slope = hold(prepared.slope)
 
-        def step(kernel: str, lanes: int, threads: int, rows: int) -> Step:
+        def step(kernel: str, lanes: int, threads: int, rows: int) -> Launch:
             grid = _blocks(rows * lanes, threads), layer.heads
-            return Step(number, kernel, grid, threads, 0, (
+            return Launch(number, kernel, grid, threads, 0, (
                 hold(edges.offsets), self._ids_of(edges), source.factor, hold(edges.own_ids),
                 scores, hold(long.rows), rows, edges.num_rows, edges.num_sources,
                 len(edges.ids), layer.heads, layer.edge_bits, slope, q8, q32, row_scale, totals,
@@ -388,14 +388,14 @@ class CudaLayers:
             self._out_beta.get(number), out.factor if makes_bits else None, hold(next_scale),
         ]  # fmt: skip
 
-    def _sum_records(self, number: int, finish: list[Any]) -> list[Step]:
+    def _sum_records(self, number: int, finish: list[Any]) -> list[Launch]:
         layer, edges, source = self.layers[number], self.edges[number], self._sources[number]
         prepared, long = self._prepared[number], self._long_rows(edges)
         hold, width = self._memory.hold, self._record_bytes[number]
         positions, stride = prepared.num_positions, prepared.record_stride
         records = self._memory.share("records", width * edges.num_sources * stride)
         rows = _blocks(edges.num_sources, _RECORD_ROWS)
-        steps = [Step(
+        steps = [Launch(
             number, f"make_records_{8 * width}", (_blocks(rows * _WARP, _THREADS), 1), _THREADS, 0,
             (source.words, word_stride(layer.num_inputs), 2 * layer.words.shape[1],
              edges.num_sources, hold(prepared.record_columns), hold(prepared.record_base),
@@ -417,22 +417,22 @@ class CudaLayers:
         per_warp = 4 * _ROWS_OF_WARP * layer.num_columns
         warps = max(1, min(_THREADS // _WARP, _USUAL_SHARED // per_warp))
 
-        def step(kernel: str, num_warps: int, *, is_end: bool) -> Step:
+        def step(kernel: str, num_warps: int, *, is_end: bool) -> Launch:
             threads = warps * _WARP
             shared = warps * per_warp if is_end else 0
             grid = _blocks(num_warps, warps), 1
-            return Step(number, kernel, grid, threads, shared, arguments)
+            return Launch(number, kernel, grid, threads, shared, arguments)
 
         whole = _blocks(edges.num_rows, _ROWS_OF_WARP)
         steps.append(step(f"sum_records_{kind}", whole, is_end=True))
         if num_long:
-            steps.append(Step(number, "", (0, 0), 0, 0, (sums,)))
+            steps.append(Launch(number, "", (0, 0), 0, 0, (sums,)))
             steps.append(step(f"sum_pieces_{kind}", num_pieces, is_end=False))
             ends = _blocks(num_long, _ROWS_OF_WARP)
             steps.append(step("finish_long_rows", ends, is_end=True))
         return steps
 
-    def _sum_bits(self, number: int, finish: list[Any]) -> list[Step]:
+    def _sum_bits(self, number: int, finish: list[Any]) -> list[Launch]:
         layer, edges, source = self.layers[number], self.edges[number], self._sources[number]
         prepared, long = self._prepared[number], self._long_rows(edges)
         hold, inputs = self._memory.hold, padded_inputs(layer.num_inputs)
@@ -445,15 +445,15 @@ class CudaLayers:
         )  # fmt: skip
         steps = []
         if num_long:
-            steps.append(Step(number, "", (0, 0), 0, 0, (sums,)))
+            steps.append(Launch(number, "", (0, 0), 0, 0, (sums,)))
             grid = len(long.piece_rows), _blocks(inputs, _SLICE)
-            steps.append(Step(number, "sum_bits_of_pieces", grid, _WARP, 0, (
+            steps.append(Launch(number, "sum_bits_of_pieces", grid, _WARP, 0, (
                 *summed, hold(long.piece_rows), hold(long.piece_begins), hold(long.piece_slots),
             )))  # fmt: skip
         grid = _blocks(edges.num_rows, _TILE_ROWS), 1
         width = 2 * _SLICE if inputs >= 2 * _SLICE else _SLICE
         kernel = f"sum_and_multiply_{width}" + ("" if layer.own is None else "_own")
-        steps.append(Step(number, kernel, grid, _WARP, _tile_bytes(inputs), (
+        steps.append(Launch(number, kernel, grid, _WARP, _tile_bytes(inputs), (
             *summed, totals, hold(prepared.product_columns), hold(prepared.product_rest),
             hold(prepared.product_scale), hold(prepared.product_shift), *finish,
         )))  # fmt: skip

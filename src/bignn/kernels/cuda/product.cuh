@@ -4,10 +4,10 @@
 //
 //     sum_k u_k B_k = 4 sum_k p_k b_k - 2 sum_k p_k + total (K - 2 sum_k b_k),
 //
-// so that only zeros and ones are multiplied with the digits of p, bytes of it. A warp sums the bits
-// of a tile of 16 rows into its shared memory as two digits each, multiplies them with all columns,
-// 32 at a time, and finishes the rows as they come. Where a row of the tile takes more than two
-// digits, the tile is done in halves, of four digits each.
+// so that only zeros and ones are multiplied with the digits of p, bytes of it. A warp sums the
+// bits of a tile of 16 rows into its shared memory as two digits each, multiplies them with all
+// columns, 32 at a time, and finishes the rows as they come. Where a row of the tile takes more
+// than two digits, the tile is done in halves, of four digits each.
 #pragma once
 
 #include "bits.cuh"
@@ -27,8 +27,8 @@ struct Product {
 constexpr int tile_columns = 32, column_tiles = tile_columns / 8;
 constexpr u32 most_of_two_digits = 0xffff;
 
-// A bit of B is shifted to the top of its byte: sums come out 128 times too large, which 32 bits hold
-// for 2^16 inputs.
+// A bit of B is shifted to the top of its byte: sums come out 128 times too large, which 32 bits
+// hold for 2^16 inputs.
 constexpr u32 top_bits = 0x80808080u;
 constexpr int top_bit = 7;
 
@@ -50,7 +50,8 @@ __device__ inline void multiply_digits(const Digits& digits, int blocks, const W
             Words4 a[2];
 #pragma unroll
             for (int digit = 0; digit < 2; ++digit) {
-                a[digit] = *reinterpret_cast<const Words4*>(bytes + digit * digit_stride + 64 * step);
+                a[digit] =
+                    *reinterpret_cast<const Words4*>(bytes + digit * digit_stride + 64 * step);
             }
 #pragma unroll
             for (int n = 0; n < column_tiles; ++n) {
@@ -174,12 +175,13 @@ __device__ void do_tile(const Product& from) {
     }
 }
 
-// A block is a warp, and does a tile; of layers without and with a part of a node's own, of less than
-// 512 inputs and of more.
+// A block is a warp, and does a tile; of layers without and with a part of a node's own, of less
+// than 512 inputs and of more.
 extern "C" __global__ void __launch_bounds__(warp_lanes, 12) sum_and_multiply_256(Product from) {
     do_tile<u32, false>(from);
 }
-extern "C" __global__ void __launch_bounds__(warp_lanes, 12) sum_and_multiply_256_own(Product from) {
+extern "C" __global__ void __launch_bounds__(warp_lanes, 12)
+    sum_and_multiply_256_own(Product from) {
     do_tile<u32, true>(from);
 }
 extern "C" __global__ void __launch_bounds__(warp_lanes, 8) sum_and_multiply_512(Product from) {

@@ -1,7 +1,8 @@
 // Way T: products of bits as small numbers (records), and sums of records over neighbours.
 //
-// Position p of a record is column p % padded of head p / padded, where a head's channels are padded
-// to whole fours; F_j . B = center + 2 v_j as in csrc/kernels.h. A lane works on four positions.
+// Position p of a record is column p % padded of head p / padded, where a head's channels are
+// padded to whole fours; F_j . B = center + 2 v_j as in csrc/kernels.h. A lane works on four
+// positions.
 #pragma once
 
 #include "finish.cuh"
@@ -10,9 +11,9 @@
 struct RecordsOfBits {
     const u32* words;
     i64 word_stride, num_words, num_sources;
-    const u32* columns;  // B as bits [words, positions]; 0 in positions of no column
-    const int* base;     // [positions], v = base - popcount(row ^ column)
-    const u8* is_used;   // [positions], whether there is such a column
+    const u32* columns;         // B as bits [words, positions]; 0 in positions of no column
+    const int* base;            // [positions], v = base - popcount(row ^ column)
+    const u8* is_used;          // [positions], whether there is such a column
     i64 num_positions, stride;  // numbers, and from one record to the next
     void* records;
     int* overflowed;  // set where a value did not fit
@@ -159,8 +160,8 @@ __device__ void sum_records(const SumRecords& from) {
     const Finish& finish = from.finish;
     const i64 first = warp_in_grid() * rows_of_warp;
     if (first >= finish.num_rows) return;
-    float* sums = reinterpret_cast<float*>(shared) +
-                  warp_in_block() * rows_of_warp * finish.num_columns;
+    float* sums =
+        reinterpret_cast<float*>(shared) + warp_in_block() * rows_of_warp * finish.num_columns;
     bool is_short[rows_of_warp];
     for (int r = 0; r < rows_of_warp; ++r) {
         const i64 row = first + r;
@@ -203,8 +204,8 @@ extern "C" __global__ void finish_long_rows(SumRecords from) {
     const Finish& finish = from.finish;
     const i64 first = warp_in_grid() * rows_of_warp;
     if (first >= from.num_long_rows) return;
-    float* sums = reinterpret_cast<float*>(shared) +
-                  warp_in_block() * rows_of_warp * finish.num_columns;
+    float* sums =
+        reinterpret_cast<float*>(shared) + warp_in_block() * rows_of_warp * finish.num_columns;
     for (int r = 0; r < rows_of_warp && first + r < from.num_long_rows; ++r) {
         for (i64 p = lane_id(); p < from.num_positions; p += warp_lanes) {
             place_sum(from, from.long_rows[first + r], p,

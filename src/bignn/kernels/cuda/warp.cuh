@@ -21,9 +21,7 @@ constexpr int warp_lanes = 32;
 
 constexpr u32 all_lanes = 0xffffffffu;
 
-__device__ inline u32 shuffle_xor(u32 x, int lanes) {
-    return __shfl_xor_sync(all_lanes, x, lanes);
-}
+__device__ inline u32 shuffle_xor(u32 x, int lanes) { return __shfl_xor_sync(all_lanes, x, lanes); }
 __device__ inline u32 shuffle_down(u32 x, int lanes) {
     return __shfl_down_sync(all_lanes, x, lanes);
 }
@@ -43,9 +41,9 @@ __device__ inline int dot_bytes(u32 values, u32 weights, int c) {
     return d;
 }
 
-// d += A B of unsigned bytes: A [16, 32], B [32, 8]. With g = lane / 4 and t = lane % 4, a lane has the
-// bytes 4 t ... and 16 + 4 t ... of rows g (a0, a2) and g + 8 (a1, a3) of A and of column g of B, and
-// of d the columns 2 t, 2 t + 1 of row g, then of row g + 8.
+// d += A B of unsigned bytes: A [16, 32], B [32, 8]. With g = lane / 4 and t = lane % 4, a lane has
+// the bytes 4 t ... and 16 + 4 t ... of rows g (a0, a2) and g + 8 (a1, a3) of A and of column g of
+// B, and of d the columns 2 t, 2 t + 1 of row g, then of row g + 8.
 __device__ inline void multiply_bytes(int (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
