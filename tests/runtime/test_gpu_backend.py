@@ -14,7 +14,7 @@ from packed_models import OUTPUTS, as_floats
 from bignn import InputError, PackedGraph, PackedModel, pack_graph
 from bignn.kernels.cuda import device as cuda
 from bignn.kernels.cuda.compiled import CudaError
-from bignn.runtime import doctor, packed_model
+from bignn.runtime import doctor, packed_model, predict_file
 from bignn.runtime.backends import gpu as backend
 from bignn.runtime.backends.gpu import GpuBackend, checked_device, plan_on_gpu
 
@@ -155,3 +155,17 @@ def test_what_does_not_fit_is_one_line(
         layers.lent(binary_graph, plan, "cuda"),
     ):
         pass
+
+
+def test_files_are_predicted_on_a_gpu(
+    on_gpu: EmulatedDevice, binary: PackedModel, binary_graph: PackedGraph, tmp_path: Path
+) -> None:
+    model, graph = str(tmp_path / "model.bignn"), str(tmp_path / "graph.bigraph")
+    binary.save(model)
+    binary_graph.save(graph)
+    ours = predict_file.predict_file(model, graph, device="cuda", explain=True)
+    theirs = predict_file.predict_file(model, graph)
+    assert ours["predictions"] == theirs["predictions"]
+    assert on_gpu.launched
+    assert "60 nodes in" in predict_file.describe(ours)
+    assert " on cuda, plan " in predict_file.describe(ours)
