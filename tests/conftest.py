@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+import shutil
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+import emulated_device
 import numpy as np
 import pytest
 from browser import Browser, find
+from emulated_device import EmulatedDevice
 from hypothesis import settings
 from numpy.typing import NDArray
 
@@ -55,6 +59,20 @@ def runnable(backend: str) -> str:
         assert native.is_available()
         pytest.skip(native.why_not(backend))
     return backend
+
+
+@pytest.fixture(scope="session")
+def gpu_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The GPU's kernels, compiled for emulated blocks."""
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is not installed")
+    return emulated_device.build(tmp_path_factory.mktemp("gpu"))
+
+
+@pytest.fixture
+def gpu(gpu_library: Path) -> EmulatedDevice:
+    """A GPU that the CPU emulates."""
+    return EmulatedDevice(gpu_library)
 
 
 @pytest.fixture(params=native.INSTRUCTION_SETS)

@@ -49,7 +49,7 @@ def test_it_has_the_package_and_one_extension(wheel: Path) -> None:
     sources = ROOT / "src"
     expected = {
         path.relative_to(sources).as_posix()
-        for kind in ("*.py", "*.pyi", "*.typed", "*.npz")
+        for kind in ("*.py", "*.pyi", "*.typed", "*.npz", "*.cu", "*.cuh")
         for path in (sources / "bignn").rglob(kind)
     }
     assert expected <= set(names)

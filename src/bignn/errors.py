@@ -31,6 +31,8 @@ PACKAGES = {
     "starlette": "serve",
     "uvicorn": "serve",
     "httptools": "serve",
+    "cuda-bindings": "gpu",
+    "nvidia-cuda-nvrtc": "gpu",
 }
 
 

@@ -5,10 +5,21 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from bignn.cli.command import Report, add_threads, check_plot, command, one_of, set_threads
+from bignn.cli.command import (
+    Report,
+    add_device,
+    add_threads,
+    check_plot,
+    command,
+    one_of,
+    set_threads,
+)
 from bignn.cli.recipe_flags import add_recipe_flags
+from bignn.errors import input_error
 from bignn.kernels import checked_backend
+from bignn.kernels.cuda.device import cuda_device
 from bignn.kernels.native import KNOWN_INSTRUCTION_SETS
+from bignn.runtime.backends.gpu import device_number
 
 #: Names that ``bignn.lab.bench`` takes; importing it would import torch.
 SUITES = ("gemm", "citation", "shapes")
@@ -39,6 +50,7 @@ def add_bench(commands: Any) -> None:
         metavar="NAMES",
         help="graphs to measure, such as cora,arxiv (default: all of the suites)",
     )
+    add_device(add, "measure graphs", ", where GCN runs against torch and PyG")
     add_threads(add)
     add(
         "--backend",
@@ -52,6 +64,8 @@ def add_bench(commands: Any) -> None:
 
 
 def _bench(options: argparse.Namespace) -> Report:
+    if options.device != "cpu":
+        return _bench_on_gpu(options)
     check_plot(options.plot)
     checked_backend(options.backend)
     from bignn.lab.bench.torch_instructions import torch_held_to
@@ -72,3 +86,25 @@ def _bench(options: argparse.Namespace) -> Report:
     if options.plot is not None:
         suite_report.plot(report, options.plot)
     return report, suite_report.describe
+
+
+def _bench_on_gpu(options: argparse.Namespace) -> Report:
+    for name, value in (("plot", options.plot), ("backend", options.backend)):
+        if value is not None:
+            raise input_error(name, "left out on a GPU", repr(value))
+    if options.model != "gcn":
+        raise input_error("model", "'gcn' on a GPU", repr(options.model))
+    if "gemm" in options.suites:
+        raise input_error("suites", "citation or shapes on a GPU", "'gemm'")
+    cuda_device(device_number(options.device))  # an error where it cannot be used
+    from bignn.lab.bench import gpu
+
+    set_threads(options.threads)
+    report = gpu.run(
+        options.suites or [name for name in SUITES if name != "gemm"],
+        device=options.device,
+        scale=options.scale,
+        only=None if options.only is None else options.only.split(","),
+        edge_bits=options.edge_bits,
+    )
+    return report, gpu.describe

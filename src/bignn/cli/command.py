@@ -87,9 +87,9 @@ def add_jobs(add: Callable[..., Any], work: str) -> None:
         "and share the threads (default: 1)")  # fmt: skip
 
 
-def add_device(add: Callable[..., Any], note: str = "") -> None:
+def add_device(add: Callable[..., Any], work: str = "train", note: str = "") -> None:
     """Add ``--device``."""
-    add("--device", default="cpu", type=_device, help=f"where to train: cpu, cuda or cuda:N{note} "
+    add("--device", default="cpu", type=_device, help=f"where to {work}: cpu, cuda or cuda:N{note} "
         "(default: cpu)")  # fmt: skip
 
 

@@ -45,7 +45,7 @@ def add_compare(commands: Any) -> None:
         metavar="N",
         help="--hidden of binary models (default: as --hidden)",
     )
-    add_device(add, "; predictions are measured on the CPU")
+    add_device(add, "train", "; predictions are measured on the CPU")
     add_jobs(add, "train seeds")
     add_threads(add)
     add("--no-memory", action="store_true", help="do not measure peak memory")

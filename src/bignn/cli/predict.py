@@ -6,7 +6,7 @@ import argparse
 import csv
 from typing import Any
 
-from bignn.cli.command import Report, add_threads, command
+from bignn.cli.command import Report, add_device, add_threads, command
 from bignn.errors import input_error
 
 
@@ -34,6 +34,7 @@ def add_predict(commands: Any) -> None:
         "the fastest by prediction)",
     )
     add("--explain", action="store_true", help="show the plan, its predicted costs and its times")
+    add_device(add, "predict", "; the answers are the same")
     add_threads(add)
     add(
         "--order",
@@ -65,6 +66,7 @@ def _predict(options: argparse.Namespace) -> Report:
         out=options.out,
         output=options.output,
         plan=options.plan,
+        device=options.device,
         explain=options.explain,
         threads=options.threads,
         order=options.order,

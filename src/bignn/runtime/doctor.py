@@ -10,6 +10,7 @@ import bignn
 from bignn import kernels
 from bignn.errors import PACKAGES, how_to_install
 from bignn.kernels import native
+from bignn.kernels.cuda.device import examine_gpu
 from bignn.runtime import unit_costs
 from bignn.runtime.cpu_info import cpu_info, cpu_name
 
@@ -33,6 +34,7 @@ def examine() -> dict[str, Any]:
         "backends": {
             name: native.why_not(name) or "ok" for name in ("reference", *native.INSTRUCTION_SETS)
         },
+        "gpu": examine_gpu(),
     }
 
 
@@ -54,6 +56,7 @@ def describe(report: dict[str, Any]) -> str:
     for name, state in report["backends"].items():
         used = "  <- used" if name == report["backend"] else ""
         lines.append(f"  {name:<16} {state}{used}")
+    lines.append(f"  {'cuda':<16} {report['gpu']}")
     if report["native_extension"]:
         source = "measured here" if report["unit_costs_are_measured"] else "built in"
         costs = [f"{unit} {1e9 * cost:.3g}" for unit, cost in report["unit_costs"].items()]

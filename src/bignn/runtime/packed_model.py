@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
@@ -15,13 +16,15 @@ from bignn.errors import FileError, InputError, input_error
 from bignn.graph import Graphs
 from bignn.graph.hetero import EdgeType, HeteroDataLike
 from bignn.graph.names import class_names_of
+from bignn.kernels.cuda.device import cuda_device
 from bignn.kernels.edge_kinds import WITH_SELF_LOOPS, WeightUse
 from bignn.kernels.layer import HIDDEN_EDGE_BITS, Edges
-from bignn.kernels.packed_layers import PackedLayers
 from bignn.kernels.reference import first_largest
 from bignn.runtime import executor, tensors
+from bignn.runtime.backends.base import Backend, Bound
 from bignn.runtime.backends.bound_layers import BoundLayers, RunLayer, run_once
 from bignn.runtime.backends.cpu import CpuBackend
+from bignn.runtime.backends.gpu import GpuBackend, checked_device, device_number, is_gpu
 from bignn.runtime.hetero_graph import PackedHeteroGraph, checked_relations
 from bignn.runtime.neighbourhood import AnyPackedGraph, Surroundings, find_surroundings
 from bignn.runtime.network import understand
@@ -117,6 +120,7 @@ class PackedModel:
         self.class_names = checked_class_names(class_names, self.num_classes)
         self.input_digest = self.network.input.digest()
         self._cpu = CpuBackend(self.network.layers)
+        self._gpu = GpuBackend(self.network.layers)
         self._bound_layers = BoundLayers()
         self._packings = Packings(self)
 
@@ -160,6 +164,7 @@ class PackedModel:
         output: Output = "classes",
         plan: str | None = None,
         backend: str | None = None,
+        device: str = "cpu",
     ) -> NDArray[Any]:
         """Predict every node, or some; of a model that pools, every graph, or some.
 
@@ -179,10 +184,12 @@ class PackedModel:
                 ``"values"`` of a regression or an embedding.
             plan: forces ways, see :meth:`explain`; None lets the planner choose.
             backend: a name from ``bignn.kernels.available_backends()``; None for the fastest.
+            device: ``"cpu"``, or ``"cuda"`` (``"cuda:1"`` ...) for a GPU, where the same bits are
+                computed; the graph is copied to it once, and stays there while it lives.
 
         """
         check_output(output)
-        chosen, packed = kernels.checked_backend(backend), self._packed(graph)
+        chosen, packed = self._kind(backend, device), self._packed(graph)
         if nodes is None:
             values = in_given_order(self._run(packed, output, plan, chosen), self._places(packed))
             return finished(values, output)
@@ -199,12 +206,24 @@ class PackedModel:
             return finished(np.empty((0, self.num_classes), dtype=np.float32), output)
         rows = wanted if places is None else places[wanted]
         unique, place = _distinct(rows, self._num_nodes(packed))
-        around = find_surroundings(packed, self.network, unique)
+        around = None if is_gpu(chosen) else find_surroundings(packed, self.network, unique)
         if around is None:
             values = self._run(packed, output, plan, chosen)[unique]
         else:
             values = self._run_some(packed, around, output, plan, chosen)
         return finished(values, output)[place]
+
+    def _kind(self, backend: str | None, device: str) -> str:
+        """Return what runs: an instruction set, or the name of a GPU."""
+        if not is_gpu(checked_device(device)):
+            return kernels.checked_backend(backend)
+        if backend is not None:
+            raise input_error("backend", f"None on {device!r}", repr(backend))
+        cuda_device(device_number(device))  # an error where it cannot be used
+        if (why := self._gpu.why_not(device)) is not None:
+            warnings.warn(f"predicted on the CPU: {why}", stacklevel=3)
+            return kernels.checked_backend(None)
+        return device
 
     def predict_new(
         self,
@@ -347,24 +366,27 @@ class PackedModel:
         *,
         plan: str | None = None,
         backend: str | None = None,
+        device: str = "cpu",
         measure: bool = True,
     ) -> Plan:
         """Plan how a graph is predicted: each layer's way, and what every way is predicted to cost.
 
         With ``measure`` each layer's plan also has the time it took. ``plan`` forces ways: one
         letter for all layers or one per layer, ``T`` (transform, then gather), ``G`` (gather bits,
-        then transform) or, for a first layer whose bits are stored sparse, ``S``.
+        then transform) or, for a first layer whose bits are stored sparse, ``S``. ``device`` is as
+        in :meth:`predict`.
         """
         packed = self._packed(graph)
         if not self.network.layers:
             raise InputError(
                 "only a model with binary features and weights has ways to choose from and explain"
             )
-        chosen = kernels.checked_backend(backend)
+        chosen = self._kind(backend, device)
+        where: Backend = self._gpu if is_gpu(chosen) else self._cpu
         assert isinstance(packed, PackedGraph)
-        explained = copy.deepcopy(self._cpu.plan(packed, plan, chosen))
+        explained = copy.deepcopy(where.plan(packed, plan, chosen))
         if measure:
-            with self._cpu.lent(packed, explained, chosen) as bound:
+            with where.lent(packed, explained, chosen) as bound:
                 for _ in range(2):  # the first touches fresh memory
                     bound.run_kept() if self.network.rest else bound.run_to_classes()
                 for number, layer in enumerate(explained.layers):
@@ -456,8 +478,9 @@ class PackedModel:
             check_no_plan(plan)
             return self._run_rest(graph, None, None, output, backend)
         assert isinstance(graph, PackedGraph)
-        planned = self._cpu.plan(graph, plan, backend)
-        with self._cpu.lent(graph, planned, backend) as bound:
+        where: Backend = self._gpu if is_gpu(backend) else self._cpu
+        planned = where.plan(graph, plan, backend)
+        with where.lent(graph, planned, backend) as bound:
             return self._run_bound(graph, bound, None, output, backend)
 
     def _run_some(
@@ -478,21 +501,22 @@ class PackedModel:
     def _run_bound(
         self,
         graph: PackedGraph,
-        bound: PackedLayers,
+        bound: Bound,
         around: Surroundings | None,
         output: Output,
         backend: str,
     ) -> NDArray[Any]:
-        """Run packed layers and the operations after them."""
+        """Run packed layers and the operations after them, which the CPU does."""
         if self.network.rest:
             bound.run_kept()
+            backend = kernels.checked_backend(None) if is_gpu(backend) else backend
             return self._run_rest(graph, bound, around, output, backend)
         return bound.run_to_classes() if output == "classes" else bound.run_to_values()
 
     def _run_rest(
         self,
         graph: AnyPackedGraph,
-        bound: PackedLayers | None,
+        bound: Bound | None,
         around: Surroundings | None,
         output: Output,
         backend: str,

@@ -126,7 +126,7 @@ def plan_layers(
         threads: the number of threads that will run them.
 
     """
-    ways = _forced(forced, len(layers), features)
+    ways = forced_ways(forced, len(layers), features)
     units = units_of(backend, threads)
     plan = Plan(threads=threads, units=units)
     for number, (layer, block) in enumerate(zip(layers, edges, strict=True)):
@@ -210,7 +210,10 @@ def _lines(
     return {first: num_entries, f"next {unit}": num_entries * (lines - 1)}
 
 
-def _forced(forced: str | None, num_layers: int, features: PackedFeatures) -> list[Way] | None:
+def forced_ways(
+    forced: str | None, num_layers: int, features: PackedFeatures | None
+) -> list[Way] | None:
+    """Read the letters that force ways; None where the planner chooses."""
     if forced is None:
         return None
     if not isinstance(forced, str):

@@ -36,6 +36,7 @@ def predict_file(
     out: str | None = None,
     output: Output = "classes",
     plan: str | None = None,
+    device: str = "cpu",
     explain: bool = False,
     threads: int | None = None,
     order: Order | None = None,
@@ -78,9 +79,9 @@ def predict_file(
     start = time.perf_counter()
     with _as_arguments(model_path, dataset):
         if has_scores:
-            values, scores = _classes_and_scores(model, graph, wanted, plan)
+            values, scores = _classes_and_scores(model, graph, wanted, plan, device)
         else:
-            values = model.predict(graph, wanted, output=output, plan=plan)
+            values = model.predict(graph, wanted, output=output, plan=plan, device=device)
     seconds = time.perf_counter() - start
     ids = np.arange(len(values)) if wanted is None else wanted
     if out is not None:
@@ -90,13 +91,14 @@ def predict_file(
     classes = values if values.ndim == 1 else values.argmax(axis=1)
     chosen = None
     if model.network.layers:
-        chosen = model.explain(graph, plan=plan, measure=explain)
+        chosen = model.explain(graph, plan=plan, device=device, measure=explain)
     report: dict[str, Any] = {
         "model": model_path,
         "dataset": dataset,
         "num_nodes": len(ids),
         "seconds": seconds,
         "packing_seconds": packing,
+        "device": device,
         "plan": None if chosen is None else chosen.ways,
         "test_acc": _test_accuracy(model, graph, ids, classes),
         "out": out,
@@ -114,11 +116,15 @@ def predict_file(
 
 
 def _classes_and_scores(
-    model: PackedModel, graph: AnyPackedGraph, nodes: NDArray[np.int64] | None, plan: str | None
+    model: PackedModel,
+    graph: AnyPackedGraph,
+    nodes: NDArray[np.int64] | None,
+    plan: str | None,
+    device: str,
 ) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """Predict classes and their scores, of all nodes by blocks."""
-    if nodes is not None:
-        logits = model.predict(graph, nodes, output="logits", plan=plan)
+    """Predict classes and their scores; on the CPU, those of all nodes by blocks."""
+    if nodes is not None or device != "cpu":
+        logits = model.predict(graph, nodes, output="logits", plan=plan, device=device)
         return first_largest(logits), scores_of(logits)
     blocks = [
         (first_largest(logits), scores_of(logits))
@@ -222,6 +228,7 @@ def describe(report: dict[str, Any]) -> str:
     accuracy = report["test_acc"]
     lines = [
         f"{counted(report['num_nodes'], 'node')} in {1e3 * report['seconds']:.2f} ms"
+        + (f" on {report['device']}" if report["device"] != "cpu" else "")
         + (f", plan {report['plan']}" if report["plan"] else "")
         + (
             ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from bignn.graph.published_sizes import PUBLISHED_SIZES
@@ -57,5 +58,13 @@ def skewed_graph(
     del a, b
     offsets = np.zeros(num_nodes + 1, dtype=np.int64)
     np.cumsum(np.bincount(target, minlength=num_nodes), out=offsets[1:])
-    order = np.argsort(target, kind="stable")  # radix sort
-    return offsets, source[order]
+    return offsets, source[_stable_order(target)]
+
+
+def _stable_order(keys: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Sort keys, on a GPU where there is one."""
+    if torch.cuda.is_available():
+        order = torch.from_numpy(keys).cuda().argsort(stable=True).cpu().numpy()
+        torch.cuda.empty_cache()
+        return np.asarray(order, dtype=np.int64)
+    return np.argsort(keys, kind="stable")  # radix sort

@@ -72,14 +72,7 @@ def run(
         if suite not in SUITES:
             raise input_error("suite", f"some of {list(SUITES)}", repr(suite))
     contenders_of(model)  # refuses other names
-    if not 0 < scale <= 4:
-        raise input_error("scale", "above 0 and at most 4", scale)
-    graphs = {"citation": EMBEDDED, "shapes": tuple(SHAPES)}
-    names = [name for suite in chosen for name in graphs.get(suite, ())]
-    for name in only or ():
-        if name not in names:
-            expected = f"some of {names}" if names else "left out: no suite of graphs is measured"
-            raise input_error("only", expected, repr(name))
+    graphs = checked_graphs(chosen, scale, only)
     used = kernels.checked_backend(backend)
     if backend is not None:
         check_torch(backend)
@@ -91,9 +84,8 @@ def run(
                 rows += [_product(*sizes, used) for sizes in PRODUCTS]
             continue
         for name in graphs[suite]:
-            if only is None or name in only:
-                sized = scale if suite == "shapes" else 1.0
-                rows.append(_network(suite, name, model, sized, memory, edge_bits, used))
+            sized = scale if suite == "shapes" else 1.0
+            rows.append(_network(suite, name, model, sized, memory, edge_bits, used))
     return {
         "rows": rows,
         "machine": examine()["cpu"],
@@ -101,6 +93,22 @@ def run(
         "version": bignn.__version__,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def checked_graphs(
+    suites: Sequence[str], scale: float, only: Sequence[str] | None
+) -> dict[str, list[str]]:
+    """Return the names of the graphs of each suite, or raise what is wrong with the arguments."""
+    if not 0 < scale <= 4:
+        raise input_error("scale", "above 0 and at most 4", scale)
+    graphs = {"citation": EMBEDDED, "shapes": tuple(SHAPES)}
+    names = [name for suite in suites for name in graphs.get(suite, ())]
+    for name in only or ():
+        if name not in names:
+            expected = f"some of {names}" if names else "left out: no suite of graphs is measured"
+            raise input_error("only", expected, repr(name))
+    wanted = names if only is None else only
+    return {suite: [name for name in wanted if name in graphs.get(suite, ())] for suite in suites}
 
 
 def _log(text: str) -> None:

@@ -36,26 +36,26 @@ class CpuBackend:
         self._plans: WeakKeyDictionary[PackedGraph, dict[Any, Plan]] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
-    def plan(self, graph: PackedGraph, forced: str | None, backend: str) -> Plan:
+    def plan(self, graph: PackedGraph, forced: str | None, kind: str) -> Plan:
         """Plan how all nodes of a graph are predicted; a graph is planned for once."""
-        asked_for = repr(forced), backend, native.num_threads()
+        asked_for = repr(forced), kind, native.num_threads()
         with self._lock:
             known = self._plans.setdefault(graph, {}).get(asked_for)
         if known is None:
             features, _ = graph.bits
-            known = self._planned(self._edges(graph), features, forced, backend)
+            known = self._planned(self._edges(graph), features, forced, kind)
             with self._lock:
                 self._plans[graph][asked_for] = known
         return known
 
     @contextmanager
-    def lent(self, graph: PackedGraph, plan: Plan, backend: str) -> Iterator[PackedLayers]:
+    def lent(self, graph: PackedGraph, plan: Plan, kind: str) -> Iterator[PackedLayers]:
         """Lend the layers bound to all nodes of a graph; one that failed is not lent again."""
-        key = plan.ways, backend
+        key = plan.ways, kind
         with self._lock:
             idle = self._idle.setdefault(graph, {}).get(key)
             kept = idle.pop() if idle else None
-        bound = self.bind(graph, plan, backend) if kept is None else kept
+        bound = self.bind(graph, plan, kind) if kept is None else kept
         yield bound
         with self._lock:
             idle = self._idle.setdefault(graph, {}).setdefault(key, [])

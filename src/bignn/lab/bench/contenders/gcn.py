@@ -37,7 +37,7 @@ class PyGEdgeIndex(Contender):
     def load(self) -> None:
         """See the base class."""
         self.x = torch.from_numpy(self.problem.raw_features())
-        self.convs = _pyg_convs(self.problem, cached=True)
+        self.convs = pyg_convs(self.problem, cached=True)
 
     @torch.no_grad()
     def run(self) -> Tensor:
@@ -60,7 +60,7 @@ class PyGSparse(Contender):
     def load(self) -> None:
         """See the base class."""
         self.x = torch.from_numpy(self.problem.raw_features())
-        self.convs = _pyg_convs(self.problem, normalize=False)
+        self.convs = pyg_convs(self.problem, normalize=False)
 
     @torch.no_grad()
     def run(self) -> Tensor:
@@ -128,7 +128,8 @@ class SimulatedGcn(Simulated):
         return out.add_(self.biases[number])
 
 
-def _pyg_convs(problem: Problem, **options: Any) -> list[Any]:
+def pyg_convs(problem: Problem, **options: Any) -> list[Any]:
+    """Return PyG's layers with the float model's weights."""
     from torch_geometric.nn import GCNConv as TheirConv
 
     convs = [TheirConv(w.shape[1], w.shape[0], **options).eval() for w in problem.weights]

@@ -1,0 +1,34 @@
+// The kernels of src/bignn/kernels/cuda on emulated blocks, launched by name.
+#include "emulated_gpu.h"
+#include "packed_layers.cu"
+
+#define KERNEL(name) \
+    if (!std::strcmp(kernel, #name)) return emulated::launch(name, arguments, x, y, threads, shared)
+
+extern "C" void launch(const char* kernel, const void* arguments, unsigned x, unsigned y,
+                       unsigned threads, std::size_t shared) {
+    KERNEL(weigh_short_rows);
+    KERNEL(weigh_medium_rows);
+    KERNEL(weigh_long_rows);
+    KERNEL(score_sources);
+    KERNEL(attend_short_rows);
+    KERNEL(attend_long_rows);
+    KERNEL(make_records_8);
+    KERNEL(make_records_16);
+    KERNEL(sum_records_q8_v8);
+    KERNEL(sum_records_q8_v16);
+    KERNEL(sum_records_q32_v8);
+    KERNEL(sum_records_q32_v16);
+    KERNEL(sum_pieces_q8_v8);
+    KERNEL(sum_pieces_q8_v16);
+    KERNEL(sum_pieces_q32_v8);
+    KERNEL(sum_pieces_q32_v16);
+    KERNEL(finish_long_rows);
+    KERNEL(sum_bits_of_pieces);
+    KERNEL(sum_and_multiply_256);
+    KERNEL(sum_and_multiply_256_own);
+    KERNEL(sum_and_multiply_512);
+    KERNEL(sum_and_multiply_512_own);
+    std::fprintf(stderr, "emulated GPU: no kernel %s\n", kernel);
+    std::abort();
+}
