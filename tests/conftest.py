@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 import shutil
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
