@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from serving import NUM_FEATURES, NUM_NODES, some_graph, some_model
 from starlette.testclient import TestClient
 
 from bignn import LiveGraph, pack_graph
+from bignn.graph.names import Names
 from bignn.serve.app import make_app
 from bignn.serve.arrow import ARROW
 from bignn.serve.limits import Limits
@@ -56,6 +58,31 @@ def test_classes_of_nodes(client: TestClient, live: LiveGraph) -> None:
     assert rows(client.get("/predict?nodes=3,59,3,0")) == expected
     assert rows(client.post("/predict", json={"nodes": nodes})) == expected
     assert rows(client.post("/predict", json={"nodes": []})) == []
+
+
+def test_names_of_nodes_and_classes() -> None:
+    """Of nodes that the graph had at first; new ones have numbers alone."""
+    graph = replace(some_graph(), node_names=Names.of([f"paper_{i}" for i in range(NUM_NODES)]))
+    model = some_model()
+    model.class_names = tuple(f"field_{i}" for i in range(model.num_classes))
+    fixed = FixedGraph(model, pack_graph(graph, like=model), "fixed")
+    for served in (ServedLiveGraph(model.live(graph), None), fixed):
+        with TestClient(make_app(Service(served, LIMITS))) as client:
+            expected = [
+                {"node": node, "name": f"paper_{node}", "class": k, "class_name": f"field_{k}"}
+                for node, k in zip((3, 59), model.predict(graph, [3, 59]).tolist(), strict=True)
+            ]
+            asked = {"nodes": ["paper_3", "paper_59"]}
+            assert rows(client.get("/predict?nodes=paper_3,paper_59")) == expected
+            assert rows(client.get("/predict?nodes=3,59")) == expected
+            assert rows(client.post("/predict", json=asked)) == expected
+            refused = client.get("/predict?nodes=paper_3,nobody")
+            assert refused.status_code == 400
+            assert "must be names of nodes, got 'nobody'" in refused.json()["error"]
+            (new,) = rows(client.post("/predict_new", json={"x": [ROW]}))
+            assert (new["node"], new["name"]) == (-1, None)
+            arrow = client.get("/predict?nodes=3", headers={"accept": ARROW})
+            assert pa.ipc.open_stream(arrow.content).read_all().to_pylist() == expected[:1]
 
 
 @pytest.mark.parametrize(
@@ -321,7 +348,7 @@ def test_damaged_arrow_is_refused_or_read(client: TestClient) -> None:
         ("/predict", {"nodes": [-1]}, "'nodes' must be node ids in 0..59, got -1"),
         ("/predict", {"nodes": [1.5]}, "'nodes' must be a list of node ids, got float64"),
         ("/predict", {"nodes": [True]}, "'nodes' must be a list of node ids, got bool"),
-        ("/predict", {"nodes": ["paper"]}, "'nodes' must be a list of node ids"),
+        ("/predict", {"nodes": ["paper"]}, "'nodes' must be node ids: the graph has no names"),
         ("/predict", {"nodes": [10**40]}, "'nodes' must be a list of node ids, got object"),
         ("/predict", {"nodes": [[1], [1, 2]]}, "'nodes' must be an array, got lists of several"),
         ("/predict", {"nodes": {"a": 1}}, "'nodes' must be a list, got dict"),

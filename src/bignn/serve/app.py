@@ -22,11 +22,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from bignn.errors import InputError, WriteError, printable
+from bignn.graph.names import Names
 from bignn.runtime.live.new_answers import NewQuestion
 from bignn.runtime.predicted_values import Output
 from bignn.serve import messages
 from bignn.serve.limits import Limits, RequestError, check_count
 from bignn.serve.messages import Answer, array_of, features_of
+from bignn.serve.served_graph import ServedGraph
 from bignn.serve.service import Predictions, Service
 
 logger = logging.getLogger("bignn.serve")
@@ -55,13 +57,14 @@ def make_app(service: Service) -> Starlette:
         if request.method == "POST":
             fields = await _fields(request, service.limits, ("nodes", "output"))
         elif text := request.query_params.get("nodes"):
-            fields = {"nodes": _ids(text)}
+            fields = {"nodes": _ids(text, service.graph.node_names)}
         if fields.get("nodes") is None:
             raise RequestError(
                 400, "'nodes' must be given: GET /predict?nodes=0,5,9, or in the body"
             )
         nodes, output = array_of("nodes", fields["nodes"]), _output(request, fields)
-        return _answered(request, output, await service.predict(nodes, output))
+        found = await service.predict(nodes, output)
+        return _answered(request, service.graph, output, found)
 
     async def predict_new(request: Request) -> Response:
         fields = await _fields(request, service.limits, _OF_NEW)
@@ -75,7 +78,8 @@ def make_app(service: Service) -> Starlette:
         check_count("new nodes", _num_rows(x.shape), service.limits.nodes)
         check_count("edges", edges.size // 2, service.limits.changes)
         question, output = NewQuestion(x, edges, weights), _output(request, fields)
-        return _answered(request, output, await service.predict_new(question, output))
+        found = await service.predict_new(question, output)
+        return _answered(request, service.graph, output, found)
 
     async def update(request: Request) -> Response:
         fields = await _fields(request, service.limits, _OF_UPDATE)
@@ -95,7 +99,7 @@ def make_app(service: Service) -> Starlette:
                 count += _num_rows(made.shape) if name == "add_nodes" else made.size
         check_count("nodes and edges", count, service.limits.changes)
         done = await service.update(changes)
-        columns = {"node": done.nodes, "class": done.classes}
+        columns = service.graph.named(done.nodes, done.classes)
         added = list(range(done.num_nodes - done.num_added, done.num_nodes))
         about = {"added": added, "num_nodes": done.num_nodes}
         return _written(request, Answer("changed", columns, about))
@@ -210,10 +214,13 @@ def _num_rows(shape: tuple[int, ...]) -> int:
     return shape[0] if len(shape) == 2 else 1
 
 
-def _ids(text: str) -> list[int]:
-    if not re.fullmatch(r"-?\d{1,18}(,-?\d{1,18})*", text):
+def _ids(text: str, names: Names | None) -> list[int] | list[str]:
+    """Read numbers, or names where the nodes have some."""
+    if re.fullmatch(r"-?\d{1,18}(,-?\d{1,18})*", text):
+        return [int(part) for part in text.split(",")]
+    if names is None:
         raise RequestError(400, f"'nodes' must be ids such as 0,5,9, got '{printable(text, 40)}'")
-    return [int(part) for part in text.split(",")]
+    return text.split(",")
 
 
 def _output(request: Request, fields: dict[str, Any]) -> Output:
@@ -223,10 +230,8 @@ def _output(request: Request, fields: dict[str, Any]) -> Output:
     return cast(Output, printable(chosen, 40))
 
 
-def _answered(request: Request, output: Output, found: Predictions) -> Response:
-    columns = {"node": found.nodes}
-    if found.classes is not None:
-        columns["class"] = found.classes
+def _answered(request: Request, graph: ServedGraph, output: Output, found: Predictions) -> Response:
+    columns = graph.named(found.nodes, found.classes)
     if found.values is not None:
         columns[_COLUMNS.get(output, output)] = found.values
     return _written(request, Answer("predictions", columns))

@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn.errors import FileError, InputError, WriteError, input_error
+from bignn.graph.names import NameList, Names
 from bignn.runtime import LiveGraph, PackedModel
+from bignn.runtime.hetero_graph import PackedHeteroGraph
 from bignn.runtime.live.changes import with_new_numbers
 from bignn.runtime.live.journal import header_of
 from bignn.runtime.live.live_graph import check_model
@@ -60,12 +62,27 @@ class ServedGraph(ABC):
         path: the file that updates are kept in; None where they are not kept.
         why_fixed: one line that says why there are no updates; empty where there are.
         live_bytes: bytes of the live graph after the last update; 0 without one.
+        node_names: names of the nodes that the graph had at first; None if they have none.
 
     """
 
-    def __init__(self, model: PackedModel, path: Path | None, why_fixed: str) -> None:
+    def __init__(
+        self, model: PackedModel, path: Path | None, why_fixed: str, node_names: Names | None
+    ) -> None:
         self.model, self.path, self.why_fixed = model, path, why_fixed
         self.live_bytes = 0
+        self.node_names = node_names
+
+    def named(self, nodes: Ints, classes: Ints | None) -> dict[str, NDArray[Any]]:
+        """Return the columns of an answer: nodes and classes, with names where they have some."""
+        columns: dict[str, NDArray[Any]] = {"node": nodes}
+        if self.node_names is not None:
+            columns["name"] = _names_of(nodes, self.node_names)
+        if classes is not None:
+            columns["class"] = classes
+            if self.model.class_names is not None:
+                columns["class_name"] = _names_of(classes, self.model.class_names)
+        return columns
 
     @abstractmethod
     def classes(self) -> Ints:
@@ -96,7 +113,8 @@ class FixedGraph(ServedGraph):
     """A graph that stays as it is, for models that have no live graph."""
 
     def __init__(self, model: PackedModel, graph: AnyPackedGraph, why_fixed: str) -> None:
-        super().__init__(model, None, why_fixed)
+        names = None if isinstance(graph, PackedHeteroGraph) else graph.node_names
+        super().__init__(model, None, why_fixed, names)
         self._graph = graph
         self._classes = model.predict(graph)
 
@@ -131,7 +149,7 @@ class ServedLiveGraph(ServedGraph):
     """A live graph, kept in a file if it has a path."""
 
     def __init__(self, live: LiveGraph, path: Path | None) -> None:
-        super().__init__(live.model, path, "")
+        super().__init__(live.model, path, "", live.node_names)
         self._live = live
         self.live_bytes = live.nbytes
         self._most_journal = self._journal_bound()
@@ -227,3 +245,11 @@ def _open_live(path: str, model: PackedModel | None) -> ServedGraph:
 def _digest(model: PackedModel) -> str:
     arrays, header = model.parts()
     return digest_of(json.dumps(header, sort_keys=True), arrays)
+
+
+def _names_of(numbers: Ints, names: NameList) -> NDArray[np.object_]:
+    """Return the names of numbers, None of those that have none."""
+    found = np.empty(len(numbers), dtype=object)
+    for place, number in enumerate(numbers.tolist()):
+        found[place] = names[number] if 0 <= number < len(names) else None
+    return found
