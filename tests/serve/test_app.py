@@ -321,7 +321,7 @@ def test_damaged_arrow_is_refused_or_read(client: TestClient) -> None:
         ("/predict", {"nodes": [-1]}, "'nodes' must be node ids in 0..59, got -1"),
         ("/predict", {"nodes": [1.5]}, "'nodes' must be a list of node ids, got float64"),
         ("/predict", {"nodes": [True]}, "'nodes' must be a list of node ids, got bool"),
-        ("/predict", {"nodes": ["paper"]}, "'nodes' must be a list of node ids"),
+        ("/predict", {"nodes": ["paper"]}, "'nodes' must be node ids, names are not known here"),
         ("/predict", {"nodes": [10**40]}, "'nodes' must be a list of node ids, got object"),
         ("/predict", {"nodes": [[1], [1, 2]]}, "'nodes' must be an array, got lists of several"),
         ("/predict", {"nodes": {"a": 1}}, "'nodes' must be a list, got dict"),
