@@ -164,6 +164,8 @@ def test_attributes_of_networkx_are_chosen() -> None:
     assert made.y is not None and made.y.tolist() == [1, 1]
     assert made.class_names is None
     assert edges_of(made) == [(0, 1, 0.25)]
+    with pytest.raises(InputError, match="'weight' must be an edge attribute, got 'cots', which"):
+        bignn.from_networkx(graph, "at", weight="cots")
     graph.nodes["b"]["age"] = "old"
     with pytest.raises(InputError, match="'x' must be numbers, or lists of one length, in 'age'"):
         bignn.from_networkx(graph, "age")
