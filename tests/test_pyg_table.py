@@ -102,7 +102,7 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     page = tmp_path / "models.md"
     page.write_text(f"above\n{BEGIN}\nold\n{END}\nbelow\n")
     monkeypatch.setattr(pyg_table, "PAGE", page)
-    monkeypatch.setattr(pyg_table, "graph_data", lambda name: make_data())
+    monkeypatch.setattr(pyg_table, "graph_data", lambda name, device: make_data())
     monkeypatch.setattr(pyg_table, "keep_memory", lambda: None)  # of this process, for good
 
     def run(*arguments: str) -> list[dict[str, Any]]:

@@ -94,6 +94,10 @@ SQUARE = sp.csr_matrix(np.eye(3))
             lambda: bignn.from_scipy(SQUARE, np.eye(3), [0, 1, 1], split={"val": [True] * 3}),
             r"'split' must be node ids, got masks; pass np\.flatnonzero\(mask\)",
         ),
+        (
+            lambda: bignn.from_scipy(SQUARE, np.eye(3), [0, 1, 1], split="60,20,20"),  # type: ignore[arg-type]
+            r"'split' must be three percentages such as \(60, 20, 20\), got '60,20,20'",
+        ),
         (lambda: bignn.from_networkx({}), "'graph' must be a NetworkX graph, got dict"),
         (lambda: bignn.from_networkx(nx.path_graph(2)), "^networkx: the nodes have no features"),
         (lambda: bignn.from_networkx(nx.path_graph(2), "age"), "'age' must be at every node, got"),
@@ -160,6 +164,8 @@ def test_attributes_of_networkx_are_chosen() -> None:
     assert made.y is not None and made.y.tolist() == [1, 1]
     assert made.class_names is None
     assert edges_of(made) == [(0, 1, 0.25)]
+    with pytest.raises(InputError, match="'weight' must be an edge attribute, got 'cots', which"):
+        bignn.from_networkx(graph, "at", weight="cots")
     graph.nodes["b"]["age"] = "old"
     with pytest.raises(InputError, match="'x' must be numbers, or lists of one length, in 'age'"):
         bignn.from_networkx(graph, "age")

@@ -137,6 +137,7 @@ NEW = np.ones((1, SIZES[0]), dtype=np.float32)
         ({"add_edges": [[1, 2]]}, r"'add_edges' must be edges \[2, n\], got shape \[1, 2\]"),
         ({"add_edges": [[1], [40]]}, "'add_edges' must be node ids in 0..39, got 40"),
         ({"add_edges": [[1.5], [2.0]]}, "'add_edges' must be a list of node ids"),
+        ({"add_edges": [["a"], ["b"]]}, "'add_edges' must be node ids, names are not known here"),
         ({"add_edges": [[1], [2]], "edge_weight": [1, 2]}, "'edge_weight' must be one number"),
         ({"add_edges": [[1], [2]], "edge_weight": [-1.0]}, "'edge_weight' must be finite and not"),
         ({"add_nodes": NEW, "remove_edges": [[40], [1]]}, "'remove_edges' must be node ids in"),

@@ -78,6 +78,8 @@ def test_the_best_epoch_is_the_first_of_the_lowest_loss_or_the_highest_accuracy(
         assert result.epochs == result.best_epoch + 7
     with pytest.raises(InputError, match="'select_by' must be one of"):
         Settings(select_by="test")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="'leave_teacher' must be True or False, got 'no'"):
+        Settings(leave_teacher="no")  # type: ignore[arg-type]
 
 
 def test_on_epoch_is_called_after_every_epoch(graph: Graph) -> None:

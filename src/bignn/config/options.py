@@ -10,6 +10,8 @@ from functools import cache
 from numbers import Integral, Real
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from bignn.errors import input_error, printable
 
 T = TypeVar("T")
@@ -101,6 +103,8 @@ def check(options: Any) -> None:
             continue
         if get_origin(required) is Literal:
             check_choice(name, value, type_)
+        if required is bool and not isinstance(value, bool | np.bool_):
+            raise input_error(name, "True or False", printable(repr(value)))
         bounds: Bounds | None = declared.metadata.get("bounds")
         if bounds is not None:
             bounds.check(name, value)

@@ -38,7 +38,8 @@ def from_networkx(
         y: the node attribute that holds the label: a whole number, or a text, whose classes are
             numbered in sorted order and keep their names; None or absent where it is unknown.
         weight: the edge attribute that holds weights, NetworkX's ``"weight"`` by default; an edge
-            without it has weight 1, as in NetworkX. None for no weights.
+            without it has weight 1, as in NetworkX. None for no weights. Another name than the
+            default must be at some edge.
         features: makes features of nodes that have none, as in :func:`bignn.from_scipy`.
         split: as in :func:`bignn.from_scipy`; by default the node attributes ``train_mask``,
             ``val_mask`` and ``test_mask`` (booleans), where there are any.
@@ -59,6 +60,8 @@ def from_networkx(
         pairs.append((place[source], place[target]))
         weights.append(some.get(weight, None) if weight is not None else None)
     edges = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    if weight not in (None, "weight") and pairs and all(some is None for some in weights):
+        raise input_error("weight", "an edge attribute", f"'{weight}', which no edge has")
     of_edges = _weights(weights)
     if not graph.is_directed():
         other = edges[0] != edges[1]

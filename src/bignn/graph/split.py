@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,8 @@ def random_split(
     p[:a], validation p[a:b], test p[b:c]; a, b, c are the running sums of ``percent`` times
     n / 100, rounded down.
     """
+    if isinstance(percent, str) or not all(isinstance(share, Real) for share in percent):
+        raise input_error("split", "three percentages such as (60, 20, 20)", repr(percent))
     given = ",".join(f"{share:g}" for share in percent)
     if len(percent) != 3 or min(percent) < 0 or not 0 < sum(percent) <= 100:
         raise input_error("split", "three percentages adding up to at most 100", given)

@@ -199,7 +199,8 @@ class PackedModel:
             wanted = checked_rows("nodes", nodes, packed.num_graphs, "numbers of graphs")
         else:
             names = packed.node_names if isinstance(packed, PackedGraph) else None
-            wanted = checked_rows("nodes", nodes, self._num_nodes(packed), "node ids", names)
+            num_nodes = self._num_nodes(packed)
+            wanted = checked_rows("nodes", nodes, num_nodes, "node ids", names, by_name=True)
         if wanted.size == 0:
             if output == "classes":
                 return np.empty(0, dtype=np.int64)

@@ -72,11 +72,17 @@ def input_value(graph: PackedGraph | PackedNodes, nodes: NDArray[np.int64] | Non
 
 
 def checked_rows(
-    argument: str, nodes: ArrayLike, num_rows: int, what: str, names: Names | None = None
+    argument: str,
+    nodes: ArrayLike,
+    num_rows: int,
+    what: str,
+    names: Names | None = None,
+    *,
+    by_name: bool = False,
 ) -> NDArray[np.int64]:
     """Check a list of rows that are wanted; ``what`` says what they are numbers of.
 
-    Texts are looked up among the names, where there are any.
+    With ``by_name``, texts are looked up among the names, where there are any.
     """
     try:
         ids = np.atleast_1d(np.asarray(nodes))
@@ -87,7 +93,8 @@ def checked_rows(
     if ids.ndim == 1 and all(isinstance(node, str) for node in ids[:1].tolist()):
         if names is None:
             got = f"'{printable(ids[0])}'"
-            raise input_error(argument, f"{what}: the graph has no names", got)
+            why = ": the graph has no names" if by_name else ", names are not known here"
+            raise input_error(argument, f"{what}{why}", got)
         return names.numbers(ids.tolist(), argument)
     if ids.dtype.kind not in "iu" or ids.ndim != 1:
         got = f"{ids.dtype} of shape {list(ids.shape)}"

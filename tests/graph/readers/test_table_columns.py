@@ -283,6 +283,11 @@ def test_columns_of_parquet_that_are_no_numbers(folder: Path) -> None:
             "--id paper --source-column target",
             "'target' would be source and target; name the other one with --target-column",
         ),
+        (
+            {"x.csv": "paper,age,topic\na,1,red\nb,2,red\n"},
+            "--id paper --label-column topik",
+            "--label-column must be a column of 'x.csv' (paper, age, topic), got 'topik'",
+        ),
         ({}, "--id paper --feature-columns age,z", "--feature-columns must be a column of 'x.csv'"),
         ({}, "--id paper --label-id who", "--label-id is for a table of labels; give --labels, or"),
         (

@@ -122,6 +122,8 @@ def convert(
         for path, what in ((features, "features"), (labels, "labels"))
     )
     of_edges = read_table(edges, header="edges" not in no_header_in, what="edges")
+    if of_nodes is not None and of_labels is None and columns.label is not None:
+        of_nodes.check_column("label_column", columns.label)  # else labels are read as features
     notes: list[str] = []
     ends = _ends(of_edges, columns, notes)
     nodes = _nodes(of_edges, ends, of_nodes, of_labels, columns)
@@ -357,5 +359,4 @@ def _labels(
         return None
     if features is None:
         raise InputError("'label_column' needs a table; give --labels or --features")
-    features.check_column("label_column", columns.label)
     return labels_of(features.texts(columns.label), np.arange(nodes.count), nodes.count)

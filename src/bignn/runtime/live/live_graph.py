@@ -128,7 +128,7 @@ class LiveGraph:
         check_output(output)
         num_nodes = self.num_nodes
         wanted = np.arange(num_nodes) if nodes is None else nodes
-        ids = checked_rows("nodes", wanted, num_nodes, "node ids", self.node_names)
+        ids = checked_rows("nodes", wanted, num_nodes, "node ids", self.node_names, by_name=True)
         rows = self._rows(ids)
         if output == "classes":
             classes = np.empty(len(rows), dtype=np.int64)
