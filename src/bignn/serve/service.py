@@ -79,7 +79,8 @@ class Service:
     async def predict(self, nodes: Any, output: Output = "classes") -> Predictions:
         """Answer for nodes of the graph."""
         check_output(output)
-        ids = checked_rows("nodes", nodes, self.num_nodes, "node ids", self.graph.node_names)
+        names = self.graph.node_names
+        ids = checked_rows("nodes", nodes, self.num_nodes, "node ids", names, by_name=True)
         check_count("nodes", len(ids), self.limits.nodes)
         if output == "classes":
             return Predictions(ids, self._classes[ids], None)
