@@ -100,7 +100,10 @@ def test_the_walk_in_the_documents_is_the_one_that_runs() -> None:
     documented = listed()
     assert list(dict.fromkeys(walked)) == list(documented)
     often = {name for name, count in Counter(walked).items() if count > 1}
-    assert often == {name for name, said in documented.items() if "each array" in said}
+    said_often = ("each array", "twice")
+    assert often == {
+        name for name, said in documented.items() if any(words in said for words in said_often)
+    }
 
 
 def is_property(name: str) -> bool:
