@@ -126,9 +126,9 @@ class LiveLayers {
     // The sums of a layer's rows, and what moving them takes.
     struct Sums {
         LineVector<std::int32_t> rows;  // [nodes, stride]
-        Aligned<half> panels;          // the layer's weights, in natural order
-        std::size_t stride = 0;        // 0: none are kept
-        std::size_t most_entries = 0;  // of a row whose sum, and every part of it, is exact
+        Aligned<half> panels;           // the layer's weights, in natural order
+        std::size_t stride = 0;         // 0: none are kept
+        std::size_t most_entries = 0;   // of a row whose sum, and every part of it, is exact
     };
     // What a layer reads of every node. The last state is that of no layer, and empty.
     struct State {
