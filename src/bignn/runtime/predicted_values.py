@@ -122,7 +122,9 @@ def checked_rows(
         found = np.asarray(nodes)
     except ValueError:  # lists of unequal lengths
         raise input_error(argument, f"a list of {what}", "lists of several lengths") from None
-    ids = np.atleast_1d(numbered(argument, nodes, found, what, names, by_name=by_name))
+    if found.ndim < 2:
+        found = numbered(argument, nodes, found, what, names, by_name=by_name)
+    ids = np.atleast_1d(found)
     if ids.size == 0:
         return ids.astype(np.int64)
     if ids.dtype.kind not in "iu" or ids.ndim != 1:
