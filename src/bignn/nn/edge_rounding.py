@@ -142,7 +142,8 @@ def rounded_edges(
     def build() -> RoundedEdges:
         if _is_native(pattern, beta):
             return _round_natively(pattern, beta, edge_bits)
-        return round_row_weights(pattern, _entries(pattern, beta), pattern.row_factor, edge_bits)
+        x = weights_of_entries(pattern, source_factor(pattern, beta))
+        return round_row_weights(pattern, x, pattern.row_factor, edge_bits)
 
     if is_constant:
         return _constant.get(beta, [pattern.matrix], edge_bits, build)
@@ -199,10 +200,15 @@ def _round_natively(pattern: SparseMatrix, beta: Tensor, edge_bits: int) -> Roun
     return RoundedEdges(pattern, q, row_scale, (1 << edge_bits) - 1)
 
 
-def _entries(pattern: SparseMatrix, beta: Tensor) -> Tensor:
-    """Compute x of all entries."""
+def source_factor(pattern: SparseMatrix, beta: Tensor) -> Tensor:
+    """Compute ``d_j β_j`` of all sources, of scales β [sources, 1]."""
     factor = beta.detach().float().flatten()
     if pattern.column_factor is not None:
         factor = pattern.column_factor * factor
-    x = bounded(factor)[pattern.matrix.col_indices()]
+    return bounded(factor)
+
+
+def weights_of_entries(pattern: SparseMatrix, factor: Tensor) -> Tensor:
+    """Compute x of all entries, of the sources' factors [sources]."""
+    x = factor[pattern.matrix.col_indices()]
     return x if pattern.has_ones_only else bounded(pattern.matrix.values().float() * x)
