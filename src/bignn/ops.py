@@ -1,8 +1,8 @@
 """The packed kernels as torch operations, which torch.compile and export can trace.
 
 Words are int64 tensors with the bits of uint64, for which torch has few operations. Products are
-for the CPU; on a GPU training has its own (:mod:`bignn.nn.saved_bits`), and elsewhere layers get the
-same integers from a float product of signs.
+for the CPU; on a GPU training has its own (:mod:`bignn.nn.saved_bits`), and elsewhere layers get
+the same integers from a float product of signs.
 """
 
 from __future__ import annotations

@@ -150,7 +150,8 @@ class GCNConv(nn.Module):
         """Return this call as one on bits; None where it is one of floats."""
         weight = self.lin.weight
         edge_bits = edge_bits_now(self.edge_bits, weight, edge_weight)
-        if not self.training or edge_bits is None or not torch.is_grad_enabled():
+        in_half = torch.is_autocast_enabled(weight.device.type)
+        if not self.training or edge_bits is None or not torch.is_grad_enabled() or in_half:
             return None
         kernels = kernels_for(weight.device)
         if kernels is None or (norm is not None and not trains_on_bits(norm)):

@@ -1,4 +1,4 @@
-"""Training that keeps bits: gradients are those of floats, and the kernels' numbers plain torch's."""
+"""Training that keeps bits: the gradients of floats, and kernels that agree with plain torch."""
 
 from collections.abc import Iterator
 
