@@ -6,7 +6,7 @@ Three layers of 256 at ogbn-arxiv's shape (169,343 nodes, 128 features, 40 class
 on half of the nodes. Memory is the most that a step takes beyond what is there before it: features,
 edges, weights and Adam's moments do not count. ``PyG`` is torch_geometric's GCN on edges with
 cached normalisation, ``float`` ours (a CSR matrix, cuSPARSE), ``signs as floats`` Bi-GCN without
-bits, ``bits`` the one that ``bignn.fit`` trains, ``bits, replayed`` the same recorded once as a CUDA
+bits, ``bits`` the one that ``bignn.fit`` trains, ``bits, replayed`` the same recorded as a CUDA
 graph. All take turns. Then the gradients of both forms of Bi-GCN are compared, and with
 ``--compile`` a step of the compiled model is made.
 """
@@ -18,6 +18,7 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -42,8 +43,7 @@ class TheirGCN(nn.Module):
         super().__init__()
         from torch_geometric.nn import GCNConv
 
-        pairs = zip(sizes[:-1], sizes[1:], strict=True)
-        self.convs = nn.ModuleList(GCNConv(a, b, cached=True) for a, b in pairs)
+        self.convs = nn.ModuleList(GCNConv(a, b, cached=True) for a, b in pairwise(sizes))
         self.norms = nn.ModuleList(
             nn.BatchNorm1d(size, affine=False) if norm == "batch" else nn.Identity()
             for size in sizes[1:-1]

@@ -77,8 +77,11 @@ class RoundedEdges:
 
     def is_wide(self, num_inputs: int) -> bool:
         """Whether sums of dots of ``num_inputs`` signs may need more digits than float32 has."""
-        most = self.pattern.longest_row * self.limit
-        return most * num_inputs >= _EXACT_FLOAT32 and self._most * num_inputs >= _EXACT_FLOAT32
+        if self.pattern.longest_row * self.limit * num_inputs < _EXACT_FLOAT32:
+            return False
+        # What is being recorded cannot wait for a number.
+        is_recorded = self.q.is_cuda and torch.cuda.is_current_stream_capturing()
+        return is_recorded or self._most * num_inputs >= _EXACT_FLOAT32
 
     @cached_property
     def _most(self) -> int:
