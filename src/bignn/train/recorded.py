@@ -98,6 +98,8 @@ class Recorder:
         self._waits = is_able and device.type == "cuda" and num_nodes <= MOST_NODES
         self._after = epoch + EPOCHS_BEFORE
         self._recorded: RecordedEpoch | None = None
+        #: Why work was not recorded, where that was tried.
+        self.why_not: str | None = None
 
     def begin(
         self, epoch: int, work: Callable[[], Sequence[Number]]
@@ -108,8 +110,10 @@ class Recorder:
         """
         if self._waits and epoch >= self._after:
             self._waits = False
-            with suppress(RuntimeError):
+            try:
                 self._recorded = RecordedEpoch(work)
+            except RuntimeError as error:
+                self.why_not = (str(error).splitlines() or [type(error).__name__])[0]
         if self._recorded is None:
             return None
         self._recorded.launch()

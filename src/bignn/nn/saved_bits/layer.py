@@ -110,7 +110,16 @@ def convolution_on_bits(
 
 
 class _Pass:
-    """What the forward pass of a convolution leaves for the backward pass."""
+    """What the forward pass of a convolution leaves for the backward pass.
+
+    Attributes:
+        words, inside, beta: a binary output's signs, where gradients pass, and scales.
+
+    """
+
+    words: Tensor
+    inside: Tensor
+    beta: Tensor
 
     def __init__(self, call: BitConvolution, binarizes: bool) -> None:
         self.call, self.binarizes = call, binarizes
