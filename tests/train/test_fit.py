@@ -71,7 +71,7 @@ def test_the_best_epoch_is_the_first_of_the_lowest_loss_or_the_highest_accuracy(
     ):
         remaining = iter(scores)
         monkeypatch.setattr(
-            TrainingRun, "_score", lambda run, batch, r=remaining: next(r, (0.8, 70.0))
+            TrainingRun, "_totals", lambda run, *parts, r=remaining: next(r, (0.8, 70.0))
         )
         result = fit(new_model(graph), graph, settings, progress=False)
         assert (result.best_epoch, result.val_loss, result.val_acc) == best

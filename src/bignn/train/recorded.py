@@ -17,6 +17,8 @@ from torch import Tensor
 EPOCHS_BEFORE = 3
 #: Larger graphs keep a GPU busy for longer than launching takes.
 MOST_NODES = 1 << 16
+#: Types of devices whose work can be recorded.
+DEVICES = ("cuda",)
 
 
 #: A number on the host or on the device.
@@ -95,7 +97,7 @@ class Recorder:
     """
 
     def __init__(self, is_able: bool, device: torch.device, num_nodes: int, epoch: int) -> None:
-        self._waits = is_able and device.type == "cuda" and num_nodes <= MOST_NODES
+        self._waits = is_able and device.type in DEVICES and num_nodes <= MOST_NODES
         self._after = epoch + EPOCHS_BEFORE
         self._recorded: RecordedEpoch | None = None
         #: Why work was not recorded, where that was tried.
