@@ -257,6 +257,17 @@ def test_packed_rows_are_taken() -> None:
     assert torch.equal(packed.rows(nodes).usual, packed.usual)
 
 
+def test_rows_are_packed_unless_few_deviate() -> None:
+    x = torch.where(random_signs(40, 70) >= 0, 1.0, -1.0)
+    rows = BinaryRows(x, torch.rand(40, 1))
+    packed = rows.packed()
+    assert torch.equal(packed.signs, x)
+    assert torch.equal(packed.usual, rows.usual)
+    assert packed.deviations is None
+    few = BinaryRows(torch.ones(40, 70), torch.rand(40, 1))
+    assert few.packed() is few
+
+
 def test_the_cpu_has_its_own_way() -> None:
     assert kernels_for(torch.device("cpu")) is None
     assert np.iinfo(np.int16).max == conv_module.MOST_INPUTS
