@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from statistics import fmean
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -22,12 +23,24 @@ import torch
 import bignn
 from bignn.train import recorded
 from bignn.train.recipes import recipe
+from bignn.train.recorded import Recorder
 from bignn.train.seeds import SeedResults, train_seeds
+
+_begin = Recorder.begin
+_reasons: set[str] = set()
+
+
+def watched(recorder: Recorder, epoch: int, work: Any) -> Any:
+    """Begin an epoch and note why it could not be recorded."""
+    read = _begin(recorder, epoch, work)
+    if recorder.why_not is not None:
+        _reasons.add(recorder.why_not)
+    return read
 
 
 def timed(seeds: list[int], graph: bignn.Graph, model: str) -> tuple[float, SeedResults]:
     """Train seeds and return the seconds that they take."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, patch.object(Recorder, "begin", watched):
         torch.cuda.synchronize()
         begin = time.perf_counter()
         chosen = recipe(model, graph=graph)
@@ -56,6 +69,8 @@ def main() -> None:
             f"test {fmean(scores):.2f} %",
             flush=True,
         )
+    for reason in _reasons:
+        print(f"not recorded: {reason}")
     few = seeds[: given.alone]
     for name, most_nodes in (("alone", recorded.MOST_NODES), ("launched", 0)):
         with patch.object(recorded, "MOST_NODES", most_nodes):

@@ -208,6 +208,11 @@ class StartedFit:
                 own_batches, checkpoint_path, save_every, progress, on_epoch
             )
 
+    @property
+    def epoch(self) -> int:
+        """The number of epochs that have begun."""
+        return self._run.progress.epoch
+
     def advance(self) -> bool:
         """End the epoch that is under way and begin the next; return whether there is one."""
         with self._entered():

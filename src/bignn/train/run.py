@@ -39,7 +39,7 @@ from bignn.train.result import FitResult
 #: Seconds between copies of the run's state, one of which Ctrl-C saves.
 _COPY_EVERY = 1.0
 #: Seconds between lines about a run where there is no terminal for a bar.
-_REPORT_EVERY = 10.0
+REPORT_EVERY = 10.0
 
 
 #: A loss, and the two parts of a score.
@@ -159,7 +159,7 @@ class TrainingRun:
                 bar.set_postfix_str(best)
                 if progress.finished:
                     break
-                if show_progress and bar.disable and now - reported >= _REPORT_EVERY:
+                if show_progress and bar.disable and now - reported >= REPORT_EVERY:
                     print(f"{label}: epoch {progress.epoch}, {best}", file=sys.stderr, flush=True)
                     reported = now
                 if checkpoint_path is not None and now - saved >= save_every:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from bignn.train.jobs import checked_jobs, in_processes
 from bignn.train.problem import NodeProblem
 from bignn.train.recipes import Recipe
 from bignn.train.recorded import MOST_NODES
+from bignn.train.run import REPORT_EVERY
 
 T = TypeVar("T")
 
@@ -131,9 +133,15 @@ class _SeedTask:
         problem = node_problem(self.graph, None, device)
         begin = partial(self._begin, problem)
         runs = [self._usable(begin, seed) for seed in seeds]
-        under_way = list(runs)
+        under_way, reported = list(runs), time.monotonic()
         while under_way:
             under_way = [run for run in under_way if run.advance()]
+            now = time.monotonic()
+            if self.options["progress"] and under_way and now - reported >= REPORT_EVERY:
+                epoch, count = max(run.epoch for run in under_way), len(under_way)
+                line = f"{self.label}: epoch {epoch}, {count} of {len(runs)} seeds under way"
+                print(line, file=sys.stderr, flush=True)
+                reported = now
         for run in runs:
             yield run.result()
 
