@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +28,7 @@ from torch.nn import functional
 
 from bignn.lab.bench.contenders.base import edge_index
 from bignn.lab.bench.problems import make_problem
-from bignn.nn import GCN, gcn_conv
+from bignn.nn import GCN
 from bignn.nn.saved_bits.kernels import kernels_for
 
 HIDDEN, LAYERS, CLASSES = 256, 3, 40
@@ -62,11 +63,8 @@ class TheirGCN(nn.Module):
 @contextmanager
 def without_bits() -> Iterator[None]:
     """Let binary layers multiply floats."""
-    gcn_conv.kernels_for = lambda device: None  # type: ignore[assignment]
-    try:
+    with patch("bignn.nn.gcn_conv.kernels_for", lambda device: None):
         yield
-    finally:
-        gcn_conv.kernels_for = kernels_for
 
 
 def make_step(model: nn.Module, x: Any, edges: Any, y: Tensor, nodes: Tensor) -> Step:
@@ -111,7 +109,7 @@ def milliseconds(step: Step) -> float:
         step()
     end.record()
     end.synchronize()
-    return begin.elapsed_time(end) / STEPS
+    return float(begin.elapsed_time(end)) / STEPS
 
 
 def peak_bytes(step: Step) -> int:

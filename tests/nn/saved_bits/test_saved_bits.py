@@ -15,6 +15,7 @@ from bignn.nn.adjacency import factored_adjacency
 from bignn.nn.features import BinaryRows
 from bignn.nn.saved_bits.cuda import CudaBitKernels
 from bignn.nn.saved_bits.kernels import BitKernels, kernels_for
+from bignn.nn.saved_bits.layer import MOST_INPUTS
 from bignn.nn.saved_bits.plain import PlainBitKernels
 from bignn.nn.sparse import SparseMatrix
 from bignn.ops import pack_rows, pack_signs, unpack_bits
@@ -270,4 +271,4 @@ def test_rows_are_packed_unless_few_deviate() -> None:
 
 def test_the_cpu_has_its_own_way() -> None:
     assert kernels_for(torch.device("cpu")) is None
-    assert np.iinfo(np.int16).max == conv_module.MOST_INPUTS
+    assert np.iinfo(np.int16).max == MOST_INPUTS
