@@ -291,8 +291,8 @@ class GNN(nn.Module):
                 h = hidden[-1] if self.lin is not None else hidden.pop()
             edges = edge_index[layer] if isinstance(edge_index, tuple) else edge_index
             norm = self.norms[layer] if layer < len(self.norms) else None
-            if (rows := self._binary_rows(h, edges, edge_weight, layer)) is not None:
-                h = rows
+            if (bits := self._binary_rows(h, edges, edge_weight, layer)) is not None:
+                h = bits
                 continue
             if isinstance(norm, BatchNorm) and self._folds(conv, norm):
                 hidden.append(conv(h, edges, edge_weight, norm=norm))
@@ -316,8 +316,8 @@ class GNN(nn.Module):
         # The paper's printed gradient rule needs floats of the gradient.
         if layer >= len(self.norms) or self.lin is not None or self.binarization.ste != "input":
             return None
-        norm = self.norms[layer]
-        norm = norm if isinstance(norm, BatchNorm) else None
+        between = self.norms[layer]
+        norm = between if isinstance(between, BatchNorm) else None
         if not isinstance(conv, GCNConv) or not isinstance(self.convs[layer + 1], GCNConv):
             return None
         return conv.to_binary_rows(h, edges, edge_weight, norm=norm)

@@ -1,7 +1,5 @@
 """Training that keeps bits: the gradients of floats, and kernels that agree with plain torch."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
@@ -15,7 +13,7 @@ from bignn.nn.adjacency import factored_adjacency
 from bignn.nn.features import BinaryRows
 from bignn.nn.saved_bits.cuda import CudaBitKernels
 from bignn.nn.saved_bits.kernels import BitKernels, kernels_for
-from bignn.nn.saved_bits.layer import MOST_INPUTS
+from bignn.nn.saved_bits.layer import MOST_INPUTS, convolution_on_bits
 from bignn.nn.saved_bits.plain import PlainBitKernels
 from bignn.nn.sparse import SparseMatrix
 from bignn.ops import pack_rows, pack_signs, unpack_bits
@@ -87,11 +85,11 @@ def test_sums_over_neighbours(emulated: CudaBitKernels, columns: int, weighted: 
     words, packed = pack_signs(random_signs(600, 90)), pack_signs(random_signs(columns, 90, 1))
     dots = PLAIN.dots(words, None, packed, 90)
     scale, shift, offset = random_signs(3, columns, 5).unbind()
-    for ends in ((scale, None, None), (scale, shift, None), (scale, shift, offset)):
+    for shifts in ((None, None), (shift, None), (shift, offset)):
         # Of 90 and of so many inputs that sums are floats.
         for num_bits in (90, 1 << 15):
-            found = emulated.sums(mine, dots, *ends, num_bits)
-            expected = PLAIN.sums(plain, dots, *ends, num_bits)
+            found = emulated.sums(mine, dots, scale, *shifts, num_bits)
+            expected = PLAIN.sums(plain, dots, scale, *shifts, num_bits)
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-3)
     gradient = random_signs(600, columns, 6)
     found = emulated.back_sums(mine, gradient, scale)
@@ -158,7 +156,7 @@ def step(model: GCN, x: Tensor, edges: Tensor, weight: Tensor | None) -> tuple[T
 
 
 @pytest.fixture(params=["plain", "emulated"])
-def kernels(request: pytest.FixtureRequest, gpu: EmulatedDevice) -> Iterator[BitKernels]:
+def kernels(request: pytest.FixtureRequest, gpu: EmulatedDevice) -> BitKernels:
     return PLAIN if request.param == "plain" else CudaBitKernels(gpu)
 
 
@@ -206,7 +204,7 @@ def test_gradients_are_those_of_floats(
 
 def count_calls(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     made: list[object] = []
-    make = conv_module.convolution_on_bits
+    make = convolution_on_bits
 
     def counting(*args: object, **kwargs: object) -> object:
         made.append(make(*args, **kwargs))  # type: ignore[arg-type]
