@@ -85,11 +85,11 @@ def test_sums_over_neighbours(emulated: CudaBitKernels, columns: int, weighted: 
     words, packed = pack_signs(random_signs(600, 90)), pack_signs(random_signs(columns, 90, 1))
     dots = PLAIN.dots(words, None, packed, 90)
     scale, shift, offset = random_signs(3, columns, 5).unbind()
-    for shifts in ((None, None), (shift, None), (shift, offset)):
+    for added, per_weight in ((None, None), (shift, None), (shift, offset)):
         # Of 90 and of so many inputs that sums are floats.
         for num_bits in (90, 1 << 15):
-            found = emulated.sums(mine, dots, scale, *shifts, num_bits)
-            expected = PLAIN.sums(plain, dots, scale, *shifts, num_bits)
+            found = emulated.sums(mine, dots, scale, added, per_weight, num_bits)
+            expected = PLAIN.sums(plain, dots, scale, added, per_weight, num_bits)
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-3)
     gradient = random_signs(600, columns, 6)
     found = emulated.back_sums(mine, gradient, scale)
