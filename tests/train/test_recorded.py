@@ -1,6 +1,8 @@
 """Recorded epochs and seeds that take turns: the results of epochs and seeds by themselves."""
 
+import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,16 @@ class FakeGraph:
         self.done.append("replay")
 
 
+class FakeGenerator:
+    """A generator whose states are what was done to them."""
+
+    def clone_state(self) -> str:
+        return "copy"
+
+    def graphsafe_set_state(self, state: str) -> None:
+        FakeGraph.done.append(f"set {state}")
+
+
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     class Stream:
@@ -52,6 +64,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(FakeGraph, "done", [])
     monkeypatch.setattr("torch.cuda.CUDAGraph", FakeGraph)
     monkeypatch.setattr("torch.cuda.current_stream", Stream)
+    monkeypatch.setattr("torch.cuda.current_device", lambda: 0)
+    monkeypatch.setattr("torch.cuda.default_generators", (FakeGenerator(),))
     return FakeGraph.done
 
 
@@ -72,8 +86,30 @@ def test_what_cannot_be_recorded_is_tried_once(fake: list[str]) -> None:
         raise RuntimeError("operation not permitted when stream is capturing\nand more")
 
     assert [recorder.begin(epoch, waits) for epoch in range(6)] == [None] * 6
-    assert fake == ["begin thread_local", "end"]
+    # The generator draws from a state that expects no recording.
+    assert fake == ["begin thread_local", "end", "set copy"]
     assert recorder.why_not == "operation not permitted when stream is capturing"
+
+
+def test_an_epoch_that_waits_is_not_recorded(
+    fake: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes = ["default"]
+    monkeypatch.setattr("torch.cuda.get_sync_debug_mode", lambda: modes[-1])
+    monkeypatch.setattr("torch.cuda.set_sync_debug_mode", modes.append)
+    for message, is_recorded in (("a synchronizing CUDA operation", False), ("a word", True)):
+        recorder = Recorder(True, CUDA, 10, epoch=0)
+        with pytest.warns(UserWarning, match="a word") if is_recorded else nullcontext():
+            for epoch in range(recorded.EPOCHS_BEFORE):
+                assert recorder.begin(epoch, lambda: (torch.tensor(1.0),)) is None
+                with recorder.watched(epoch):
+                    if epoch + 1 == recorded.EPOCHS_BEFORE:
+                        assert modes[-1] == "warn"
+                        warnings.warn(message, stacklevel=1)
+        assert modes[-1] == "default"
+        read = recorder.begin(recorded.EPOCHS_BEFORE, lambda: (torch.tensor(1.0),))
+        assert (read is not None) == is_recorded
+        assert (recorder.why_not is None) == is_recorded
 
 
 @pytest.mark.parametrize(
@@ -104,6 +140,8 @@ class EagerEpoch(RecordedEpoch):
 @pytest.fixture
 def replays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorded, "DEVICES", ("cpu",))
+    monkeypatch.setattr("torch.cuda.get_sync_debug_mode", lambda: 0)
+    monkeypatch.setattr("torch.cuda.set_sync_debug_mode", lambda mode: None)
     monkeypatch.setattr(recorded, "RecordedEpoch", EagerEpoch)
     monkeypatch.setattr(EagerEpoch, "launched", 0)
 

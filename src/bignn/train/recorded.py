@@ -7,6 +7,7 @@ takes ten times as long. A CUDA graph is launched as a whole. Runs of several se
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
@@ -48,6 +49,8 @@ class Lane:
             with torch.cuda.stream(self._stream):
                 yield
         finally:
+            # Another object, if a recording broke in here.
+            self._state = self._generator.graphsafe_get_state()
             self._generator.graphsafe_set_state(before)
 
 
@@ -72,6 +75,7 @@ class RecordedEpoch:
         except BaseException:
             with suppress(RuntimeError):  # the recording is broken, which is known
                 self._graph.capture_end()
+            _renew_generator()
             raise
         self._graph.capture_end()
 
@@ -83,6 +87,15 @@ class RecordedEpoch:
         """Wait for the epoch and return its numbers."""
         found = iter(self._found.tolist())
         return [next(found) if isinstance(n, Tensor) else float(n) for n in self._numbers]
+
+
+def _renew_generator() -> None:
+    """Copy the state of this GPU's generator, without its part in a recording that broke.
+
+    The state itself would go on to expect a recording, and refuse to draw.
+    """
+    generator = torch.cuda.default_generators[torch.cuda.current_device()]
+    generator.graphsafe_set_state(generator.clone_state())
 
 
 class Recorder:
@@ -108,7 +121,7 @@ class Recorder:
     ) -> Callable[[], Sequence[float]] | None:
         """Launch an epoch and return what reads its numbers; None where there is no recording.
 
-        Work that cannot be recorded, because it waits for the GPU, is tried once.
+        Work that cannot be recorded is tried once.
         """
         if self._waits and epoch >= self._after:
             self._waits = False
@@ -120,3 +133,32 @@ class Recorder:
             return None
         self._recorded.launch()
         return self._recorded.read
+
+    @contextmanager
+    def watched(self, epoch: int) -> Iterator[None]:
+        """Watch the last epoch before the one that is recorded: work that waits cannot be.
+
+        A recording that breaks leaves memory behind, so one that would break is not begun.
+        """
+        if not self._waits or epoch + 1 != self._after:
+            yield
+            return
+        before = torch.cuda.get_sync_debug_mode()
+        with warnings.catch_warnings(record=True) as waiting:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                yield
+            finally:
+                torch.cuda.set_sync_debug_mode(before)
+        for warning in waiting:
+            if "synchronizing" in str(warning.message):
+                self._waits, self.why_not = False, "an epoch waits for the GPU"
+            else:
+                warnings.warn_explicit(
+                    warning.message, warning.category, warning.filename, warning.lineno
+                )
+
+    def forget(self) -> None:
+        """Give the memory of the recording back."""
+        self._recorded = None

@@ -184,6 +184,7 @@ class TrainingRun:
 
     def _finish(self, checkpoint_path: str | os.PathLike[str] | None) -> None:
         """Take the best weights, which all processes must agree on, and save them."""
+        self._recorder.forget()
         self.model.load_state_dict(self.best_state)
         if self.world.differs(weights_digest([self.model]) + str(torch.get_rng_state().tolist())):
             raise InputError(
@@ -203,7 +204,8 @@ class TrainingRun:
         read = self._recorder.begin(begun, lambda: self._trained(batches))
         self.progress.epoch = begun  # recording does nothing yet
         if read is None:
-            found = self._trained(batches)
+            with self._recorder.watched(begun):
+                found = self._trained(batches)
             return lambda: self._totals(*found)
         self.progress.epoch += 1
         return lambda: self._totals(*read())
