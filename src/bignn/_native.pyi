@@ -224,3 +224,60 @@ class LiveLayers:
     def num_nodes(self) -> int: ...
     @property
     def nbytes(self) -> int: ...
+
+statistics_rows: int
+
+def unsound_row(x: NDArray[Any]) -> int: ...
+def pack_features(
+    x: NDArray[Any],
+    normalizes_rows: bool,
+    mean: NDArray[Any] | None,
+    scale: NDArray[Any] | None,
+    words: NDArray[Any],
+    beta: NDArray[Any],
+    isa: str,
+) -> None: ...
+def feature_statistics(
+    x: NDArray[Any],
+    normalizes_rows: bool,
+    mean: NDArray[Any],
+    squares: NDArray[Any],
+    least: NDArray[Any],
+    largest: NDArray[Any],
+) -> None: ...
+def count_buckets(
+    sources: NDArray[Any],
+    targets: NDArray[Any],
+    num_nodes: int,
+    shift: int,
+    counts: NDArray[Any],
+) -> int: ...
+def fill_buckets(
+    sources: NDArray[Any],
+    targets: NDArray[Any],
+    shift: int,
+    places: NDArray[Any],
+    out: NDArray[Any],
+) -> None: ...
+def sort_bucket(
+    edges: NDArray[Any], offsets: NDArray[Any], ids: NDArray[Any], merges: bool
+) -> int: ...
+
+class SyntheticGraph:
+    def __init__(
+        self,
+        seed: int,
+        num_nodes: int,
+        num_classes: int,
+        multiplier: int,
+        inverse: int,
+        shift: int,
+        mean_degree: float,
+        most_neighbours: int,
+        own_class_share: int,
+        strength: float,
+    ) -> None: ...
+    def classes(self, begin: int, end: int, out: NDArray[Any]) -> None: ...
+    def degrees(self, begin: int, end: int, offsets: NDArray[Any]) -> None: ...
+    def neighbours(self, begin: int, end: int, offsets: NDArray[Any], ids: NDArray[Any]) -> int: ...
+    def features(self, begin: int, end: int, x: NDArray[Any]) -> None: ...

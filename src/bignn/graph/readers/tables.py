@@ -171,6 +171,16 @@ def _read_parquet(file: Path) -> InputTable:
     return InputTable(file, columns, faults)
 
 
+def cells_of_parquet(column: Any) -> tuple[NDArray[Any], str]:
+    """Return a Parquet column as an array, and why it cannot be read, if it cannot."""
+    import pyarrow as pa
+
+    try:
+        return _cells(pa.chunked_array([column])), ""
+    except _ColumnFault as fault:
+        return np.empty(0), str(fault)
+
+
 class _ColumnFault(Exception):  # noqa: N818
     """What is wrong with a column of a Parquet file."""
 
