@@ -9,11 +9,12 @@ import torch
 from numpy.typing import NDArray
 
 import bignn
+from bignn.graph.published_sizes import PublishedSizes
 from bignn.nn import GNN
 from bignn.runtime.store import Store, synthetic
-from bignn.runtime.store.synthetic import GraphShape, SyntheticRows, write_synthetic
+from bignn.runtime.store.synthetic import SyntheticRows, write_synthetic
 
-SHAPE = GraphShape(700, 6000, 70, 5, 200, 100, 100)
+SHAPE = PublishedSizes(700, 6000, 70, 5, 200, 100, 100)
 
 
 def make_store(folder: Path, seed: int = 0) -> Store:

@@ -141,7 +141,7 @@ def _predict_store(
         set_num_threads(threads)
     model, store = PackedModel.open(model_path), Store(folder)
     report = predict_store.predict_store(model, store, out, output=output, memory=memory)
-    accuracy = predict_store.test_accuracy(store, out)
+    accuracy = predict_store.accuracy_of(store, out)
     return {"model": model_path, "dataset": folder, "test_acc": accuracy, **report}
 
 

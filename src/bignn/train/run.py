@@ -40,7 +40,6 @@ _COPY_EVERY = 1.0
 #: Seconds between lines about a run where there is no terminal for a bar.
 _REPORT_EVERY = 10.0
 
-
 #: The parts of a checkpoint and its header.
 _RunState = tuple[dict[str, dict[str, Tensor]], dict[str, Any]]
 

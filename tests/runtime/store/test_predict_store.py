@@ -99,6 +99,26 @@ def test_a_run_that_stops_anywhere_is_continued(
     assert (np.load(out) == whole).all()
 
 
+@pytest.mark.usefixtures("small_blocks")
+def test_a_run_that_stops_before_the_file_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = make_store(tmp_path / "store")
+    model = packed_model(store, "sage")
+    whole = predicted(model, store, tmp_path / "whole.npy")
+    remove = predicting._LayerwiseRun._remove
+
+    def stop(self: Any, number: int) -> None:
+        remove(self, number)
+        if number == 1:  # what the last layer read
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(predicting._LayerwiseRun, "_remove", stop)
+        predict_store(model, store, tmp_path / "p.npy", progress=False)
+    assert (predicted(model, store, tmp_path / "p.npy") == whole).all()
+
+
 def test_what_a_store_cannot_run_is_refused(tmp_path: Path) -> None:
     store = make_store(tmp_path / "store")
     model = packed_model(store, "sage")

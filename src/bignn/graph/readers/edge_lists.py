@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from bignn.errors import FileError, printable
 from bignn.files import check_regular_file, checked_path
-from bignn.graph.readers.feature_shards import open_parquet
+from bignn.graph.readers.npz import npy_layout
+from bignn.graph.readers.tables import open_parquet
 
 _TEXT = {".csv": ",", ".tsv": "\t", ".txt": None, ".edges": None}
 ENDINGS = (".npy", ".parquet", *_TEXT)
@@ -75,16 +75,7 @@ def _open(file: Path) -> EdgeFile:
 
 def _npy_reader(file: Path) -> Callable[[int], Iterator[Pair]]:
     """Make a reader of an array [edges, 2] or, as PyG's ``edge_index``, [2, edges]."""
-    try:
-        with file.open("rb") as opened:
-            version = npy.read_magic(opened)
-            read_header = (
-                npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-            )
-            shape, fortran_order, dtype = read_header(opened)
-            start = opened.tell()
-    except Exception as error:  # a damaged header may surface as nearly anything
-        raise FileError(f"'{file}' is not a NumPy array") from error
+    shape, fortran_order, dtype, start = npy_layout(file)
     if dtype.kind not in "iu" or len(shape) != 2 or 2 not in shape:
         raise FileError(f"'{file}' must hold node ids [edges, 2] or [2, edges], got {dtype} "
                         f"{list(shape)}")  # fmt: skip

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from bignn.errors import FileError, InputError, counted, missing_extra
+from bignn.errors import FileError, counted
 from bignn.files import check_regular_file, checked_path
 from bignn.graph.graph import SparseRows
-from bignn.graph.readers.npz import read_some
-from bignn.graph.readers.tables import cells_of_parquet
+from bignn.graph.readers.npz import npy_layout, read_some
+from bignn.graph.readers.tables import cells_of_parquet, open_parquet
 
 Floats = NDArray[np.float32]
 #: Endings of files that hold features.
@@ -112,16 +111,7 @@ def _open(file: Path) -> FeatureShard:
 
 
 def _open_npy(file: Path) -> FeatureShard:
-    try:
-        with file.open("rb") as opened:
-            version = npy.read_magic(opened)
-            read_header = (
-                npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-            )
-            shape, fortran_order, dtype = read_header(opened)
-            start = opened.tell()
-    except Exception as error:  # a damaged header may surface as nearly anything
-        raise FileError(f"'{file}' is not a NumPy array") from error
+    shape, fortran_order, dtype, start = npy_layout(file)
     if dtype.kind not in "fiub" or len(shape) != 2:
         raise FileError(f"'{file}' must hold numbers [nodes, features], got {dtype} {list(shape)}")
     if fortran_order:
@@ -212,21 +202,6 @@ def _check_sparse(
         raise FileError(
             f"'{file}': row {row} names column {indices[entry]}, expected 0..{columns - 1}"
         )
-
-
-def open_parquet(file: Path) -> Any:
-    """Open a Parquet file for reading by batches of rows."""
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError as error:
-        if (line := missing_extra(f"reading '{file}'", error)) is None:
-            raise
-        raise InputError(line) from error
-    try:
-        return parquet.ParquetFile(file)
-    except (ArrowException, OSError) as error:
-        line = str(error).splitlines()[0]
-        raise FileError(f"'{file}' is not a readable Parquet file ({line})") from None
 
 
 def _open_parquet(file: Path) -> FeatureShard:

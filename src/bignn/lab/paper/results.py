@@ -69,6 +69,8 @@ class Results:
         #: The newest of every measurement of speed.
         self.bench = measured_speeds(_documents(folder, "bench", ("rows",)))
         self.capacity = list(_documents(folder, "capacity", _OF_CAPACITY).values())
+        #: What benchmarks/store_scale.py recorded.
+        self.store = next(iter(_documents(folder, "store", ()).values()), {})
         # A row that was run under several recipes: that of its newest record counts, and it alone.
         newest = {record["row"]: record["recipe"] for record in self.records}
         self._rows: dict[str, dict[int, Record]] = {}

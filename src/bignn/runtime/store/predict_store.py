@@ -163,7 +163,7 @@ class _LayerwiseRun:
 
     def _first_layer(self) -> int:
         """Return the layer to go on with: the one after the last that is finished."""
-        for number in reversed(range(len(self.layers) - 1)):
+        for number in reversed(range(len(self.layers))):
             with self._part(number) as part:
                 if part.is_finished():
                     return number + 1
@@ -285,7 +285,7 @@ def _words_of(
     return words.reshape(num_rows, width), drop
 
 
-def test_accuracy(store: Store, path: str | os.PathLike[str]) -> float | None:
+def accuracy_of(store: Store, path: str | os.PathLike[str]) -> float | None:
     """Return percent of the store's test nodes that were predicted right; None without any."""
     nodes = store.split("test_idx")
     if nodes is None or not len(nodes) or store.labels is None:

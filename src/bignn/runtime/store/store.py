@@ -224,7 +224,7 @@ class Store:
         """Number of classes."""
         return self._labels().number("num_classes")
 
-    @property
+    @cached_property
     def y(self) -> NDArray[Any]:
         """Classes of all nodes, -1 where unknown, mapped."""
         return self._labels().map("y")

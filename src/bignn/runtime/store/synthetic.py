@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from bignn.bits import words_per_row
 from bignn.errors import InputError, counted, input_error
 from bignn.files import checked_path
 from bignn.graph.graph import SPLITS
-from bignn.graph.published_sizes import PUBLISHED_SIZES
+from bignn.graph.published_sizes import PUBLISHED_SIZES, PublishedSizes
 from bignn.kernels import native
 from bignn.kernels.random import random_word
 from bignn.runtime.features import pack_rows_of
@@ -38,7 +38,7 @@ from bignn.runtime.store.pack_edges import finish_edges
 from bignn.runtime.store.pack_features import finish_features
 from bignn.runtime.store.pack_labels import write_labels
 from bignn.runtime.store.progress import ProgressLines, duration
-from bignn.runtime.store.store import EDGES, FEATURES, LABELS, MOST_NODES
+from bignn.runtime.store.store import EDGES, FEATURES, LABELS, MOST_NODES, StorePart
 from bignn.runtime.store.unfinished import UnfinishedPart
 
 _OWN_CLASS_SHARE = 0.55
@@ -50,39 +50,23 @@ _BLOCK_ROWS = 1 << 16
 _GENERATION = 1
 
 
-@dataclass(frozen=True)
-class GraphShape:
-    """Sizes of a graph; ``edges`` counts entries of all neighbour lists."""
-
-    nodes: int
-    edges: int
-    features: int
-    classes: int
-    train: int
-    val: int
-    test: int
-
-    def scaled(self, scale: float) -> GraphShape:
-        """Return the shape with a share of its nodes, edges and labels."""
-        nodes = max(self.classes, round(self.nodes * scale))
-        splits = [max(1, math.floor(size * scale)) for size in (self.train, self.val, self.test)]
-        return GraphShape(
-            nodes, round(self.edges * nodes / self.nodes), self.features, self.classes, *splits
-        )
-
-
-SHAPES: dict[str, GraphShape] = {
-    name: GraphShape(
-        sizes.nodes, 2 * sizes.edges, sizes.features, sizes.classes,
-        sizes.train, sizes.val, sizes.test,
-    )
-    for name, sizes in PUBLISHED_SIZES.items()
+#: Sizes by name; ``edges`` counts entries of all neighbour lists.
+SHAPES: dict[str, PublishedSizes] = {
+    name: replace(sizes, edges=2 * sizes.edges) for name, sizes in PUBLISHED_SIZES.items()
 } | {
     # Edges of ogbn-papers100M go from a paper to one that it cites; they are kept in one direction.
-    "papers100M": GraphShape(
+    "papers100M": PublishedSizes(
         111_059_956, 1_615_685_872, 128, 172, 1_207_179, 125_265, 214_338
     )
 }  # fmt: skip
+
+
+def scaled(sizes: PublishedSizes, scale: float) -> PublishedSizes:
+    """Return a shape with a share of its nodes, edges and labels."""
+    nodes = max(sizes.classes, round(sizes.nodes * scale))
+    splits = [max(1, math.floor(size * scale)) for size in (sizes.train, sizes.val, sizes.test)]
+    edges = round(sizes.edges * nodes / sizes.nodes)
+    return PublishedSizes(nodes, edges, sizes.features, sizes.classes, *splits)
 
 
 class SyntheticRows:
@@ -94,7 +78,7 @@ class SyntheticRows:
 
     """
 
-    def __init__(self, shape: GraphShape, seed: int) -> None:
+    def __init__(self, shape: PublishedSizes, seed: int) -> None:
         if not native.is_available():
             raise InputError(f"synthetic graphs need the native core: {native.why_not('portable')}")
         if not 0 < shape.nodes <= MOST_NODES:
@@ -178,7 +162,7 @@ def write_synthetic(
         raise input_error("scale", "above 0, at most 16", scale)
     if not 0 <= seed < 2**63:
         raise input_error("seed", "0 or more, below 2**63", seed)
-    shape = SHAPES[shape_name].scaled(scale)
+    shape = scaled(SHAPES[shape_name], scale)
     rows = SyntheticRows(shape, seed)
     folder = checked_path(out)
     identity = {"shape": shape_name, "scale": scale, "seed": seed, "generation": _GENERATION}
@@ -240,6 +224,8 @@ def _write_features(rows: SyntheticRows, part: UnfinishedPart, *, progress: bool
 def _write_edges(rows: SyntheticRows, part: UnfinishedPart, *, progress: bool) -> int:
     num_nodes = rows.shape.nodes
     with part:
+        if part.is_finished():
+            return StorePart.open(part.folder, EDGES).number("num_edges")
         offsets = part.writer("offsets", "<i8", [])
         ids = part.writer("ids", "<i4", [])
         if not offsets.part.num_rows:
