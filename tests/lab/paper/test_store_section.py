@@ -32,6 +32,7 @@ RECORDED = {
         "10": {
             "bytes": 1e10,
             "read_rate": 1e9,
+            "read_rate_after": 2e9,
             "statistics_rate": 9e8,
             "bits_rate": 8e8,
             "peak_bytes": 2**28,

@@ -116,7 +116,7 @@ def _packing(rows: dict[str, dict[str, Any]]) -> Table:
     cells = tuple(
         (
             f"{row['bytes'] / 1e9:.1f}",
-            f"{row['read_rate'] / 1e6:,.0f}",
+            " / ".join(f"{row[key] / 1e6:,.0f}" for key in ("read_rate", "read_rate_after")),
             f"{row['statistics_rate'] / 1e6:,.0f}",
             f"{row['bits_rate'] / 1e6:,.0f}",
             f"{row['peak_bytes'] / _GIB:.2f}",
@@ -124,7 +124,12 @@ def _packing(rows: dict[str, dict[str, Any]]) -> Table:
         for row in rows.values()
     )
     columns = (
-        *("floats, GB", "the file read alone, MB/s", "statistics, MB/s", "bits, MB/s"),
+        *(
+            "floats, GB",
+            "the file read alone, before / after, MB/s",
+            "statistics, MB/s",
+            "bits, MB/s",
+        ),
         "memory, GiB",
     )
     return Table("`bignn pack-features` of a float memmap, two passes", columns, cells)
