@@ -30,6 +30,7 @@ import shutil
 import subprocess
 import sys
 import time
+import warnings
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,7 @@ def run_float(options: argparse.Namespace) -> None:
     offsets = torch.from_numpy(np.array(store.offsets))
     ids = torch.from_numpy(np.array(store.ids).astype(np.int64))
     size = (store.num_nodes, store.num_nodes)
+    warnings.filterwarnings("ignore", message="Sparse")
     adjacency = torch.sparse_csr_tensor(offsets, ids, torch.ones(len(ids)), size)
     widths = [store.num_features, *[HIDDEN] * (LAYERS - 1), store.num_classes]
     convs = [SAGEConv(a, b) for a, b in pairwise(widths)]

@@ -116,9 +116,10 @@ class _ExternalSort:
         self.folder = part.folder / "edges.buckets"
         # Text takes about 2 bytes per digit; binary edges 8 bytes or more.
         likely = sum(file.size for file in files) / _EDGE_BYTES * (2 if undirected else 1)
-        wanted = int(likely * 3 * _EDGE_BYTES / budget) + 1
-        count = min(max(wanted, 1), _MOST_BUCKETS, num_nodes)
-        self.shift = max(0, (-(-num_nodes // count) - 1).bit_length())
+        # A bucket is held as edges, as ids and in the system's buffers; degrees are skewed.
+        wanted = int(likely * 6 * _EDGE_BYTES / budget) + 1
+        count = max(1, min(wanted, _MOST_BUCKETS // 2, num_nodes))
+        self.shift = max(0, (num_nodes // count).bit_length() - 1)  # up to twice as many
         self.num_buckets = max(1, -(-num_nodes >> self.shift))
         state = part.state.setdefault("buckets", {"file": 0, "block": 0, "sizes": None, "done": 0})
         if state["sizes"] is None:
