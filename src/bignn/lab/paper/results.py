@@ -67,7 +67,12 @@ class Results:
         for number, record in enumerate(self.records, 1):
             _check(record, number, folder)
         #: The newest of every measurement of speed.
-        self.bench = measured_speeds(_documents(folder, "bench", ("rows",)))
+        benches = _documents(folder, "bench", ("rows",))
+        self.bench = measured_speeds(
+            {path: found for path, found in benches.items() if "device" not in found}
+        )
+        #: What ``bignn bench --device cuda --json`` printed.
+        self.gpu = [found for found in benches.values() if "device" in found]
         self.capacity = list(_documents(folder, "capacity", _OF_CAPACITY).values())
         #: What benchmarks/store_scale.py recorded.
         self.store = next(iter(_documents(folder, "store", ()).values()), {})
@@ -81,7 +86,7 @@ class Results:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to show."""
-        return not (self.records or self.bench or self.capacity)
+        return not (self.records or self.bench or self.gpu or self.capacity)
 
     def of(self, run: Run) -> Summary | None:
         """Summarise all seeds of a run's row; None if there are none, or no test split."""
