@@ -326,7 +326,8 @@ def _in_memory(store: Any, scale: int) -> Any:
     target = np.repeat(np.arange(store.num_nodes), np.diff(store.offsets))
     edge_index = np.stack([store.ids.astype(np.int64), target])
     x, y = rows.features(0, store.num_nodes), np.array(store.y).astype(np.int64)
-    return library.Graph(x, edge_index, y=y, **rows.splits(), name=f"{SHAPE}/{scale} in memory")
+    splits: dict[str, Any] = rows.splits()
+    return library.Graph(x, edge_index, y=y, **splits, name=f"{SHAPE}/{scale} in memory")
 
 
 def run_edges(options: argparse.Namespace) -> None:

@@ -39,9 +39,9 @@ def in_memory(store: Store, seed: int = 0) -> bignn.Graph:
 def packed_model(store: Store, conv: str, *, num_layers: int = 3, **options: Any) -> Any:
     """An untrained model with the store's input stage, packed."""
     torch.manual_seed(1)
-    heads = {"heads": 2} if conv == "gat" else {}
+    chosen: Any = {"conv": conv, "heads": 2 if conv == "gat" else 1, **options}
     sizes = store.num_features, 33, num_layers, store.num_classes
-    model = GNN(*sizes, conv=conv, binarize="both", norm="batch", **heads, **options)  # type: ignore[arg-type]
+    model = GNN(*sizes, binarize="both", norm="batch", **chosen)
     model.load_input_stage(store.stage)
     return bignn.pack(model.eval())
 

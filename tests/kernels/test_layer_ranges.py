@@ -78,6 +78,7 @@ def test_what_does_not_fit_is_refused() -> None:
         LayerOverRows(layer, LayerSources(sources.words, sources.factor[1:]))
     bound = LayerOverRows(layer, sources)
     edges = case.edges[0].rows(0, 9)
+    assert edges.own_ids is not None
     with pytest.raises(InputError, match=r"'ids' must be in 0\.\.62, got"):
         bound.values(replace(edges, ids=edges.ids + 63))
     with pytest.raises(InputError, match=r"'own_ids' must be in 0\.\.62"):

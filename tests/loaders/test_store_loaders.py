@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from small_stores import in_memory, make_store
 from torch_geometric.data.graph_store import EdgeLayout
 from torch_geometric.loader import NodeLoader
@@ -16,7 +17,7 @@ from bignn.loaders import NeighborLoader, NeighborSampler, open_store
 from bignn.runtime.store import Store
 
 
-def expected_rows(store: Store, nodes: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def expected_rows(store: Store, nodes: NDArray[np.int64]) -> NDArray[np.float32]:
     signs = unpack(store.words[nodes], store.num_bits)
     return np.asarray(signs * store.beta[nodes][:, None])
 
