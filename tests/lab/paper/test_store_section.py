@@ -26,8 +26,15 @@ TRAINED = {
 }
 RECORDED = {
     "predict": {"1": {**PREDICTED, "seconds": 60.0}, "64": PREDICTED},
-    "float": {"64": {"seconds": 30.0, "peak_bytes": 2**31}},
-    "limited": {"4": {"limit": 2**31, "seconds": 9.0}},
+    "float": {
+        "64": {
+            "seconds": 30.0,
+            "peak_bytes": 2**31,
+            "machine_was_busy": False,
+            "processor_seconds": 50.0,
+        }
+    },
+    "limited": {"4": {"limit": 2**31, "seconds": 9.0, "test_acc": 30.0, "machine_was_busy": True}},
     "pack": {
         "10": {
             "bytes": 1e10,
