@@ -64,6 +64,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "bignn.PackedModel.sizes()",
         "bignn.PackedModel.explain()",
         "bignn.LiveGraph",
+        "bignn.Store",
         "bignn.runtime.LayerPlan",
         "bignn.runtime.LayerWork",
         "bignn.pack_graph",
@@ -90,6 +91,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Sampling": (
         "bignn.Sampling",
         "bignn.loaders.NeighborLoader",
+        "bignn.loaders.open_store",
+        "bignn.loaders.BitFeatures",
+        "bignn.loaders.MappedEdges",
         "bignn.loaders.NeighborSampler",
         "bignn.loaders.SaintNodeLoader",
         "bignn.loaders.SaintEdgeLoader",

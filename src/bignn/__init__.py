@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from bignn.nn.convert.binarize_model import binarize_
     from bignn.packing import pack
     from bignn.runtime import LiveGraph, PackedGraph, PackedModel, open_packed, pack_graph
+    from bignn.runtime.store import Store
     from bignn.train.checkpoint import load_model, load_state
     from bignn.train.fit import FitResult, fit
     from bignn.train.recipes import Recipe, recipe
@@ -63,6 +64,7 @@ _WITHOUT_TORCH = {
     "Recipe": "bignn.train.recipes",
     "Sampling": "bignn.config",
     "Settings": "bignn.config",
+    "Store": "bignn.runtime.store",
     "bits": "bignn.bits",
     "cost": "bignn.cost",
     "from_dgl": "bignn.graph",
@@ -93,6 +95,7 @@ __all__ = [
     "Recipe",
     "Sampling",
     "Settings",
+    "Store",
     "binarize_",
     "bits",
     "capacity",

@@ -75,10 +75,10 @@ def one_of(names: Sequence[str]) -> Callable[[str], str]:
     return parse
 
 
-def add_dataset(add: Callable[..., Any]) -> None:
-    """Add the argument ``dataset``."""
+def add_dataset(add: Callable[..., Any], more: str = "") -> None:
+    """Add the argument ``dataset``; ``more`` describes what else it may be."""
     add("dataset", help="a name that 'bignn datasets' lists, the name of a .npz file in "
-        "$BIGNN_DATA, or the path of one")  # fmt: skip
+        f"$BIGNN_DATA, or the path of one{more}")  # fmt: skip
 
 
 def add_jobs(add: Callable[..., Any], work: str) -> None:

@@ -20,7 +20,8 @@ def add_predict(commands: Any) -> None:
     )
     add = parser.add_argument
     add("model", help="a .bignn file")
-    add("dataset", help="the name of a dataset, a .npz file, or a packed graph (see --save-graph)")
+    add("dataset", help="the name of a dataset, a .npz file, a packed graph (see --save-graph), or "
+        "the folder of a store (see 'bignn pack-features')")  # fmt: skip
     add("--nodes", metavar="NODES", help="nodes to predict: their names, such as "
         "paper_17,paper_18, or where the graph has none their ids, such as 0,5,9 "
         "(default: all)")  # fmt: skip
@@ -36,6 +37,8 @@ def add_predict(commands: Any) -> None:
     add("--explain", action="store_true", help="show the plan, its predicted costs and its times")
     add_device(add, "predict", "; the answers are the same")
     add_threads(add)
+    add("--memory", metavar="SIZE", help="of a store: memory to use, such as 8G; a run that was "
+        "stopped is continued by the same command (default: 4G)")  # fmt: skip
     add(
         "--order",
         choices=["locality"],
@@ -71,5 +74,6 @@ def _predict(options: argparse.Namespace) -> Report:
         threads=options.threads,
         order=options.order,
         save_graph=options.save_graph,
+        memory=options.memory,
     )
     return report, predict_file.describe

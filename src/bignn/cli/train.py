@@ -25,6 +25,8 @@ from bignn.cli.recipe_flags import (
     changes_of,
 )
 from bignn.errors import InputError, input_error
+from bignn.runtime.input_stage import input_bits_of
+from bignn.runtime.store import Store, is_store
 from bignn.train.averages import mean_and_std, plus_minus
 from bignn.train.recipes import PAPER, RECIPES, Recipe, recipe, teacher_recipe
 
@@ -37,7 +39,7 @@ def add_train(commands: Any) -> None:
     """Add ``bignn train``."""
     parser = command(commands, "train", _train, "Train a model on a graph, with one or more seeds.")
     add = parser.add_argument
-    add_dataset(add)
+    add_dataset(add, ", or the folder of a store (see 'bignn pack-features')")
     add(
         "--model",
         default="bi-gcn",
@@ -111,6 +113,8 @@ def _trained(options: argparse.Namespace) -> Report:
     paper = _paper(options)
     recipe(options.model, paper=paper, **changes_of(options, (*OF_MODEL, *OF_TRAINING)))
     seeds = _seeds(options)
+    if is_store(options.dataset):
+        return _trained_on_store(options, seeds, changes)
     graph = bignn.load(options.dataset)
     label = Path(options.dataset).stem
     is_best = options.quality == "best"
@@ -132,6 +136,40 @@ def _trained(options: argparse.Namespace) -> Report:
     labelled = f"{kind} on {label}"
     trained = train_seeds(planned, graph, seeds, out, label=labelled, teachers=teachers, **common)
     report = _results(options, trained) | {"distilled": distill, "teacher_test_acc_mean": taught_by}
+    return report, _describe_train
+
+
+def _trained_on_store(
+    options: argparse.Namespace, seeds: list[int], changes: dict[str, Any]
+) -> Report:
+    """Train from a store, by neighbour sampling."""
+    from bignn.train.seeds import train_seeds
+
+    for name in ("distill", "teacher", "teachers", "as_paper", "input_bits", "normalize_rows"):
+        if getattr(options, name, None) not in (None, False):
+            raise input_error(name, "left out for a store", getattr(options, name))
+    if options.quality == "best":
+        raise input_error("quality", "plain for a store", options.quality)
+    store = Store(options.dataset)
+    of_store = {
+        "sampler": changes.get("sampler") or "neighbor",
+        "input_bits": input_bits_of(store.stage),
+        "normalize_rows": store.stage.normalize_rows,
+    }
+    planned = recipe(options.model, graph=store, **{**changes, **of_store})
+    label = store.path.resolve().name
+    trained = train_seeds(
+        planned,
+        store,
+        seeds,
+        Path(options.out or Path("runs") / f"{label}-{options.model}"),
+        label=f"{options.model} on {label}",
+        device=options.device,
+        save_every=options.save_every,
+        jobs=options.jobs,
+        resume=options.resume,
+    )
+    report = _results(options, trained) | {"distilled": False, "teacher_test_acc_mean": None}
     return report, _describe_train
 
 

@@ -37,6 +37,7 @@ from bignn.nn.sage_conv import SAGEConv
 from bignn.nn.sg_conv import SGConv
 from bignn.nn.sparse import SparseMatrix
 from bignn.runtime.input_bits import choose_input_bits
+from bignn.runtime.input_stage import InputSpec, input_bits_of
 
 Conv = GCNConv | SAGEConv | GATConv | SGConv
 _CONVS: dict[str, Callable[..., Conv]] = {
@@ -245,6 +246,20 @@ class GNN(nn.Module):
                 self.config["normalize_rows"] = False
                 self._make_first_layer()
                 self.input_stage.fit(x)
+
+    def load_input_stage(self, spec: InputSpec) -> None:
+        """Take the input stage of packed features; the first layer is made anew if bits differ."""
+        if not self.binarization.features:
+            raise input_error("model", "one with binary features, for a store", "float features")
+        chosen = input_bits_of(spec)
+        self.config["normalize_rows"] = spec.normalize_rows
+        differs = spec.num_columns != self.input_stage.num_bits
+        self.config["input_bits"] = chosen
+        if differs:
+            self._make_first_layer()
+        elif self.input_stage.normalize_rows != spec.normalize_rows:
+            self.input_stage = self._input_stage().to(self.input_stage.mean.device)
+        self.input_stage.load_spec(spec)
 
     def _input_stage(self) -> InputStage:
         config, features = self.config, self.binarization.features

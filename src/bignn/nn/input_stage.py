@@ -26,7 +26,7 @@ from bignn.runtime.input_bits import (
     rotation_scales,
     rotation_size,
 )
-from bignn.runtime.input_stage import normalized, row_scales
+from bignn.runtime.input_stage import InputSpec, normalized, row_scales
 
 
 class InputStage(nn.Module):
@@ -140,6 +140,27 @@ class InputStage(nn.Module):
             places = torch.arange(1, count + 1, device=x.device) * len(x) // (count + 1)
             self.thresholds.copy_(in_order[places].t())
         self.is_fitted.fill_(True)
+        self._has_statistics = True
+
+    @torch.no_grad()
+    def load_spec(self, spec: InputSpec) -> None:
+        """Take the statistics of a packed input stage of the same steps."""
+        same = (
+            spec.num_features == self.num_features
+            and spec.num_columns == self.num_bits
+            and spec.normalize_rows == self.normalize_rows
+            and (spec.mean is not None) == self.standardize
+            and spec.binarize == self.binarize
+        )
+        if not same:
+            expected = f"{self.num_features} features as {self.num_bits} bits"
+            got = f"{spec.num_features} features as {spec.num_columns} bits"
+            raise input_error("store", f"one of {expected}, as the model reads", got)
+        for name in ("mean", "scale", "diagonals", "thresholds"):
+            if (values := getattr(spec, name)) is not None:
+                getattr(self, name).copy_(torch.from_numpy(values))
+        if self.standardize:
+            self.is_fitted.fill_(True)
         self._has_statistics = True
 
     def forward(self, x: Tensor) -> Tensor | BinaryRows | SparseFeatures:

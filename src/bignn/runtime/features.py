@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from bignn import bits, kernels
 from bignn.graph import Graph, SparseRows
+from bignn.kernels import native
 from bignn.kernels.compressed_rows import entries_of, order_of_entries
 from bignn.kernels.layer import DenseBits, PackedFeatures, SparseBits
 from bignn.runtime.input_stage import InputSpec, absolute_sums, row_scales
@@ -34,10 +35,19 @@ def read_features(stage: InputSpec, graph: Graph) -> tuple[PackedFeatures | Floa
     words = np.empty((graph.num_nodes, bits.words_per_row(stage.num_columns)), dtype=np.uint64)
     beta = np.empty(graph.num_nodes, dtype=np.float32)
     for start, stop in _blocks(graph.num_nodes, stage.num_columns):
-        values = stage.normalized(_dense_rows(graph, start, stop))
-        words[start:stop] = kernels.pack_rows(values)
-        beta[start:stop] = row_scales(values, absolute_sums)[:, 0]
+        words[start:stop], beta[start:stop] = pack_rows_of(stage, _dense_rows(graph, start, stop))
     return _smaller(words, stage.num_columns), beta
+
+
+def pack_rows_of(stage: InputSpec, x: Floats) -> tuple[NDArray[np.uint64], Floats]:
+    """Apply an input stage that binarizes to rows of raw features: bits and β."""
+    if native.is_available() and not stage.encodes and x.dtype == np.float32 and x.shape[1]:
+        statistics = stage.mean, stage.scale
+        return native.pack_features(
+            native.readable(x), stage.normalize_rows, *statistics, kernels.default_backend()
+        )
+    values = stage.normalized(x)
+    return kernels.pack_rows(values), row_scales(values, absolute_sums)[:, 0]
 
 
 def take_features(features: PackedFeatures, nodes: Ints) -> PackedFeatures:

@@ -25,6 +25,7 @@ from bignn.runtime.hetero_graph import PackedHeteroGraph
 from bignn.runtime.neighbourhood import AnyPackedGraph
 from bignn.runtime.node_order import Order
 from bignn.runtime.predicted_values import scores_of
+from bignn.runtime.store import Store, is_store, predict_store
 from bignn.runtime.tensors import GRAPH_SUFFIX, check_suffix
 
 
@@ -41,11 +42,22 @@ def predict_file(
     threads: int | None = None,
     order: Order | None = None,
     save_graph: str | None = None,
+    memory: str | None = None,
 ) -> dict[str, Any]:
-    """Predict a graph, given by name or file, with a packed model's file.
+    """Predict a graph, given by name or file, or a store, with a packed model's file.
 
     ``nodes`` are names where the graph has names, and numbers where it has none.
     """
+    if is_store(dataset):
+        others = {"nodes": nodes, "plan": plan, "order": order, "save-graph": save_graph}
+        given = [name for name, value in others.items() if value is not None]
+        given += ["explain"] * explain + ["device"] * (device != "cpu")
+        if given:
+            raise input_error(given[0], "left out for a store", repr(dataset))
+        _check_different({"model": model_path}, {"out": out})
+        return _predict_store(model_path, dataset, out, output, memory or "4G", threads)
+    if memory is not None:
+        raise input_error("memory", "left out but for a store", repr(memory))
     first, second = Path(model_path).suffix, Path(dataset).suffix
     if first == ".npz" or (second == ".bignn" and first != ".bignn"):
         raise InputError(
@@ -113,6 +125,24 @@ def predict_file(
         if scores is not None:
             report["scores"] = [float(score) for score in table.columns["score"]]
     return report
+
+
+def _predict_store(
+    model_path: str,
+    folder: str,
+    out: str | None,
+    output: Output,
+    memory: str,
+    threads: int | None,
+) -> dict[str, Any]:
+    if out is None:
+        raise input_error("out", "a file name ending in .npy for a store", "none")
+    if threads is not None:
+        set_num_threads(threads)
+    model, store = PackedModel.open(model_path), Store(folder)
+    report = predict_store.predict_store(model, store, out, output=output, memory=memory)
+    accuracy = predict_store.accuracy_of(store, out)
+    return {"model": model_path, "dataset": folder, "test_acc": accuracy, **report}
 
 
 def _classes_and_scores(
@@ -225,6 +255,8 @@ def _as_arguments(model_path: str, dataset: str) -> Iterator[None]:
 
 def describe(report: dict[str, Any]) -> str:
     """Format the report of :func:`predict_file`."""
+    if "layers" in report:
+        return predict_store.describe(report)
     accuracy = report["test_acc"]
     lines = [
         f"{counted(report['num_nodes'], 'node')} in {1e3 * report['seconds']:.2f} ms"

@@ -18,6 +18,7 @@ from bignn.config.options import check_choice
 from bignn.errors import input_error
 from bignn.files import checked_path, prepare, remove_leftovers
 from bignn.graph import Graphs
+from bignn.runtime.store import Store
 from bignn.train import distributed
 from bignn.train.distill import Teacher, checked_teachers
 from bignn.train.find_problem import find_problem
@@ -39,7 +40,7 @@ _MAX_NODES_ON_ONE_THREAD = 4096
 
 def fit(
     model: nn.Module,
-    graph: Graphs | Iterable[Any],
+    graph: Graphs | Iterable[Any] | Store,
     settings: Settings | Mapping[str, Any] | None = None,
     *,
     seed: int = 0,

@@ -50,8 +50,11 @@ class LearningProblem(Protocol):
     def prepare(self, model: nn.Module, settings: Settings, world: World) -> None:
         """Choose what training and validation see; called once, before anything below."""
 
-    def training_x(self) -> Tensor:
-        """Return the features of training nodes, whose statistics the input stage takes."""
+    def training_x(self) -> Tensor | None:
+        """Return the features of training nodes, whose statistics the input stage takes.
+
+        None where the model got its statistics in :meth:`prepare`.
+        """
 
     def trial(self) -> Batch:
         """Return a batch that the model, and teachers, are tried on."""

@@ -19,6 +19,7 @@ from torch import nn
 from bignn.errors import FileError, WriteError, input_error
 from bignn.graph import Graph
 from bignn.nn import GNN
+from bignn.runtime.store import Store
 from bignn.train import distributed
 from bignn.train.checkpoint import load_model
 from bignn.train.distill import checked_teachers
@@ -70,7 +71,7 @@ class SeedResults:
         )
 
 
-def fit_seed(recipe: Recipe, graph: Graph, seed: int, **options: Any) -> FitResult:
+def fit_seed(recipe: Recipe, graph: Graph | Store, seed: int, **options: Any) -> FitResult:
     """Train one model, whose initial weights and dropout the seed decides.
 
     ``options`` are those of :func:`bignn.fit`.
@@ -78,7 +79,9 @@ def fit_seed(recipe: Recipe, graph: Graph, seed: int, **options: Any) -> FitResu
     return fit_model(recipe, graph, seed, **options)[1]
 
 
-def fit_model(recipe: Recipe, graph: Graph, seed: int, **options: Any) -> tuple[GNN, FitResult]:
+def fit_model(
+    recipe: Recipe, graph: Graph | Store, seed: int, **options: Any
+) -> tuple[GNN, FitResult]:
     """Train one model, as :func:`fit_seed` does, and return it with its result."""
     model = _new_model(recipe, graph, seed)
     return model, fit(model, graph, recipe.settings, seed=seed, **options)
@@ -115,7 +118,7 @@ class _SeedTask:
     """The training of one seed, as a function that other processes can be given."""
 
     recipe: Recipe
-    graph: Graph
+    graph: Graph | Store
     out: Path
     options: dict[str, Any]
     teachers: Teachers | None
@@ -184,7 +187,7 @@ class _SeedTask:
 
 def train_seeds(
     recipe: Recipe,
-    graph: Graph,
+    graph: Graph | Store,
     seeds: Sequence[int],
     out: str | os.PathLike[str],
     *,

@@ -9,6 +9,7 @@ from bignn.config import BinarizeMode, ModelOptions, Settings
 from bignn.config.options import COUNT, about, option
 from bignn.errors import InputError
 from bignn.graph import GraphLike, as_graph
+from bignn.runtime.store import Store
 
 if TYPE_CHECKING:
     from bignn.nn import GNN
@@ -23,11 +24,12 @@ class Recipe(ModelOptions):
     hidden_channels: int = option(64, "hidden neurons per layer, per head with attention", COUNT)
     num_layers: int = option(2, "number of convolutions", COUNT)
 
-    def build(self, graph: GraphLike) -> GNN:
+    def build(self, graph: GraphLike | Store) -> GNN:
         """Build a freshly initialised model for a graph; draws from torch's generator."""
         from bignn.nn import GNN, MODELS
 
-        graph = as_graph(graph)
+        if not isinstance(graph, Store):
+            graph = as_graph(graph)
         if graph.num_classes == 0:
             raise InputError(
                 f"{graph.name}: training needs labels 'y'; 'bignn convert --graph --labels' "
