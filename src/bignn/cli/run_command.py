@@ -23,6 +23,7 @@ from bignn.cli.datasets import add_datasets
 from bignn.cli.demo import add_demo
 from bignn.cli.doctor import add_doctor
 from bignn.cli.pack import add_pack
+from bignn.cli.partition import add_partition
 from bignn.cli.predict import add_predict
 from bignn.cli.report import add_report
 from bignn.cli.reproduce import add_reproduce
@@ -101,7 +102,7 @@ def make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"bignn {bignn.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for add in (
-        *(add_compare, add_train, add_convert, add_pack, add_predict, add_serve),
+        *(add_compare, add_train, add_convert, add_pack, add_partition, add_predict, add_serve),
         *(add_bench, add_cost, add_capacity, add_reproduce, add_report),
         *(add_demo, add_datasets, add_doctor),
     ):
