@@ -27,7 +27,8 @@ def add_partition(commands: Any) -> None:
     )
     add = parser.add_argument
     add_dataset(add)
-    add("-k", type=int, required=True, metavar="K", help="number of parts, one per process")
+    add("-k", "--num-parts", type=int, required=True, metavar="K",
+        help="number of parts, one per process")  # fmt: skip
     add("-o", "--out", required=True, metavar="DIR", help="folder for the parts (part-0.bigpart, "
         "...); a machine needs the parts of its own processes only")  # fmt: skip
     add("--by", choices=get_args(By), default="auto", help="metis: cut few edges (needs pymetis); "
@@ -55,7 +56,7 @@ def _partition(options: argparse.Namespace) -> Report:
         if time.perf_counter() - start > _REPORT_AFTER:
             print(f"wrote part {part.number}", file=sys.stderr, flush=True)
 
-    partition = write_parts(graph, options.k, options.out, options.by, report)
+    partition = write_parts(graph, options.num_parts, options.out, options.by, report)
     return {
         "dataset": options.dataset,
         "out": options.out,

@@ -40,7 +40,7 @@ def assign(graph: Graph, num_parts: int, by: By = "auto") -> tuple[NDArray[np.in
     most = min(graph.num_nodes, MOST_PARTS)
     is_count = isinstance(num_parts, int) and not isinstance(num_parts, bool)
     if not is_count or not 1 <= num_parts <= most:
-        raise input_error("k", f"a number of parts from 1 to {most}", repr(num_parts))
+        raise input_error("num_parts", f"a number of parts from 1 to {most}", repr(num_parts))
     if by == "auto":
         fits = graph.num_edges <= MOST_EDGES_OF_METIS and find_spec("pymetis") is not None
         by = "metis" if fits else "ranges"
@@ -66,8 +66,7 @@ def by_metis(graph: Graph, num_parts: int) -> NDArray[np.int32]:
     work = np.bincount(graph.edge_index[1], minlength=graph.num_nodes) + 1
     _, owner = pymetis.part_graph(
         num_parts,
-        xadj=offsets,
-        adjncy=ids,
+        adjacency=pymetis.CSRAdjacency(offsets, ids),
         vweights=work,
         options=pymetis.Options(seed=0),
     )

@@ -92,9 +92,10 @@ def open_part(folder: str | os.PathLike[str], number: int, num_processes: int) -
         make = f"'bignn partition GRAPH -k {num_processes} -o {folder}'"
         raise FileError(f"'{folder}' has no parts of a graph ({PART_SUFFIX}); {make} writes them")
     path = part_path(folder, number)
-    if not path.exists():  # another part says how many there are
+    is_there = path.exists()
+    if not is_there:  # another part says how many there are
         known = min(int(found[1]) for found in map(_NAME.fullmatch, os.listdir(folder)) if found)
-        path, number = part_path(folder, known), known
+        path = part_path(folder, known)
     part = tensors.open_as(path, {PART_FORMAT: _from_file}, verify=True)
     count = part.partition.num_parts
     if count != num_processes:
@@ -104,6 +105,11 @@ def open_part(folder: str | os.PathLike[str], number: int, num_processes: int) -
             if count > 1
             else f"'{folder}' has one part, for one process, and {num_processes} run; leave "
             "torchrun out, or cut the graph into as many parts"
+        )
+    if not is_there:
+        raise FileError(
+            f"'{part_path(folder, number)}' does not exist; copy it to this machine, or start the "
+            "process that needs it where it is"
         )
     if part.number != number:
         raise FileError(f"'{path}' is part {part.number} of its graph; give it its own name again")

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bignn import __version__
+import bignn
 from bignn.errors import counted
 from bignn.kernels.reference import first_largest
 from bignn.kernels.threads import set_num_threads
@@ -106,7 +106,7 @@ def predict_parts(
 def check_alike(world: World, part: GraphPart, model: PackedModel, options: list[str]) -> None:
     """Refuse processes whose versions, parts, models or options are not the same."""
     arrays, header = model.parts()
-    world.check_same({"their version of bignn": __version__}, "install one version everywhere")
+    world.check_same({"their version of bignn": bignn.__version__}, "install one version everywhere")
     world.check_same(
         {"their parts": part.partition.digest},
         "copy the parts of one 'bignn partition' to all machines",
