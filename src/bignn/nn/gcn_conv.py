@@ -11,6 +11,7 @@ from bignn.errors import input_error
 from bignn.nn.adjacency import Aggregation, EdgesLike, aggregate
 from bignn.nn.batch_norm import BatchNorm
 from bignn.nn.edge_rounding import edge_bits_in_use, edge_bits_now, rounded_edges
+from bignn.nn.halo import with_halo
 from bignn.nn.linear import FeaturesLike, Linear
 from bignn.nn.packed_arithmetic import folded, scale_and_shift
 
@@ -101,6 +102,7 @@ class GCNConv(nn.Module):
         With ``edge_bits``, batch normalisation ``norm`` after the layer is folded into it.
         """
         edge_bits = edge_bits_now(self.edge_bits, self.lin.weight, edge_weight)
+        x = with_halo(x, edge_index, self.lin, rounds=edge_bits is not None)
         if edge_bits is not None:
             rows = self.lin.binary_rows(x)
             edges = rounded_edges(

@@ -16,10 +16,12 @@ from torch import nn
 from bignn.errors import FileError, WriteError, input_error
 from bignn.graph import Graph
 from bignn.nn import GNN
+from bignn.runtime.parts.graph_part import GraphPart
 from bignn.train import distributed
 from bignn.train.checkpoint import load_model
 from bignn.train.fit import FitResult, fit
 from bignn.train.jobs import checked_jobs, in_processes
+from bignn.train.parts.training_halo import GradientForm
 from bignn.train.recipes import Recipe
 
 
@@ -60,7 +62,7 @@ class SeedResults:
         )
 
 
-def fit_seed(recipe: Recipe, graph: Graph, seed: int, **options: Any) -> FitResult:
+def fit_seed(recipe: Recipe, graph: Graph | GraphPart, seed: int, **options: Any) -> FitResult:
     """Train one model, whose initial weights and dropout the seed decides.
 
     ``options`` are those of :func:`bignn.fit`.
@@ -68,7 +70,7 @@ def fit_seed(recipe: Recipe, graph: Graph, seed: int, **options: Any) -> FitResu
     return fit_model(recipe, graph, seed, **options)[1]
 
 
-def fit_model(recipe: Recipe, graph: Graph, seed: int, **options: Any) -> tuple[GNN, FitResult]:
+def fit_model(recipe: Recipe, graph: Graph | GraphPart, seed: int, **options: Any) -> tuple[GNN, FitResult]:
     """Train one model, as :func:`fit_seed` does, and return it with its result."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -101,7 +103,7 @@ class _SeedTask:
     """The training of one seed, as a function that other processes can be given."""
 
     recipe: Recipe
-    graph: Graph
+    graph: Graph | GraphPart
     out: Path
     options: dict[str, Any]
     teachers: Teachers | None
@@ -137,7 +139,7 @@ class _SeedTask:
 
 def train_seeds(
     recipe: Recipe,
-    graph: Graph,
+    graph: Graph | GraphPart,
     seeds: Sequence[int],
     out: str | os.PathLike[str],
     *,
@@ -149,6 +151,7 @@ def train_seeds(
     label: str = "",
     teachers: Teachers | None = None,
     jobs: int = 1,
+    halo_gradients: GradientForm = "float",
 ) -> SeedResults:
     """Train one model per seed; checkpoints are ``<out>/seed-<s>.safetensors``.
 
@@ -166,6 +169,7 @@ def train_seeds(
         "resume": resume,
         "save_every": save_every,
         "progress": progress and min(checked_jobs(jobs), len(seeds)) == 1,
+        "halo_gradients": halo_gradients,
     }
     label = label or graph.name
     task = _SeedTask(recipe, graph, Path(out), options, teachers, replace_unusable, label)
@@ -185,7 +189,7 @@ def train_seeds(
 
 def train_teachers(
     recipe: Recipe,
-    graph: Graph,
+    graph: Graph | GraphPart,
     seeds: Sequence[int],
     count: int,
     out: str | os.PathLike[str],

@@ -29,7 +29,7 @@ class Partition:
         digest: fingerprint of the graph and of the assignment of its nodes.
         num_parts: k.
         by: ``"metis"`` or ``"ranges"``.
-        graph: the graph's name, for messages.
+        name: the name of the graph, for messages.
         num_nodes, num_edges, num_features, num_classes: sizes of the whole graph.
         num_train: its training nodes.
         num_halo: rows that parts read of each other, all parts together.
@@ -44,7 +44,7 @@ class Partition:
     digest: str
     num_parts: int
     by: str
-    graph: str
+    name: str
     num_nodes: int
     num_edges: int
     num_features: int
@@ -56,6 +56,11 @@ class Partition:
     input_bits: str
     is_dense: bool
     class_names: tuple[str, ...] | None = None
+
+    @property
+    def train_idx(self) -> range:
+        """As many numbers as there are training nodes, which recipes depend on."""
+        return range(self.num_train)
 
     def facts(self) -> dict[str, Any]:
         """Return the attributes as plain data."""
@@ -104,6 +109,11 @@ class GraphPart:
         return len(self.nodes)
 
     @property
+    def name(self) -> str:
+        """The name of the graph."""
+        return self.partition.name
+
+    @property
     def num_halo(self) -> int:
         """Number of rows of other parts that are read, h."""
         return len(self.halo)
@@ -121,7 +131,7 @@ class GraphPart:
 
     def features_graph(self) -> Graph:
         """Return the owned nodes as a graph without edges, whose features can be read."""
-        return Graph(self.x, np.empty((2, 0), dtype=np.int64), name=self.partition.graph)
+        return Graph(self.x, np.empty((2, 0), dtype=np.int64), name=self.partition.name)
 
 
 def cut(graph: Graph, num_parts: int, by: By = "auto") -> Iterator[GraphPart]:
@@ -203,7 +213,7 @@ def _facts(
         digest=state.hexdigest(),
         num_parts=num_parts,
         by=way,
-        graph=graph.name,
+        name=graph.name,
         num_nodes=graph.num_nodes,
         num_edges=graph.num_edges,
         num_features=graph.num_features,
