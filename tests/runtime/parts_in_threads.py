@@ -58,9 +58,7 @@ class BoardExchange:
         return agree
 
 
-def run_parts(
-    parts: list[GraphPart], run: Callable[[GraphPart, BoardExchange], Any]
-) -> list[Any]:
+def run_parts(parts: list[GraphPart], run: Callable[[GraphPart, BoardExchange], Any]) -> list[Any]:
     """Runs a function for every part at once, and returns the results by part."""
     board = Board(parts)
     found: list[Any] = [None] * len(parts)
@@ -79,7 +77,9 @@ def run_parts(
     for thread in threads:
         thread.join()
     if failed:
-        raise next((e for e in failed if not isinstance(e, threading.BrokenBarrierError)), failed[0])
+        raise next(
+            (e for e in failed if not isinstance(e, threading.BrokenBarrierError)), failed[0]
+        )
     return found
 
 

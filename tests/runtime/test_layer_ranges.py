@@ -79,9 +79,9 @@ def test_what_does_not_fit_is_refused() -> None:
         LayerOverRows(layer, LayerSources(sources.words, sources.factor[1:]))
     bound = LayerOverRows(layer, sources)
     edges = case.edges[0].rows(0, 9)
-    with pytest.raises(InputError, match="'ids' must be in 0..62, got"):
+    with pytest.raises(InputError, match=r"'ids' must be in 0..62, got"):
         bound.values(replace(edges, ids=edges.ids + 63))
-    with pytest.raises(InputError, match="'own_ids' must be in 0..62"):
+    with pytest.raises(InputError, match=r"'own_ids' must be in 0..62"):
         bound.values(replace(edges, own_ids=edges.own_ids - 1))  # type: ignore[operator]
     with pytest.raises(InputError, match="'edges' must be of 63 sources, got 62"):
         bound.values(replace(edges, num_sources=62))

@@ -118,17 +118,17 @@ def test_fewer_parts_leave_none_of_the_old_ones(graph: Graph, tmp_path: Path) ->
 
 
 def test_missing_and_exchanged_files_are_one_line(graph: Graph, tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="has no parts of a graph .*bignn partition GRAPH -k 2"):
+    with pytest.raises(FileError, match=r"has no parts of a graph .*bignn partition GRAPH -k 2"):
         open_part(tmp_path, 0, 2)
     write_parts(graph, 4, tmp_path)
     for number in (0, 3):
-        with pytest.raises(InputError, match="has 4 parts, .* and 2 run; start 'torchrun"):
+        with pytest.raises(InputError, match=r"has 4 parts, .* and 2 run; start 'torchrun"):
             open_part(tmp_path, number, 2)
     shutil.copy(part_path(tmp_path, 0), part_path(tmp_path, 1))
-    with pytest.raises(FileError, match="part-1.bigpart' is part 0 of its graph"):
+    with pytest.raises(FileError, match=r"part-1.bigpart' is part 0 of its graph"):
         open_part(tmp_path, 1, 4)
     part_path(tmp_path, 2).unlink()
-    with pytest.raises(FileError, match="part-2.bigpart' does not exist"):
+    with pytest.raises(FileError, match=r"part-2.bigpart' does not exist"):
         open_part(tmp_path, 2, 4)
     write_parts(graph, 1, tmp_path)
     with pytest.raises(InputError, match="has one part, for one process, and 2 run"):
@@ -204,9 +204,7 @@ def test_every_wrong_array_is_refused(tmp_path: Path) -> None:
             open_part(tmp_path, 0, 2)
 
 
-def test_the_command_says_what_it_wrote(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.savez(tmp_path / "toy.npz", **make_arrays())  # type: ignore[arg-type]
     arguments = ["partition", str(tmp_path / "toy.npz"), "-k", "3", "-o", str(tmp_path / "out")]
     assert main([*arguments, "--by", "ranges", "--json"]) == 0

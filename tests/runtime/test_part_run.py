@@ -111,7 +111,7 @@ def test_models_that_read_floats_of_neighbours_are_refused() -> None:
         with pytest.raises(InputError, match=f"'model' must be .* {why}.*one process") as caught:
             predict_in_parts(model, graph, 2)
         assert "\n" not in str(caught.value)
-    with pytest.raises(InputError, match="'dataset' must be a graph with 70 features .* got 9"):
+    with pytest.raises(InputError, match=r"'dataset' must be a graph with 70 features .* got 9"):
         predict_in_parts(make_chain(["gcn"]), make_graph(20, 9), 2)
 
 

@@ -22,8 +22,8 @@ def add_predict(commands: Any) -> None:
     )
     add = parser.add_argument
     add("model", help="a .bignn file")
-    add("dataset", help="the name of a dataset, a .npz file, a packed graph (see --save-graph), or a "
-        "folder of parts ('bignn partition'), under torchrun")  # fmt: skip
+    add("dataset", help="the name of a dataset, a .npz file, a packed graph (see --save-graph), or "
+        "a folder of parts ('bignn partition'), under torchrun")  # fmt: skip
     add("--nodes", metavar="NODES", help="nodes to predict: their names, such as "
         "paper_17,paper_18, or where the graph has none their ids, such as 0,5,9 "
         "(default: all)")  # fmt: skip

@@ -276,7 +276,9 @@ def _teachers(
     changes = {"epochs": options.epochs, "patience": options.patience}
     changed = "".join(f"-{name}-{value}" for name, value in changes.items() if value is not None)
     trained, teachers = train_teachers(
-        teacher_recipe(options.model, getattr(graph, "partition", graph), paper=_paper(options), **changes),
+        teacher_recipe(
+            options.model, getattr(graph, "partition", graph), paper=_paper(options), **changes
+        ),
         graph,
         seeds,
         1 if options.teachers is None else options.teachers,

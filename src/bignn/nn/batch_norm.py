@@ -63,6 +63,8 @@ class BatchNorm(nn.BatchNorm1d):
             self.running_var.lerp_(unbiased.to(self.running_var.dtype), share)
         if not self.training:
             return super().forward(h)
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
         return (centred * (squares / count + self.eps).rsqrt()).to(h.dtype)
 
 

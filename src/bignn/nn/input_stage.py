@@ -29,7 +29,6 @@ from bignn.runtime.input_bits import (
 )
 from bignn.runtime.input_stage import normalized, row_scales
 
-
 #: Computes mean, deviation and largest magnitude of columns, and the first row, in float64.
 Moments = Callable[[Tensor], tuple[Tensor, Tensor, Tensor, Tensor]]
 

@@ -216,9 +216,7 @@ def prediction_table(
     return PredictionTable(kind, nodes, dict(zip(heads, values.T.tolist(), strict=True)))
 
 
-def class_names(
-    model: PackedModel, theirs: tuple[str, ...] | None
-) -> tuple[str, ...] | None:
+def class_names(model: PackedModel, theirs: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """Return the model's names of classes; where it has none, the graph's, if they fit."""
     if model.class_names is not None or theirs is None:
         return model.class_names

@@ -265,8 +265,8 @@ _LEADER_HEAD_START = 5.0
 def joined_world(device: str, timeout: float | None = None) -> Iterator[World]:
     """Join the other processes for the length of a command, and leave them at its end.
 
-    ``timeout`` replaces :data:`TIMEOUT`. A process that fails, or that ``torchrun`` ends because another one died, reports why in one
-    line, unless the leader reports the same error.
+    ``timeout`` replaces :data:`TIMEOUT`. A process that fails, or that ``torchrun`` ends because
+    another one died, reports why in one line, unless the leader reports the same error.
     """
     global TIMEOUT
     if timeout is not None:

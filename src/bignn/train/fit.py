@@ -104,8 +104,8 @@ def fit(
             trained first, and without them, and keeps the better one on validation (classes of one
             graph only). The width stays the model's own; ``bignn train --quality best`` chooses it.
         halo_gradients: how processes with parts of a graph send gradients to each other:
-            ``"float"``, or ``"int8"`` for a quarter of the bytes (with error feedback; what rounding
-            left over is not part of a checkpoint).
+            ``"float"``, or ``"int8"`` for a quarter of the bytes (with error feedback; what
+            rounding left over is not part of a checkpoint).
 
     """
     check_choice("quality", quality, Quality)
@@ -152,9 +152,7 @@ def fit(
     teachers = [] if teacher is None else checked_teachers(teacher)
     with ExitStack() as stack:
         stack.enter_context(_seeded_generators(seed, place))
-        problem = find_problem(
-            graph, val, test, loss, batch_size, seed, place, halo_gradients
-        )
+        problem = find_problem(graph, val, test, loss, batch_size, seed, place, halo_gradients)
         stack.enter_context(threads_for(problem.num_nodes))
         if settings is None:
             settings = problem.settings(model, distill=teacher is not None)

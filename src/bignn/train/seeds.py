@@ -70,7 +70,9 @@ def fit_seed(recipe: Recipe, graph: Graph | GraphPart, seed: int, **options: Any
     return fit_model(recipe, graph, seed, **options)[1]
 
 
-def fit_model(recipe: Recipe, graph: Graph | GraphPart, seed: int, **options: Any) -> tuple[GNN, FitResult]:
+def fit_model(
+    recipe: Recipe, graph: Graph | GraphPart, seed: int, **options: Any
+) -> tuple[GNN, FitResult]:
     """Train one model, as :func:`fit_seed` does, and return it with its result."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.runtime.input_bits import choose_input_bits, is_dense
 from bignn.errors import InputError
 from bignn.graph import SPLITS, Graph, SparseRows
 from bignn.kernels.compressed_rows import entries_of
+from bignn.runtime.input_bits import choose_input_bits, is_dense
 from bignn.runtime.parts.assignment import By, assign
 
 Floats = NDArray[np.float32]
@@ -152,9 +152,7 @@ def cut(graph: Graph, num_parts: int, by: By = "auto") -> Iterator[GraphPart]:
     yield from _parts(graph, owner, num_parts, way)
 
 
-def _parts(
-    graph: Graph, owner: NDArray[np.int32], num_parts: int, way: str
-) -> Iterator[GraphPart]:
+def _parts(graph: Graph, owner: NDArray[np.int32], num_parts: int, way: str) -> Iterator[GraphPart]:
     source, target = graph.edge_index
     of_edge = owner[target]
     crosses = owner[source] != of_edge

@@ -78,23 +78,30 @@ def _remove_others(folder: Path) -> None:
             entry.unlink(missing_ok=True)
 
 
-def open_part(folder: str | os.PathLike[str], number: int, num_processes: int) -> GraphPart:
+def open_part(
+    folder: str | os.PathLike[str], number: int | None = None, num_processes: int | None = None
+) -> GraphPart:
     """Open the part of one process, read whole and compared with its digest.
 
     Args:
         folder: the folder of the parts; only the file of this part need be there.
-        number: the part's, which is the process's rank.
-        num_processes: how many processes there are; there must be as many parts.
+        number: the part's, which is the process's rank; None for what ``torchrun`` says.
+        num_processes: how many processes there are, which must be as many as parts; None for what
+            ``torchrun`` says.
 
     """
     folder = checked_path(folder)
+    number = int(os.environ.get("RANK", "0")) if number is None else number
+    if num_processes is None:
+        num_processes = int(os.environ.get("WORLD_SIZE", "1"))
     if not is_partition(folder):
         make = f"'bignn partition GRAPH -k {num_processes} -o {folder}'"
         raise FileError(f"'{folder}' has no parts of a graph ({PART_SUFFIX}); {make} writes them")
     path = part_path(folder, number)
     is_there = path.exists()
     if not is_there:  # another part says how many there are
-        known = min(int(found[1]) for found in map(_NAME.fullmatch, os.listdir(folder)) if found)
+        names = (_NAME.fullmatch(entry.name) for entry in folder.iterdir())
+        known = min(int(found[1]) for found in names if found)
         path = part_path(folder, known)
     part = tensors.open_as(path, {PART_FORMAT: _from_file}, verify=True)
     count = part.partition.num_parts
@@ -224,9 +231,7 @@ def _check(partition: Partition, number: int, arrays: Mapping[str, NDArray[Any]]
     _check_labels(partition, arrays, num_nodes)
 
 
-def _check_labels(
-    partition: Partition, arrays: Mapping[str, NDArray[Any]], num_nodes: int
-) -> None:
+def _check_labels(partition: Partition, arrays: Mapping[str, NDArray[Any]], num_nodes: int) -> None:
     if "y" in arrays:
         y = arrays["y"]
         check_array("y", y, [np.int64], (num_nodes,))

@@ -145,13 +145,9 @@ class PartRun:
         def run_layer(step: PackedStep, value: Bits, _edges: Edges) -> Floats:
             return self._run(step.layer, value, LayerOverRows.values)
 
-        return executor.run(
-            self._network.rest, self._values, None, edges, run_layer, self._backend
-        )
+        return executor.run(self._network.rest, self._values, None, edges, run_layer, self._backend)
 
-    def _run(
-        self, layer: BinaryLayer, value: Bits, make: Callable[[LayerOverRows, Edges], T]
-    ) -> T:
+    def _run(self, layer: BinaryLayer, value: Bits, make: Callable[[LayerOverRows, Edges], T]) -> T:
         """Compute one result of the owned rows."""
         edges = self._part_edges(layer.aggr)
         inner, outer = self._blocks(layer, value, make)

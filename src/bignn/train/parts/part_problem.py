@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -43,7 +43,7 @@ CONVOLUTIONS = (GCNConv, SAGEConv, GATConv)
 class PartBatch(Batch):
     """The nodes of a part as a batch; statistics of batch normalisation are those of all parts."""
 
-    world: World = World()
+    world: World = field(default_factory=World)
 
     def logits(self, model: nn.Module) -> Tensor:
         """Return the model's output at the part's nodes; all processes must call it."""

@@ -106,7 +106,9 @@ def predict_parts(
 def check_alike(world: World, part: GraphPart, model: PackedModel, options: list[str]) -> None:
     """Refuse processes whose versions, parts, models or options are not the same."""
     arrays, header = model.parts()
-    world.check_same({"their version of bignn": bignn.__version__}, "install one version everywhere")
+    world.check_same(
+        {"their version of bignn": bignn.__version__}, "install one version everywhere"
+    )
     world.check_same(
         {"their parts": part.partition.digest},
         "copy the parts of one 'bignn partition' to all machines",

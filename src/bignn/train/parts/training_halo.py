@@ -75,7 +75,7 @@ class TrainingHalo:
         """Send signs and scales; return the halo's signs, and keep its scales."""
         message = torch.cat([to_bits(x[self.sent_rows]), _as_bytes(beta[self.sent_rows])], dim=1)
         arrived = self.exchange.start_tensor(message).wait_tensor()
-        self._scales = arrived[:, -4:].contiguous().view(torch.float32)
+        self._scales = arrived[:, -4:].clone().view(torch.float32)
         return from_bits(arrived[:, :-4], x.shape[1]).to(x.dtype)
 
     def send_back(self, gradient: Tensor, key: int) -> Tensor:
@@ -89,17 +89,15 @@ class TrainingHalo:
         self._left[key] = wanted - whole * scale
         message = torch.cat([whole.to(torch.int8).view(torch.uint8), _as_bytes(scale)], dim=1)
         arrived = self.exchange.start_tensor(message, back=True).wait_tensor()
-        scales = arrived[:, -4:].contiguous().view(torch.float32)
-        return arrived[:, :-4].contiguous().view(torch.int8).to(gradient.dtype) * scales
+        scales = arrived[:, -4:].clone().view(torch.float32)
+        return arrived[:, :-4].clone().view(torch.int8).to(gradient.dtype) * scales
 
 
 class _HaloRows(torch.autograd.Function):
     """Rows of a part with the halo's after them; gradients of these go back to their owners."""
 
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, halo: TrainingHalo, key: int, beta: Tensor | None
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, halo: TrainingHalo, key: int, beta: Tensor | None) -> Tensor:
         ctx.halo, ctx.key = halo, key
         if beta is None:
             arrived = halo.exchange.start_tensor(x[halo.sent_rows].contiguous()).wait_tensor()

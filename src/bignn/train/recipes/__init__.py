@@ -163,9 +163,7 @@ def _table(graph: Labelled | GraphLike | None, distill: bool) -> dict[str, Recip
     return STUDENTS if distill else RECIPES
 
 
-def _for_features(
-    own: Recipe, graph: Labelled | GraphLike | None, given: dict[str, Any]
-) -> Recipe:
+def _for_features(own: Recipe, graph: Labelled | GraphLike | None, given: dict[str, Any]) -> Recipe:
     """Adapt the recipe of a model with binary features to what the features are like.
 
     A node's length tells something where features are dense: their rows are not normalised.
