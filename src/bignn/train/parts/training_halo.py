@@ -55,7 +55,7 @@ class TrainingHalo:
 
     def constant(self, rows: BinaryRows | SparseFeatures) -> BinaryRows | SparseFeatures:
         """Append the halo's features; they are exchanged once."""
-        key = rows.beta if isinstance(rows, BinaryRows) else rows.matrix.matrix.values()
+        key = rows.beta if isinstance(rows, BinaryRows) else rows.matrix.matrix
         return self._constant.get(key, [], None, lambda: self._appended(rows))
 
     def floats(self, x: Tensor, key: object) -> Tensor:
