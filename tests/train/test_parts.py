@@ -82,6 +82,7 @@ from bignn.runtime.parts.part_files import open_part
 from bignn.train.distributed import current_world, joined_world
 from bignn.train.distill import weights_digest
 from bignn.train.fit import fit
+from bignn.train.parts.predict_parts import predict_parts
 from bignn.train.recipes import Settings, recipe
 from test_parts import CPU, first_step, models
 
@@ -112,6 +113,18 @@ with joined_world("cpu") as world:
             fit(model, **{"graph": part, "progress": False, **change})
         except InputError as error:
             refused.append(str(error))
+    for change, arguments in (
+        ("version", ["model.bignn", "parts"]),
+        ("model", ["other.bignn" if rank else "model.bignn", "parts"]),
+        ("parts", ["model.bignn", "other" if rank else "parts"]),
+    ):
+        version = bignn.__version__
+        bignn.__version__ = "0.0.0" if rank and change == "version" else version
+        try:
+            predict_parts(*arguments, world)
+        except InputError as error:
+            refused.append(str(error))
+        bignn.__version__ = version
     said["refused"] = refused
     for options in (["--json"], ["--output", "logits", "--json", "--out", "logits.npy"],
                     ["--out", "named.csv"], ["--halo", "floats", "--json", "--out", "f.npy"]):
@@ -131,6 +144,7 @@ def test_two_processes_with_parts_are_one(tmp_path: Path) -> None:
     write_parts(from_arrays(make_arrays(seed=1)), 2, tmp_path / "other", "ranges")
     packed = make_packed_model([20, 9, 3])
     packed.save(tmp_path / "model.bignn")
+    make_packed_model([20, 9, 3], seed=1).save(tmp_path / "other.bignn")
     # Inside of joined_world a command does not leave it.
     script = SCRIPT.replace('main(["predict"', 'predict(["predict"').replace(
         "said = {}", PREDICT + "said = {}"
@@ -164,6 +178,12 @@ def test_two_processes_with_parts_are_one(tmp_path: Path) -> None:
         assert first[form][1] < 0.69, form  # chance is log 2
     assert "the processes differ in 'graph'" in first["refused"][0]
     assert "a graph in parts is trained full batch" in first["refused"][1]
+    assert first["refused"][2:] == [
+        "the processes differ in their version of bignn; install one version everywhere",
+        "the processes differ in their model; copy one .bignn file to all machines",
+        "the processes differ in their parts; copy the parts of one 'bignn partition' to all "
+        "machines",
+    ]
     lines = (tmp_path / "out.txt").read_text().splitlines()
     report = json.loads(lines[0])
     expected = packed.predict(graph)
@@ -307,7 +327,6 @@ def free_port() -> int:
 #: The command; process 1 does something at its second exchange of halos.
 FAILING = """
 import os, signal, sys
-import bignn
 from bignn.cli import main
 from bignn.train import distributed
 from bignn.train.parts.halo import HaloExchange
@@ -321,14 +340,7 @@ def failing(self, *rest, **more):
     if count == 2 and os.environ["RANK"] == "1":
         os.kill(os.getpid(), getattr(signal, what))
     return exchange(self, *rest, **more)
-if hasattr(signal, what):
-    HaloExchange.start_tensor = failing
-elif what == "version" and os.environ["RANK"] == "1":
-    bignn.__version__ = "0.0.0"
-elif what == "model" and os.environ["RANK"] == "1":
-    arguments[1] = "other.bignn"
-elif what == "parts" and os.environ["RANK"] == "1":
-    arguments[2] = "other"
+HaloExchange.start_tensor = failing
 sys.exit(main(arguments))
 """
 
@@ -338,17 +350,12 @@ sys.exit(main(arguments))
     [
         ("SIGKILL", r"process 0 of 2 lost the others: one of them ended or did not answer"),
         ("SIGSTOP", r"process 0 of 2 lost the others: .* did not answer for 2 s"),
-        ("version", "the processes differ in their version of bignn; install one version"),
-        ("model", "the processes differ in their model; copy one .bignn file"),
-        ("parts", "the processes differ in their parts; copy the parts of one"),
     ],
 )
 def test_failures_end_in_a_line(tmp_path: Path, what: str, line: str) -> None:
     graph = from_arrays(make_arrays(), name="toy")
     write_parts(graph, 2, tmp_path / "parts")
-    write_parts(graph, 2, tmp_path / "other", "ranges")
     make_packed_model([20, 9, 3]).save(tmp_path / "model.bignn")
-    make_packed_model([20, 9, 3], seed=1).save(tmp_path / "other.bignn")
     script = tmp_path / "failing.py"
     script.write_text(FAILING)
     arguments = [what, "predict", "model.bignn", "parts", "--out", "out.npy"]

@@ -240,12 +240,18 @@ def _join(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.set_device(device)
         backend = "cpu:gloo,cuda:nccl"  # counts stay on the host
+    patience = timedelta(seconds=TIMEOUT)
     try:
-        torch.distributed.init_process_group(backend, timeout=timedelta(seconds=TIMEOUT))
+        store, rank, size = next(iter(torch.distributed.rendezvous("env://", timeout=patience)))
+        # After a restart torchrun's store may still have the addresses of those that died.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = torch.distributed.PrefixStore(f"bignn attempt {attempt}", store)
+        torch.distributed.init_process_group(
+            backend, store=store, rank=rank, world_size=size, timeout=patience
+        )
     except (RuntimeError, ValueError) as error:
-        rank, size = os.environ["RANK"], os.environ["WORLD_SIZE"]
         raise LostProcessError(
-            f"process {rank} of {size} cannot join the others ({_first_sentence(error)}); "
+            f"process {os.environ['RANK']} of {os.environ['WORLD_SIZE']} cannot join the others ({_first_sentence(error)}); "
             "start all of them by one torchrun"
         ) from error
     atexit.register(leave)

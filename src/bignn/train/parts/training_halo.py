@@ -75,7 +75,7 @@ class TrainingHalo:
         """Send signs and scales; return the halo's signs, and keep its scales."""
         message = torch.cat([to_bits(x[self.sent_rows]), _as_bytes(beta[self.sent_rows])], dim=1)
         arrived = self.exchange.start_tensor(message).wait_tensor()
-        self._scales = arrived[:, -4:].clone().view(torch.float32)
+        self._scales = _as_floats(arrived[:, -4:])
         return from_bits(arrived[:, :-4], x.shape[1]).to(x.dtype)
 
     def send_back(self, gradient: Tensor, key: int) -> Tensor:
@@ -89,8 +89,8 @@ class TrainingHalo:
         self._left[key] = wanted - whole * scale
         message = torch.cat([whole.to(torch.int8).view(torch.uint8), _as_bytes(scale)], dim=1)
         arrived = self.exchange.start_tensor(message, back=True).wait_tensor()
-        scales = arrived[:, -4:].clone().view(torch.float32)
-        return arrived[:, :-4].clone().view(torch.int8).to(gradient.dtype) * scales
+        scales = _as_floats(arrived[:, -4:])
+        return arrived[:, :-4].view(torch.int8).to(gradient.dtype) * scales
 
 
 class _HaloRows(torch.autograd.Function):
@@ -167,3 +167,8 @@ def from_bits(octets: Tensor, columns: int) -> Tensor:
 def _as_bytes(column: Tensor) -> Tensor:
     """View a column of numbers [rows, 1] as the bytes of float32 [rows, 4]."""
     return column.detach().float().contiguous().view(torch.uint8).view(-1, 4)
+
+
+def _as_floats(octets: Tensor) -> Tensor:
+    """Read a column of float32 [rows, 1] from its bytes [rows, 4]."""
+    return octets.reshape(-1).clone().view(torch.float32).view(len(octets), 1)
