@@ -251,8 +251,8 @@ def _join(device: torch.device) -> None:
         )
     except (RuntimeError, ValueError) as error:
         raise LostProcessError(
-            f"process {os.environ['RANK']} of {os.environ['WORLD_SIZE']} cannot join the others ({_first_sentence(error)}); "
-            "start all of them by one torchrun"
+            f"process {os.environ['RANK']} of {os.environ['WORLD_SIZE']} cannot join the others "
+            f"({_first_sentence(error)}); start all of them by one torchrun"
         ) from error
     atexit.register(leave)
 
