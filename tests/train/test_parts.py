@@ -237,7 +237,7 @@ def test_what_cannot_train_in_parts_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"'model' must be a bignn.nn.GNN .* got 'sgc'"):
         fit(GNN(20, 8, 1, 2, conv="sgc"), whole, **options)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="'teacher' must be one that weighs neighbours"):
-        fit(model, whole, teacher=models()["sage"], **options)  # type: ignore[arg-type]
+        fit(model, whole, teacher=GraphSAGE(20, 8, 2, 2), **options)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="'batches' must be left out"):
         fit(model, whole, batches=[1], **options)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="'loss' must be that of classes"):
