@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, get_args
 
 from bignn.cli.command import Report, add_dataset, command
+from bignn.errors import counted
 from bignn.runtime.parts.assignment import By
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def _partition(options: argparse.Namespace) -> Report:
 def _describe(report: dict[str, Any]) -> str:
     edges = max(report["num_edges"], 1)
     lines = [
-        f"{report['num_nodes']:,} nodes in {len(report['parts'])} parts by {report['by']}, "
+        f"{report['num_nodes']:,} nodes in {counted(len(report['parts']), 'part')} by "
+        f"{report['by']}, "
         f"{report['cut_edges']:,} of {report['num_edges']:,} edges between parts "
         f"({100 * report['cut_edges'] / edges:.1f} %), in {report['seconds']:.1f} s"
     ]
