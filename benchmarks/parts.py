@@ -56,16 +56,15 @@ def model_of(name: str, graph: Graph) -> bignn.PackedModel:
 
 def compare(name: str, world: World, folder: Path) -> None:
     """Predict one graph with every model and cut, and print a line for each."""
-    graph = graph_of(name) if world.is_leader else None
+    graph = graph_of(name)
     expected = {}
     for model in ("bi-gcn", "bi-sage", "bi-gat"):
-        path = folder / f"{name}-{model}.bignn"
-        if graph is not None:
-            packed = model_of(model, graph)
-            packed.save(path)
+        packed = model_of(model, graph)  # by all processes together
+        if world.is_leader:
+            packed.save(folder / f"{name}-{model}.bignn")
             expected[model] = packed.predict(graph)
     for by in ("metis", "ranges"):
-        if graph is not None:
+        if world.is_leader:
             write_parts(graph, world.size, folder / by, by)  # type: ignore[arg-type]
         world.barrier()
         for model in ("bi-gcn", "bi-sage", "bi-gat"):
