@@ -260,6 +260,25 @@ def test_recipes() -> None:
         assert settings_for(converted) == expected
 
 
+def test_a_dictionary_changes_the_settings_that_suit_the_model(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Settings] = []
+
+    def note(run: TrainingRun, *_: object) -> None:
+        seen.append(run.settings)
+
+    monkeypatch.setattr(TrainingRun, "train", note)
+    monkeypatch.setattr(TrainingRun, "result", lambda run: None)
+    model = new_model(graph)
+    fit(model, graph, {"epochs": 7}, progress=False)
+    assert seen == [replace(settings_for(model, graph), epochs=7)]
+    assert seen[0].lr == RECIPES["bi-gcn"].settings.lr
+    for wrong, said in (({"epoch": 3}, "'epoch'"), (3, "int"), ({"lr": -1.0}, "'lr' must be")):
+        with pytest.raises(InputError, match=said):
+            fit(model, graph, wrong, progress=False)  # type: ignore[arg-type]
+
+
 def test_small_graphs_train_on_one_torch_thread(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,12 @@ def add_bench(commands: Any) -> None:
         metavar="NAMES",
         help="graphs to measure, such as cora,arxiv (default: all of the suites)",
     )
+    add(
+        "--against",
+        metavar="NAMES",
+        help="contenders to time beside the packed model: some of pyg, pyg_sparse, torch_sparse "
+        "and simulated, which also counts the nodes that agree with torch (default: all)",
+    )
     add_device(add, "measure graphs", ", where GCN runs against torch and PyG")
     add_threads(add)
     add(
@@ -82,6 +88,7 @@ def _bench(options: argparse.Namespace) -> Report:
             memory=not options.no_memory,
             edge_bits=options.edge_bits,
             backend=options.backend,
+            against=None if options.against is None else options.against.split(","),
         )
     if options.plot is not None:
         suite_report.plot(report, options.plot)
@@ -89,7 +96,8 @@ def _bench(options: argparse.Namespace) -> Report:
 
 
 def _bench_on_gpu(options: argparse.Namespace) -> Report:
-    for name, value in (("plot", options.plot), ("backend", options.backend)):
+    for name in ("plot", "backend", "against"):
+        value = getattr(options, name)
         if value is not None:
             raise input_error(name, "left out on a GPU", repr(value))
     if options.model != "gcn":

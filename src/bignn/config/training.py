@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
 
 from bignn.config.options import (
     BELOW_ONE,
@@ -109,3 +110,11 @@ class Settings:
 
     def __post_init__(self) -> None:
         check(self)
+
+    def changed(self, changes: Mapping[str, Any]) -> Settings:
+        """Return these settings with others in place of some, by name."""
+        names = [option.name for option in fields(self)]
+        for name in changes:
+            if name not in names:
+                raise input_error("settings", f"changes of some of {names}", repr(name))
+        return replace(self, **changes)

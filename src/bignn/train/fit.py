@@ -6,7 +6,7 @@ One process or several (``torchrun``) run it: a process alone is a world of one,
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -39,7 +39,7 @@ _MAX_NODES_ON_ONE_THREAD = 4096
 def fit(
     model: nn.Module,
     graph: Graphs | Iterable[Any] | GraphPart,
-    settings: Settings | None = None,
+    settings: Settings | Mapping[str, Any] | None = None,
     *,
     seed: int = 0,
     teacher: Teacher | None = None,
@@ -74,7 +74,8 @@ def fit(
             with ``edge_label_index``, as PyG's ``RandomLinkSplit`` makes it; where all of them are
             links, as many other pairs are drawn in every epoch. A part of a graph
             (:func:`bignn.open_part`), one in each process: all train on the whole graph together.
-        settings: by default the best known for this kind of model (``bignn.train.recipes``).
+        settings: by default the best known for this kind of model (``bignn.train.recipes``); a
+            dictionary such as ``{"epochs": 50}`` changes these.
         seed: the seed of dropout and sampling; the model's initial weights are the caller's.
         teacher: a trained model to learn from, on every node, labelled or not (on the nodes of the
             batch where neighbours or layers are sampled); or several, whose
@@ -137,9 +138,9 @@ def fit(
         raise input_error("checkpoint_path", expected, repr(os.fspath(checkpoint_path)))
     if not save_every >= 0:
         raise input_error("save_every", "0 seconds or more", save_every)
-    if settings is not None and not isinstance(settings, Settings):
-        fix = "as bignn.Settings(epochs=200)"
-        raise input_error("settings", "bignn.Settings", type(settings).__name__, fix)
+    if settings is not None and not isinstance(settings, (Settings, Mapping)):
+        expected = "bignn.Settings, or a dictionary of what to change"
+        raise input_error("settings", expected, type(settings).__name__, 'as {"epochs": 200}')
     if batches is not None and not isinstance(batches, Iterable):
         raise input_error("batches", "a list or a loader", type(batches).__name__)
     if batches is not None and iter(batches) is batches:
@@ -154,8 +155,9 @@ def fit(
         stack.enter_context(_seeded_generators(seed, place))
         problem = find_problem(graph, val, test, loss, batch_size, seed, place, halo_gradients)
         stack.enter_context(threads_for(problem.num_nodes))
-        if settings is None:
-            settings = problem.settings(model, distill=teacher is not None)
+        if not isinstance(settings, Settings):
+            usual = problem.settings(model, distill=teacher is not None)
+            settings = usual.changed(settings or {})
         model.to(place)
         world = distributed.current_world(place)
         run = TrainingRun(model, problem, settings, seed, teachers, world)

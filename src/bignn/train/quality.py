@@ -7,6 +7,7 @@ better kind on validation counts.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,6 @@ from bignn.train.recipes import (
     Recipe,
     recipe,
     recipe_name,
-    settings_for,
     teacher_recipe,
 )
 from bignn.train.seeds import SeedResults, Teachers, fit_model, train_seeds, train_teachers
@@ -212,7 +212,7 @@ def train_best(
 def fit_best(
     model: nn.Module,
     graph: GraphLike,
-    settings: Settings | None = None,
+    settings: Settings | Mapping[str, Any] | None = None,
     *,
     seed: int = 0,
     num_teachers: int = NUM_TEACHERS,
@@ -246,7 +246,7 @@ def fit_best(
         fit(
             student,
             graph,
-            settings or settings_for(student, graph, distill=taught_by is not None),
+            settings,
             seed=seed,
             teacher=taught_by,
             **options,

@@ -12,6 +12,7 @@ import torch
 
 from bignn import kernels
 from bignn.cli import main
+from bignn.errors import InputError
 from bignn.kernels import native
 from bignn.lab.bench import suite_report
 from bignn.lab.bench import suites as bench
@@ -211,6 +212,19 @@ def test_rounded_models_agree_with_torch_on_every_node_and_bit(
         assert row["flipped_bits"] == 0
         assert row["hidden_bits"] > 0
         assert "5-bit edge weights" in suite_report.describe(report)
+
+
+def test_only_the_contenders_asked_for_are_timed(
+    timed: list[set[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["bench", "shapes", "--only", "arxiv", "--scale", "0.005", "--no-memory", "--json"]
+    assert main([*arguments, "--against", "pyg_sparse"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert timed == [{"packed", "pyg_sparse"}]
+    assert row["best_float"] == "pyg_sparse"
+    assert row["pyg_ms"] is None and row["agreement"] is None
+    with pytest.raises(InputError, match="'against' must be some of"):
+        bench.run(["shapes"], against=["pyg", "dgl"])
 
 
 @pytest.mark.parametrize(("suite", "name"), [("shapes", "arxiv"), ("citation", "cora")])

@@ -205,8 +205,28 @@ def test_the_page_is_the_same_for_the_same_results(folder: Path) -> None:
 
 def test_sections_without_anything_to_show_are_left_out(folder: Path) -> None:
     names = [section.name for section in document_of(folder).sections]
-    assert {*SECTIONS} - {*names} == {"entropy", "width", "speed"}
+    assert {*SECTIONS} - {*names} == {"entropy", "width", "speed", "gpu"}
     assert names[-1] == "machines"
+
+
+def test_what_a_gpu_took_is_a_table_of_its_own(folder: Path) -> None:
+    row = {
+        **{"shape": "arxiv", "sizes": [4, 8, 2], "plan": "GG", "packed_ms": 0.5, "packed_gb": 0.25},
+        "differing_classes": 3,
+        "floats": {
+            "torch CSR fp32": {"ms": 2.0, "gb": 1.0, "why_not": None},
+            "PyG": {"ms": None, "gb": None, "why_not": "out of memory"},
+        },
+    }
+    document = {"rows": [row], "device": "a GPU", "torch": "2.0"}
+    (folder / "bench-gpu.json").write_text(json.dumps(document))
+    assert Results(folder).bench == []
+    (table,) = tables(sections(folder)["gpu"])
+    assert table.caption == "a GPU, torch 2.0"
+    ours, floats, absent = table.rows
+    assert ours == ("arxiv, 4-8-2", "packed (GG)", "0.50", "", "0.25", "", "3")
+    assert floats == ("", "torch CSR fp32", "2.00", "4.0x", "1.00", "4.0x", "")
+    assert absent[1] == "PyG: out of memory"
 
 
 def bench_row(suite: str, shape: str, model: str, **measured: float | None) -> dict[str, Any]:

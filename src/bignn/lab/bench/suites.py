@@ -48,6 +48,7 @@ def run(
     memory: bool = True,
     edge_bits: EdgeBits = None,
     backend: str | None = None,
+    against: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Run suites and return ``{"rows": [...], "machine": ..., "mkl": ..., "date": ...}``.
 
@@ -65,13 +66,14 @@ def run(
         backend: backend of the packed models; None for the fastest. With a name, torch must have
             been loaded with the same instruction set
             (:func:`bignn.lab.bench.torch_instructions.torch_held_to`).
+        against: contenders to time beside the packed model; None for all.
 
     """
     chosen = list(suites) or list(SUITES)
     for suite in chosen:
         if suite not in SUITES:
             raise input_error("suite", f"some of {list(SUITES)}", repr(suite))
-    contenders_of(model)  # refuses other names
+    rivals = _rivals(model, against)
     graphs = checked_graphs(chosen, scale, only)
     used = kernels.checked_backend(backend)
     if backend is not None:
@@ -85,7 +87,7 @@ def run(
             continue
         for name in graphs[suite]:
             sized = scale if suite == "shapes" else 1.0
-            rows.append(_network(suite, name, model, sized, memory, edge_bits, used))
+            rows.append(_network(suite, name, model, sized, memory, edge_bits, used, rivals))
     return {
         "rows": rows,
         "machine": examine()["cpu"],
@@ -109,6 +111,15 @@ def checked_graphs(
             raise input_error("only", expected, repr(name))
     wanted = names if only is None else only
     return {suite: [name for name in wanted if name in graphs.get(suite, ())] for suite in suites}
+
+
+def _rivals(model: ModelName, against: Sequence[str] | None) -> dict[str, type[Contender]]:
+    """Return what the packed model is timed against, by name."""
+    known = {key: kind for key, kind in contenders_of(model).items() if key != "packed"}
+    for name in against or ():
+        if name not in known:
+            raise input_error("against", f"some of {list(known)}", repr(name))
+    return {key: kind for key, kind in known.items() if against is None or key in against}
 
 
 def _log(text: str) -> None:
@@ -176,6 +187,7 @@ def _network(
     memory: bool,
     edge_bits: EdgeBits,
     backend: str,
+    rivals: Mapping[str, type[Contender]],
 ) -> Row:
     def log(text: str) -> None:
         _log(f"{suite} {name}: {text}")
@@ -184,7 +196,7 @@ def _network(
     log("making the graph" + (f" at scale {scale:g}" if scale != 1 else ""))
     row = _row(suite, name if scale == 1 else f"{name} x {scale:g}", f"bi-{model}", backend)
     how: Any = {"conv": model, "edge_bits": edge_bits, "backend": backend}
-    row |= _measured(make_problem(name, scale=scale, **how), contenders_of(model), log)
+    row |= _measured(make_problem(name, scale=scale, **how), rivals, log)
     if row["best_float"] is not None:
         ratio = f"{row['speedup_vs_best_float']:.1f}x as fast as {row['best_float']}"
         log(f"packed {row['packed_ms']:.3g} ms, {ratio}")
@@ -211,7 +223,7 @@ def memory_ratios(row: Row) -> Row:
 
 
 def _measured(
-    problem: Problem, contenders: Mapping[str, type[Contender]], log: Callable[[str], None]
+    problem: Problem, rivals: Mapping[str, type[Contender]], log: Callable[[str], None]
 ) -> Row:
     """Measure all but peak memory, which is measured once the problem here is freed."""
     row: Row = {"packing_ms": 1e3 * _seconds_of_packing(problem)}
@@ -224,14 +236,14 @@ def _measured(
             log("agreement")
             row.update(_agreement(problem, ours, simulated, log))
 
-    others = {key: kind for key, kind in contenders.items() if key != "packed"}
-    row["pyg_predicted_bytes"] = others["pyg"].bytes_needed(problem)
-    timed = time_beside({"packed": ours}, others, problem, log=log, after_group=compare_classes)
+    if "pyg" in rivals:
+        row["pyg_predicted_bytes"] = rivals["pyg"].bytes_needed(problem)
+    timed = time_beside({"packed": ours}, rivals, problem, log=log, after_group=compare_classes)
     plan = problem.packed.explain(ours.graph, backend=problem.backend)
     row |= _speeds(timed.seconds)
     row["graph_mib_packed"] = ours.structure_bytes() / 2**20
     if "best_float" in row:
-        row["graph_mib_float"] = contenders[row["best_float"]](problem).structure_bytes() / 2**20
+        row["graph_mib_float"] = rivals[row["best_float"]](problem).structure_bytes() / 2**20
     return row | {
         "machine_was_busy": timed.machine_was_busy,
         "edge_bits": [layer.edge_bits for layer in problem.packed.network.layers],

@@ -67,7 +67,12 @@ class Results:
         for number, record in enumerate(self.records, 1):
             _check(record, number, folder)
         #: The newest of every measurement of speed.
-        self.bench = measured_speeds(_documents(folder, "bench", ("rows",)))
+        benches = _documents(folder, "bench", ("rows",))
+        self.bench = measured_speeds(
+            {path: found for path, found in benches.items() if "device" not in found}
+        )
+        #: What ``bignn bench --device cuda --json`` printed.
+        self.gpu = [found for found in benches.values() if "device" in found]
         self.capacity = list(_documents(folder, "capacity", _OF_CAPACITY).values())
         # A row that was run under several recipes: that of its newest record counts, and it alone.
         newest = {record["row"]: record["recipe"] for record in self.records}
@@ -79,7 +84,7 @@ class Results:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to show."""
-        return not (self.records or self.bench or self.capacity)
+        return not (self.records or self.bench or self.gpu or self.capacity)
 
     def of(self, run: Run) -> Summary | None:
         """Summarise all seeds of a run's row; None if there are none, or no test split."""

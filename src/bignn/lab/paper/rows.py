@@ -223,12 +223,22 @@ def twin_rows(dataset: str) -> tuple[Run, ...]:
     )
 
 
+#: Hidden neurons of the wide binary models that are compared with float models other than GCN.
+WIDE: Changes = (("hidden_channels", 512),)
+
+
 def family_rows(dataset: str, model: str) -> tuple[Run, ...]:
-    """Return the runs of a float model and of its binary version, distilled and not."""
+    """Return the runs of a float model, of its binary version distilled and not, and of a wide one.
+
+    The wide one has four teachers. There is none of GAT.
+    """
+    binary = f"bi-{model}"
+    wide = Run(dataset, binary, distill=True, teachers=4, changes=WIDE)
     return (
         Run(dataset, model),
-        Run(dataset, f"bi-{model}", distill=True),
-        Run(dataset, f"bi-{model}"),
+        *(() if model == "gat" else (wide,)),
+        Run(dataset, binary, distill=True),
+        Run(dataset, binary),
     )
 
 
@@ -246,8 +256,6 @@ DENSE = (
     *(f"{graph}-{columns}" for columns in (100, 128) for graph in _REDUCED),
     "blocks-8",
 )
-#: Hidden neurons of the wide binary models on these.
-DENSE_WIDTH = 512
 
 
 def dense_rows(dataset: str, model: str) -> tuple[Run, ...]:
@@ -255,13 +263,13 @@ def dense_rows(dataset: str, model: str) -> tuple[Run, ...]:
 
     Then follow those with an encoder: by itself, distilled, and wide with four teachers.
     """
-    binary, wide = f"bi-{model}", (("hidden_channels", DENSE_WIDTH),)
+    binary = f"bi-{model}"
     return (
         Run(dataset, model),
         Run(dataset, binary, changes=(("input_bits", SIGN),)),
         Run(dataset, binary),
         Run(dataset, binary, distill=True),
-        Run(dataset, binary, distill=True, teachers=4, changes=wide),
+        Run(dataset, binary, distill=True, teachers=4, changes=WIDE),
     )
 
 

@@ -26,6 +26,7 @@ from bignn.lab.paper.sections.capacity import entropy, width
 from bignn.lab.paper.sections.costs import cora_cost, depth_cost
 from bignn.lab.paper.sections.dense import dense
 from bignn.lab.paper.sections.depth import depth
+from bignn.lab.paper.sections.gpu import gpu
 from bignn.lab.paper.sections.overview import overview
 from bignn.lab.paper.sections.speed import speed
 from bignn.lab.report.document import Document, Section
@@ -48,6 +49,7 @@ SECTIONS: dict[str, Callable[[Results], Section]] = {
     "entropy": entropy,
     "width": width,
     "speed": speed,
+    "gpu": gpu,
     "extraction": worked_example,
 }
 
@@ -78,6 +80,7 @@ def document_of(folder: Path, *, even_if_empty: bool = False) -> Document:
     empty = {
         *(() if results.capacity else ("entropy", "width")),
         *(() if results.bench else ("speed",)),
+        *(() if results.gpu else ("gpu",)),
         *(name for name in _NOTHING_BUT_RUNS if not _has_runs(results, name)),
     }
     sections = [make(results) for name, make in SECTIONS.items() if name not in empty]

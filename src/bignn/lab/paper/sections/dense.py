@@ -18,7 +18,7 @@ _COLUMNS = (
     "signs",
     "encoder",
     "encoder, distilled",
-    f"encoder, 4 teachers, {paper.DENSE_WIDTH} wide",
+    f"encoder, 4 teachers, {dict(paper.WIDE)['hidden_channels']} wide",
 )
 #: The first row that has an encoder.
 _FIRST_ENCODED = 2
