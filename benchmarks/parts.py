@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,7 +45,7 @@ def graph_of(name: str) -> Graph:
 def model_of(name: str, graph: Graph) -> bignn.PackedModel:
     """Make a packed model of a graph; trained for a few epochs, unless the graph is random."""
     torch.manual_seed(0)
-    wide = {"hidden_channels": 8 if name == "bi-gat" else 128, "sampler": "none"}
+    wide: dict[str, Any] = {"hidden_channels": 8 if name == "bi-gat" else 128, "sampler": "none"}
     chosen = recipe(name, graph=graph, epochs=EPOCHS, inductive=False, **wide)
     model = chosen.build(graph)
     if graph.name == "arxiv-shaped":
@@ -65,7 +66,7 @@ def compare(name: str, world: World, folder: Path) -> None:
             expected[model] = packed.predict(graph)
     for by in ("metis", "ranges"):
         if world.is_leader:
-            write_parts(graph, world.size, folder / by, by)  # type: ignore[arg-type]
+            write_parts(graph, world.size, folder / by, by)
         world.barrier()
         for model in ("bi-gcn", "bi-sage", "bi-gat"):
             out = str(folder / "out.npy")

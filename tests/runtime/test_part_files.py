@@ -92,7 +92,8 @@ def test_wrong_arguments_are_one_line(graph: Graph, tmp_path: Path) -> None:
 
 def test_files_hold_all_of_a_part(tmp_path: Path) -> None:
     arrays = make_arrays()
-    weight = np.random.default_rng(0).random(arrays["edge_index"].shape[1]).astype(np.float32)
+    count = int(arrays["edge_index"].shape[1])
+    weight = np.random.default_rng(0).random((count,)).astype(np.float32)
     named = {**arrays, "edge_weight": weight, "class_names": np.array(["a", "b"])}
     for graph in (from_arrays(arrays), from_arrays(named), make_graph(30, 8)):
         write_parts(graph, 3, tmp_path / "parts")

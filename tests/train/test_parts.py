@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def first_step(
     (share,) = world.fractions(len(nodes))
     # The labels of all of a part's nodes have a say, so that gradients cross between parts.
     loss = share * problem.task.loss(batch.logits(model)[nodes], batch.y[nodes], None)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     world.sum_gradients(model)
     gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
     model.eval()
@@ -275,7 +276,11 @@ def test_errors_of_rounding_are_fed_back() -> None:
         def wait_tensor(self) -> torch.Tensor:
             return self.rows
 
-    exchange.start_tensor = lambda rows, back=False: Loop(rows)  # type: ignore[method-assign,assignment,return-value]
+    def start_tensor(rows: torch.Tensor, *, back: bool) -> Any:
+        assert back
+        return Loop(rows)
+
+    exchange.start_tensor = start_tensor  # type: ignore[method-assign]
     torch.manual_seed(0)
     arrived = []
     for _ in range(40):

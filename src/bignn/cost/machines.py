@@ -44,7 +44,8 @@ class MachineCost:
 def random_halo(nodes: int, edges: int, machines: int) -> float:
     """Return the rows that parts of a random assignment read of each other, all together."""
     degree = 2 * edges / nodes
-    return nodes * (machines - 1) * (1 - (1 - 1 / machines) ** degree)
+    kept: float = (1 - 1 / machines) ** degree
+    return nodes * (machines - 1) * (1 - kept)
 
 
 def on_machines(

@@ -240,12 +240,15 @@ def _join(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.set_device(device)
         backend = "cpu:gloo,cuda:nccl"  # counts stay on the host
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
+
     patience = timedelta(seconds=TIMEOUT)
     try:
-        store, rank, size = next(iter(torch.distributed.rendezvous("env://", timeout=patience)))
+        store, rank, size = next(iter(rendezvous("env://", timeout=patience)))
         # After a restart torchrun's store may still have the addresses of those that died.
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        store = torch.distributed.PrefixStore(f"bignn attempt {attempt}", store)
+        store = PrefixStore(f"bignn attempt {attempt}", store)
         torch.distributed.init_process_group(
             backend, store=store, rank=rank, world_size=size, timeout=patience
         )

@@ -53,7 +53,8 @@ def by_ranges(graph: Graph, num_parts: int) -> NDArray[np.int32]:
     work = np.cumsum(np.bincount(graph.edge_index[1], minlength=graph.num_nodes) + 1)
     # The middle of each node's share, so that one with many edges is not always the next part's.
     middle = work - np.diff(work, prepend=0) / 2
-    return np.minimum(middle * num_parts / work[-1], num_parts - 1).astype(np.int32)
+    owner: NDArray[np.int32] = (middle * num_parts / work[-1]).astype(np.int32)
+    return np.minimum(owner, np.int32(num_parts - 1))
 
 
 def by_metis(graph: Graph, num_parts: int) -> NDArray[np.int32]:

@@ -76,8 +76,8 @@ class PartEdges:
         if place is not None:
             ids, own = place[ids], place[rows]
         weights = None if whole.weights is None else whole.weights[entries]
-        factor, own = whole.target_factor[rows], own.astype(np.int32)
-        return Edges(offsets, ids, weights, factor, num_sources, own)
+        factor = whole.target_factor[rows]
+        return Edges(offsets, ids, weights, factor, num_sources, own.astype(np.int32))
 
 
 def part_edges(part: GraphPart, aggr: str, *, weighted: bool = True) -> PartEdges:

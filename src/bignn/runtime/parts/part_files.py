@@ -157,10 +157,11 @@ def _from_file(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) ->
     _check(partition, number, arrays)
     x: Any = arrays.get("x")
     if x is None:
-        shape = len(arrays["nodes"]), partition.num_features
-        x = SparseRows(*(arrays[key] for key in _SPARSE_X), shape)
-    some = {key: arrays.get(key) for key in _OPTIONAL}
-    part = GraphPart(partition, number, **{key: arrays[key] for key in _NEEDED}, x=x, **some)
+        indptr, indices, values = (arrays[key] for key in _SPARSE_X)
+        x = SparseRows(indptr, indices, values, (len(arrays["nodes"]), partition.num_features))
+    needed: dict[str, Any] = {key: arrays[key] for key in _NEEDED}
+    optional: dict[str, Any] = {key: arrays.get(key) for key in _OPTIONAL}
+    part = GraphPart(partition, number, x=x, **needed | optional)
     try:
         part.features_graph()
     except InputError as error:
