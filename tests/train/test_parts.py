@@ -280,7 +280,7 @@ def test_errors_of_rounding_are_fed_back() -> None:
         assert back
         return Loop(rows)
 
-    exchange.start_tensor = start_tensor  # type: ignore[method-assign]
+    exchange.start_tensor = start_tensor  # type: ignore[method-assign,assignment]
     torch.manual_seed(0)
     arrived = []
     for _ in range(40):
