@@ -92,8 +92,7 @@ def ours(graph: Graph, model: GCN, *, on_all_nodes: bool) -> Callable[[], None]:
 
     def epoch() -> None:
         with threads_for(graph.num_nodes):
-            run._train_epoch(batches)
-            run._validate()
+            run._validate(*run._begin_epoch(batches)())
 
     return epoch
 

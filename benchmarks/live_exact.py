@@ -2,7 +2,7 @@
 
 Run: .venv/bin/python benchmarks/live_exact.py [--graphs cora,pubmed,arxiv]
      [--convs gcn,sage,gat] [--updates 10000] [--checks 10] [--scale 1] [--threads 2]
-     [--without-sums]
+     [--parts 1] [--jobs 1] [--without-sums]
 
 Updates are calls of ``LiveGraph.update``. Each changes 1 to 1,000 things, numbers drawn so that
 every order of magnitude is as frequent, of one of six kinds: edges added (every other batch with
@@ -12,15 +12,22 @@ end, this is packed anew and run, and bits and scales after every hidden layer, 
 are compared, as are all the nodes that updates returned as changed since the last time. ``cora``
 and other datasets have a model that was trained for some epochs; ``arxiv`` and other shapes of
 ``bignn bench`` are random graphs with an untrained one.
+
+``--parts`` shares the updates of every graph and model out among so many copies of the graph, each
+with random numbers of its own, and ``--jobs`` runs so many of these at once, in processes of their
+own. All of it on 16 cores: ``--parts 16 --jobs 16 --threads 1 --checks 5``.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import multiprocessing
 import sys
 import time
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -250,19 +257,31 @@ def raw_graph(problem: Problem) -> RawGraph:
     return RawGraph(problem.model_input(), edges.astype(np.int64))
 
 
-def run(name: str, conv: str, options: argparse.Namespace) -> bool:
-    """Update one graph and print what was seen; false where something differed."""
+class Seen(NamedTuple):
+    """What was seen of one graph: whether all was equal, counts, and seconds of updates."""
+
+    is_equal: bool
+    updates: int = 0
+    comparisons: int = 0
+    told: int = 0
+    seconds: float = 0.0
+
+
+def run(name: str, conv: str, part: int, options: argparse.Namespace) -> Seen:
+    """Make one part of the updates of a graph, and print what is seen on the way."""
+    bignn.set_num_threads(options.threads)
+    num_updates = (options.updates + part) // options.parts
     scale = options.scale if name not in ("cora", "citeseer", "pubmed") else 1.0
     problem = make_problem(name, conv=conv, scale=scale, epochs=20)
     raw = raw_graph(problem)
     graph = pack_graph(raw.graph(), like=problem.packed)
     live = problem.packed.live(graph, keep_sums=not options.without_sums)
-    updates = Updates(live, raw, seed=0)
-    checks = np.unique(np.linspace(0, options.updates, options.checks + 1).astype(int))[1:]
+    updates = Updates(live, raw, seed=part)
+    checks = np.unique(np.linspace(0, num_updates, options.checks + 1).astype(int))[1:]
     before = live.predict()
     told: set[int] = set()
     num_told = 0
-    for turn in range(1, options.updates + 1):
+    for turn in range(1, num_updates + 1):
         changed = updates.update()
         told.update(changed.tolist())
         num_told += len(changed)
@@ -270,22 +289,31 @@ def run(name: str, conv: str, options: argparse.Namespace) -> bool:
             continue
         classes = compare(live, raw)
         if classes is None:
-            return False
+            return Seen(is_equal=False)
         old = np.full(len(classes), -2)
         old[: len(before)] = before
         missed = set(np.flatnonzero(old != classes).tolist()) - told
         if missed:
             print(f"  NOT TOLD: {len(missed)} nodes have another class, {sorted(missed)[:5]}")
-            return False
+            return Seen(is_equal=False)
         before, told = classes, set()
         print(
-            f"  {turn:,} updates: {live.num_nodes:,} nodes ({len(raw.removed):,} removed),"
-            f" {raw.num_edges:,} edges, equal",
+            f"  {name}, {conv}, part {part}, {turn:,} updates: {live.num_nodes:,} nodes "
+            f"({len(raw.removed):,} removed), {raw.num_edges:,} edges, equal",
             flush=True,
         )
+    return Seen(True, num_updates, len(checks), num_told, updates.seconds)
+
+
+def report(name: str, conv: str, parts: list[Seen]) -> bool:
+    """Print a line for a graph and model; false where something differed."""
+    if not all(part.is_equal for part in parts):
+        print(f"{name}, {conv}: NOT EQUAL", flush=True)
+        return False
+    updates, comparisons, told, seconds = (sum(some) for some in list(zip(*parts, strict=True))[1:])
     print(
-        f"{name}, {conv}: {options.updates:,} updates, {len(checks)} comparisons: every bit, scale,"
-        f" logit and class equal; {num_told:,} new classes, {updates.seconds:.0f} s of updates",
+        f"{name}, {conv}: {updates:,} updates, {comparisons} comparisons: every bit, scale, logit "
+        f"and class equal; {told:,} new classes, {seconds:.0f} s of updates",
         flush=True,
     )
     return True
@@ -300,14 +328,23 @@ def main() -> None:
     parser.add_argument("--checks", type=int, default=10)
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--parts", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--without-sums", action="store_true")
     options = parser.parse_args()
-    bignn.set_num_threads(options.threads)
-    all_equal = True
-    for name in options.graphs.split(","):
-        for conv in options.convs.split(","):
-            all_equal = run(name, conv, options) and all_equal
-    sys.exit(0 if all_equal else 1)
+    pairs = list(itertools.product(options.graphs.split(","), options.convs.split(",")))
+    # Fresh processes: forked ones would have none of the threads that torch counts on.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
+        # Large graphs come last in the list and take longest, so they begin first.
+        waiting: dict[tuple[str, str], list[Future[Seen]]] = {
+            pair: [pool.submit(run, *pair, part, options) for part in range(options.parts)]
+            for pair in reversed(pairs)
+        }
+        is_equal = [
+            report(*pair, [part.result() for part in waiting[pair]]) for pair in reversed(pairs)
+        ]
+    sys.exit(0 if all(is_equal) else 1)
 
 
 if __name__ == "__main__":

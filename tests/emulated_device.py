@@ -69,6 +69,7 @@ class EmulatedDevice:
         threads: int,
         shared_bytes: int,
         arguments: NDArray[np.int64],
+        stream: int | None = None,
     ) -> None:
         self.launched.append(kernel)
         self._launch(

@@ -1,7 +1,8 @@
 """The packed kernels as torch operations, which torch.compile and export can trace.
 
-Words are int64 tensors with the bits of uint64, for which torch has few operations. CPU only: on
-other devices layers get the same integers from a float product of signs.
+Words are int64 tensors with the bits of uint64, for which torch has few operations. Products are
+for the CPU; on a GPU training has its own (:mod:`bignn.nn.saved_bits`), and elsewhere layers get
+the same integers from a float product of signs.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ def pack_rows(x: Tensor) -> Tensor:
     return torch.from_numpy(words.view("int64"))
 
 
+@pack_rows.register_kernel("cuda")
+def _(x: Tensor) -> Tensor:
+    return pack_signs(x)
+
+
 @pack_rows.register_fake
 def _(x: Tensor) -> Tensor:
     return x.new_empty((x.shape[0], words_per_row(x.shape[1])), dtype=torch.int64)
@@ -43,6 +49,30 @@ def xnor_matmul(a: Tensor, b: Tensor, num_bits: int) -> Tensor:
 @xnor_matmul.register_fake
 def _(a: Tensor, b: Tensor, num_bits: int) -> Tensor:
     return a.new_empty((a.shape[0], b.shape[0]), dtype=torch.int32)
+
+
+#: Entries that are packed at a time, since each takes eight bytes on the way.
+_PACKED_AT_ONCE = 1 << 24
+
+
+def pack_signs(x: Tensor) -> Tensor:
+    """Pack the signs of x [N, K] as :func:`pack_rows` does, by operations of torch."""
+    num_words = words_per_row(x.shape[1])
+    out = torch.empty(len(x), num_words, dtype=torch.int64, device=x.device)
+    place = torch.arange(64, device=x.device)
+    rows = max(1, _PACKED_AT_ONCE // max(1, 64 * num_words))
+    for begin in range(0, len(x), rows):
+        is_set = (x[begin : begin + rows].detach() >= 0).long()
+        padded = torch.nn.functional.pad(is_set, (0, 64 * num_words - x.shape[1]))
+        out[begin : begin + rows] = (padded.view(-1, num_words, 64) << place).sum(dim=2)
+    return out
+
+
+def unpack_bits(words: Tensor, num_bits: int) -> Tensor:
+    """Unpack words [N, w] to booleans [N, num_bits]."""
+    place = torch.arange(64, device=words.device)
+    bits = words.unsqueeze(2) >> place & 1
+    return bits.flatten(1)[:, :num_bits] != 0
 
 
 def draw_masks(among: Tensor, keep: int) -> Tensor:

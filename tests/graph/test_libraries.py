@@ -166,6 +166,10 @@ def test_attributes_of_networkx_are_chosen() -> None:
     assert edges_of(made) == [(0, 1, 0.25)]
     with pytest.raises(InputError, match="'weight' must be an edge attribute, got 'cots', which"):
         bignn.from_networkx(graph, "at", weight="cots")
+    with pytest.raises(InputError, match="'y' must be a node attribute, got 'knid', which no node"):
+        bignn.from_networkx(graph, "at", "knid")
+    assert bignn.from_networkx(graph, "at").y is None  # nobody has the default
+    assert bignn.from_networkx(graph, "at", None).y is None
     graph.nodes["b"]["age"] = "old"
     with pytest.raises(InputError, match="'x' must be numbers, or lists of one length, in 'age'"):
         bignn.from_networkx(graph, "age")

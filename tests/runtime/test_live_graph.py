@@ -14,6 +14,7 @@ from packed_family import SIZES, make_floats, make_gin, make_jumping
 
 from bignn import InputError, pack_graph
 from bignn.graph import SparseRows
+from bignn.graph.names import Names
 from bignn.kernels import native
 
 
@@ -117,6 +118,42 @@ def test_readers_see_whole_states_only() -> None:
     assert np.array(seen).all()
 
 
+def test_updates_by_name_are_those_by_number() -> None:
+    """Numbers may stand among names, and new nodes are -1, -2, ... or numbered on."""
+    names = Names.of([f"paper_{number}" for number in range(40)])
+    one, other = (GCN.live(replace(raw_graph(), node_names=names)) for _ in range(2))
+    x = np.random.default_rng(1).standard_normal((4, SIZES[0])).astype(np.float32)
+    source, target = (int(end) for end in raw_graph().edge_index[:, 5])
+    changed = one.update(
+        nodes=[7, 2],
+        x=x[:2],
+        add_nodes=x[2:],
+        remove_edges=[[source], [target]],
+        add_edges=[[40, 3, 41, 8], [3, 40, 40, 9]],
+        remove_nodes=[30],
+    )
+    changed_by_name = other.update(
+        nodes=np.array(["paper_7", "paper_2"]),
+        x=x[:2],
+        add_nodes=x[2:],
+        remove_edges=[[names[source]], [names[target]]],
+        add_edges=[[-1, "paper_3", 41, 8], ["paper_3", -1, -1, "paper_9"]],
+        remove_nodes="paper_30",
+    )
+    assert same(one, other)
+    assert (changed == changed_by_name).all()
+    question = x[:1], [[3, 42], [42, 5]]
+    named = x[:1], [["paper_3", -1], [-1, "paper_5"]]
+    logits = one.predict_new(*question, output="logits")
+    assert np.array_equal(other.predict_new(*named, output="logits"), logits)
+    with pytest.raises(InputError, match="'nodes' must be free of repetitions, got node 1"):
+        one.update(nodes=["paper_1", 1], x=x[:2])
+    with pytest.raises(InputError, match=r"'add_edges' must be names or node ids, got 1\.5"):
+        one.update(add_edges=[["paper_1"], [1.5]])
+    with pytest.raises(InputError, match="edges that exist, got 'paper_1' -> 41"):
+        one.update(remove_edges=[["paper_1"], [41]])
+
+
 # --- Bad input ----------------------------------------------------------------------------------
 
 NEW = np.ones((1, SIZES[0]), dtype=np.float32)
@@ -137,7 +174,8 @@ NEW = np.ones((1, SIZES[0]), dtype=np.float32)
         ({"add_edges": [[1, 2]]}, r"'add_edges' must be edges \[2, n\], got shape \[1, 2\]"),
         ({"add_edges": [[1], [40]]}, "'add_edges' must be node ids in 0..39, got 40"),
         ({"add_edges": [[1.5], [2.0]]}, "'add_edges' must be a list of node ids"),
-        ({"add_edges": [["a"], ["b"]]}, "'add_edges' must be node ids, names are not known here"),
+        ({"add_edges": [["a"], ["b"]]}, "'add_edges' must be node ids: the graph has no names"),
+        ({"add_edges": [[1], [-1]]}, "'add_edges' must be node ids in 0..39, got 40"),
         ({"add_edges": [[1], [2]], "edge_weight": [1, 2]}, "'edge_weight' must be one number"),
         ({"add_edges": [[1], [2]], "edge_weight": [-1.0]}, "'edge_weight' must be finite and not"),
         ({"add_nodes": NEW, "remove_edges": [[40], [1]]}, "'remove_edges' must be node ids in"),

@@ -84,7 +84,11 @@ def test_a_new_node_without_edges() -> None:
 @pytest.mark.parametrize(
     ("x", "edges", "line"),
     [
-        (NEW, [[1], [2]], "'edges' must be edges with a new node .from 40 on.*got 1 -> 2"),
+        (
+            NEW,
+            [[1], [2]],
+            "'edges' must be edges with a new node .-1, -2, .*from 40 on.*got 1 -> 2",
+        ),
         (NEW, [[1], [41]], "'edges' must be node ids in 0..40, got 41"),
         (NEW, [1, 40], r"'edges' must be edges \[2, n\]"),
         (NEW[:, :3], [[1], [40]], "'x' must be rows of 70 features, got rows of 3"),

@@ -17,6 +17,7 @@ from serving import NUM_FEATURES, NUM_NODES, some_graph, some_model
 from starlette.testclient import TestClient
 
 from bignn import LiveGraph, pack_graph
+from bignn.graph import Graph
 from bignn.graph.names import Names
 from bignn.serve.app import make_app
 from bignn.serve.arrow import ARROW
@@ -49,6 +50,51 @@ def rows(response: Any, name: str = "predictions") -> list[dict[str, Any]]:
 # --- Answers ------------------------------------------------------------------------------------
 
 
+def named_graph() -> Graph:
+    names = Names.of([f"paper_{i}" for i in range(NUM_NODES)])
+    return replace(some_graph(), node_names=names)
+
+
+def test_updates_and_new_nodes_by_name() -> None:
+    """Whatever has ids may have names, and numbers among them; -1 is the first new node."""
+    served = [ServedLiveGraph(some_model().live(named_graph()), None) for _ in range(3)]
+    by_number = {
+        "nodes": [7],
+        "x": [ROW],
+        "add_nodes": [ROW],
+        "add_edges": [[3, -1, 8], [-1, 3, 9]],
+        "remove_nodes": [12],
+    }
+    by_name = by_number | {
+        "nodes": ["paper_7"],
+        "add_edges": [["paper_3", -1, 8], [-1, "paper_3", "paper_9"]],
+        "remove_nodes": ["paper_12"],
+    }
+    columns = by_number | {"nodes": ["paper_7"], "remove_nodes": ["paper_12"]}
+    question = {"x": [ROW], "edges": [["paper_3", "paper_4"], [-1, -1]]}
+    made, answers = [], []
+    for some, sent in zip(served, (by_number, by_name, stream(columns)), strict=True):
+        with TestClient(make_app(Service(some, LIMITS))) as client:
+            response = client.post("/update", json=sent) if isinstance(sent, dict) else None
+            if response is None:
+                response = post(client, "/update", sent)
+            assert response.status_code == 200, response.text
+            made.append(some.logits(np.arange(NUM_NODES + 1)))
+            answers.append(client.post("/predict_new", json=question).json())
+            gone = {"add_edges": [["paper_12"], [1]]}
+            error = client.post("/update", json=gone).json()["error"]
+            assert "nodes that were not removed, got node 'paper_12'" in error
+            error = client.post("/update", json={"remove_edges": [["a"], [1]]}).json()["error"]
+            assert "'remove_edges' must be names of nodes, got 'a'" in error
+            error = client.post("/update", json={"nodes": ["paper_1", 1], "x": [ROW, ROW]}).json()
+            assert "free of repetitions" in error["error"]
+    for other in made[1:]:
+        assert np.array_equal(made[0], other, equal_nan=True)
+    numbered = {"x": [ROW], "edges": [[3, 4], [-1, -1]]}
+    with TestClient(make_app(Service(served[0], LIMITS))) as client:
+        assert client.post("/predict_new", json=numbered).json() == answers[0] == answers[2]
+
+
 def test_classes_of_nodes(client: TestClient, live: LiveGraph) -> None:
     nodes = [3, 59, 3, 0]
     expected = [
@@ -62,7 +108,7 @@ def test_classes_of_nodes(client: TestClient, live: LiveGraph) -> None:
 
 def test_names_of_nodes_and_classes() -> None:
     """Of nodes that the graph had at first; new ones have numbers alone."""
-    graph = replace(some_graph(), node_names=Names.of([f"paper_{i}" for i in range(NUM_NODES)]))
+    graph = named_graph()
     model = some_model()
     model.class_names = tuple(f"field_{i}" for i in range(model.num_classes))
     fixed = FixedGraph(model, pack_graph(graph, like=model), "fixed")
@@ -308,9 +354,9 @@ def test_without_pyarrow_arrow_is_415(client: TestClient, monkeypatch: pytest.Mo
         ({"nodes": [[1] * 4000]}, {"compression": "zstd"}, "without compression"),
         ({"nodes": [[1, None]]}, {}, "'nodes' must be free of nulls"),
         ({"nodes": [[1], [2]]}, {}, "'nodes' must have one row, a list, got 2 of list"),
-        ({"nodes": [True, False]}, {}, "'nodes' must be numbers, got bool"),
+        ({"nodes": [True, False]}, {}, "'nodes' must be numbers or names, got bool"),
         ({"nodes": pa.nulls(3)}, {}, "'nodes' must be free of nulls"),
-        ({"nodes": [1.5]}, {}, "'nodes' must be a list of node ids, got double"),
+        ({"nodes": [1.5]}, {}, "a list of node ids or names, got numbers with fractions"),
         ({"nodes": [[[1], [2, 3]]]}, {}, "'nodes' must be an array, got lists of several"),
         ({"nodes": [1], "output": ["logit"]}, {}, "'output' must be one of"),
         ({"nodez": [1]}, {}, "'nodez' is not known here; a request has nodes, output"),
@@ -321,8 +367,6 @@ def test_bad_arrow(client: TestClient, table: Any, options: dict[str, Any], line
         options = {"options": pa.ipc.IpcWriteOptions(**options)}
     response = post(client, "/predict", table_stream(pa.table(table), **options))
     assert response.status_code == 400
-    if "double" in line:
-        line = "'nodes' must be a list of node ids, got float64"
     assert line in response.json()["error"]
 
 
@@ -346,23 +390,36 @@ def test_damaged_arrow_is_refused_or_read(client: TestClient) -> None:
         ("/predict", {}, "'nodes' must be given"),
         ("/predict", {"nodes": [60]}, "'nodes' must be node ids in 0..59, got 60"),
         ("/predict", {"nodes": [-1]}, "'nodes' must be node ids in 0..59, got -1"),
-        ("/predict", {"nodes": [1.5]}, "'nodes' must be a list of node ids, got float64"),
-        ("/predict", {"nodes": [True]}, "'nodes' must be a list of node ids, got bool"),
+        ("/predict", {"nodes": [1.5]}, "'nodes' must be a list of node ids or names, got numbers "),
+        ("/predict", {"nodes": [True]}, "a list of node ids or names, got true or false"),
+        ("/predict", {"nodes": [3, None]}, "a list of node ids or names, got null"),
+        ("/predict", {"nodes": 3}, "a list of node ids or names, got a number"),
+        ("/predict", {"nodes": [[1], [2]]}, "a list of node ids or names, got lists in lists"),
         ("/predict", {"nodes": ["paper"]}, "'nodes' must be node ids: the graph has no names"),
-        ("/predict", {"nodes": [10**40]}, "'nodes' must be a list of node ids, got object"),
-        ("/predict", {"nodes": [[1], [1, 2]]}, "'nodes' must be an array, got lists of several"),
-        ("/predict", {"nodes": {"a": 1}}, "'nodes' must be a list, got dict"),
+        ("/predict", {"nodes": [10**40]}, "or names, got a number past 64 bits"),
+        ("/predict", {"nodes": [[1], [1, 2]]}, "or names, got lists of several lengths"),
+        ("/predict", {"nodes": {"a": 1}}, "a list of node ids or names, got an object"),
         ("/predict", {"nodes": [1], "output": "class"}, "'output' must be one of"),
-        ("/predict", {"nodes": [1], "output": 3}, "'output' must be a name, got int"),
+        ("/predict", {"nodes": [1], "output": 3}, "'output' must be a name, got a number"),
         ("/predict", {"node": [1]}, "'node' is not known here; a request has nodes, output"),
-        ("/predict", [1], "the body must be a JSON object, got list"),
+        ("/predict", [1], "the body must be a JSON object, got a list"),
         ("/predict_new", {}, "'x' must be given"),
         ("/predict_new", {"x": [[1.0]]}, "'x' must be rows of 300 features, got rows of 1"),
         ("/predict_new", {"x": [ROW], "edges": [[1], [2]]}, "'edges' must be edges with a new"),
-        ("/predict_new", {"x": [ROW], "edges": [[1], [-2]]}, "'edges' must be node ids in 0..60"),
-        ("/predict_new", {"x": [ROW], "edges": [1]}, "'edges' must be edges [2, n]"),
-        ("/predict_new", {"x": [["a"] * 300]}, "'x' must be"),
-        ("/predict_new", {"x": [[None] * 300]}, "'x' must be"),
+        (
+            "/predict_new",
+            {"x": [ROW], "edges": [[1], [-2]]},
+            "'edges' must be node ids from 0 on, and -1 for the new node, got -2",
+        ),
+        (
+            "/predict_new",
+            {"x": [ROW], "edges": [1]},
+            "'edges' must be two lists of one length, sources and targets, of node ids or names, "
+            "got a list without lists in it",
+        ),
+        ("/predict_new", {"x": [ROW], "edges": [[1]]}, "of node ids or names, got 1 lists"),
+        ("/predict_new", {"x": [["a"] * 300]}, "'x' must be rows of 300 numbers, got texts"),
+        ("/predict_new", {"x": [[None] * 300]}, "'x' must be rows of 300 numbers, got null"),
         ("/predict_new", {"x": [[1e39] * 300]}, "'x' must be within float32's"),
         ("/predict_new", {"x": {"columns": [[300]]}}, "'x' must have columns in 0..299, got 300"),
         ("/predict_new", {"x": {"rows": [[3]]}}, "'x' must have 'columns' and perhaps 'values'"),
@@ -371,7 +428,10 @@ def test_damaged_arrow_is_refused_or_read(client: TestClient) -> None:
         ("/predict_new", {"x": {"columns": [["a"]]}}, "'x' must have whole numbers as columns"),
         ("/update", {"nodes": [1]}, "'x' must be given together with 'nodes'"),
         ("/update", {"remove_edges": [[3], [14]]}, "'remove_edges' must be edges that exist"),
-        ("/update", {"add_edges": [[1], [-1]]}, "'add_edges' must be node ids in 0..59, got 60"),
+        ("/update", {"add_edges": [[1], [-1]]}, "'add_edges' must be node ids from 0 on, got -1"),
+        ("/update", {"add_edges": [["a"], [1]]}, "must be node ids: the graph has no names"),
+        ("/update", {"add_edges": [[1], [2]], "edge_weight": ["a"]}, "of numbers, got texts"),
+        ("/update", {"add_edges": [[1], [2]], "edge_weight": [1, 2]}, "added edge (1), got 2"),
         ("/update", {"remove_nodes": [-1]}, "'remove_nodes' must be node ids in 0..59, got -1"),
         ("/update", {"add_edges": [[1], [2]], "edge_weight": [-1]}, "'edge_weight' must be finite"),
     ],

@@ -1,6 +1,7 @@
 """The training loop: it learns, repeats itself, and refuses what it cannot train."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -71,7 +72,7 @@ def test_the_best_epoch_is_the_first_of_the_lowest_loss_or_the_highest_accuracy(
     ):
         remaining = iter(scores)
         monkeypatch.setattr(
-            TrainingRun, "_score", lambda run, batch, r=remaining: next(r, (0.8, 70.0))
+            TrainingRun, "_totals", lambda run, *parts, r=remaining: next(r, (0.8, 70.0))
         )
         result = fit(new_model(graph), graph, settings, progress=False)
         assert (result.best_epoch, result.val_loss, result.val_acc) == best
@@ -265,10 +266,11 @@ def test_a_dictionary_changes_the_settings_that_suit_the_model(
 ) -> None:
     seen: list[Settings] = []
 
-    def note(run: TrainingRun, *_: object) -> None:
+    def note(run: TrainingRun, *_: object) -> Iterator[None]:
         seen.append(run.settings)
+        return iter(())
 
-    monkeypatch.setattr(TrainingRun, "train", note)
+    monkeypatch.setattr(TrainingRun, "epochs", note)
     monkeypatch.setattr(TrainingRun, "result", lambda run: None)
     model = new_model(graph)
     fit(model, graph, {"epochs": 7}, progress=False)
@@ -307,7 +309,7 @@ def test_small_graphs_train_on_one_torch_thread(
 def test_progress_is_printed_in_lines_without_a_terminal(
     graph: Graph, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bignn.train.run._REPORT_EVERY", 0.0)
+    monkeypatch.setattr("bignn.train.run.REPORT_EVERY", 0.0)
     for progress in (True, False):
         model = bignn.nn.GCN(graph.num_features, 4, 2, graph.num_classes)
         bignn.fit(model, graph, bignn.Settings(epochs=3), seed=7, progress=progress)

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <vector>
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -60,5 +61,8 @@ struct OnLines {
     void deallocate(T* items, std::size_t) { std::free(items); }
     bool operator==(const OnLines&) const { return true; }
 };
+
+template <class T>
+using LineVector = std::vector<T, OnLines<T>>;
 
 }  // namespace bignn

@@ -5,7 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
+
+#include "aligned.h"
 
 namespace bignn {
 
@@ -49,9 +50,9 @@ class GrowingRows {
     void compact();
     void count_weight(float weight, std::ptrdiff_t by);
 
-    std::vector<Row> rows_;
-    std::vector<std::int32_t> ids_;
-    std::vector<float> weights_;  // empty unless has_weights_
+    LineVector<Row> rows_;
+    LineVector<std::int32_t> ids_;
+    LineVector<float> weights_;  // empty unless has_weights_
     std::size_t num_entries_ = 0, num_weighted_ = 0;
     bool has_weights_ = false;
 };

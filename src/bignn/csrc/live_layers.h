@@ -53,14 +53,14 @@ class LiveLayers {
     // `has_loops`: every node is once its own neighbour, whatever edges are given or removed.
     // `keeps_sums`: of all layers but the first, 4 bytes per node and output.
     LiveLayers(const Kernels& kernels, GrowingRows rows, bool has_loops, bool keeps_sums,
-               std::vector<word> words, std::vector<float> beta)
+               const std::vector<word>& words, const std::vector<float>& beta)
         : kernels_(kernels),
           rows_(std::move(rows)),
           has_loops_(has_loops),
           keeps_sums_(keeps_sums) {
         states_.emplace_back();
-        states_[0].words = std::move(words);
-        states_[0].beta = std::move(beta);
+        states_[0].words.assign(words.begin(), words.end());
+        states_[0].beta.assign(beta.begin(), beta.end());
     }
 
     void add(const LayerWeights* weights, const EdgeKind& kind);
@@ -83,8 +83,8 @@ class LiveLayers {
     const std::vector<Work>& work() const { return work_; }
 
     // Bits and scales that layer `number` reads.
-    const std::vector<word>& words(std::size_t number) const { return states_[number].words; }
-    const std::vector<float>& beta(std::size_t number) const { return states_[number].beta; }
+    const LineVector<word>& words(std::size_t number) const { return states_[number].words; }
+    const LineVector<float>& beta(std::size_t number) const { return states_[number].beta; }
     // A node's class, or no_class of a removed one.
     std::int64_t class_of(std::int64_t node) const {
         return is_removed(node) ? no_class : classes_[static_cast<std::size_t>(node)];
@@ -125,19 +125,19 @@ class LiveLayers {
     };
     // The sums of a layer's rows, and what moving them takes.
     struct Sums {
-        std::vector<std::int32_t, OnLines<std::int32_t>> rows;  // [nodes, stride]
-        Aligned<half> panels;          // the layer's weights, in natural order
-        std::size_t stride = 0;        // 0: none are kept
-        std::size_t most_entries = 0;  // of a row whose sum, and every part of it, is exact
+        LineVector<std::int32_t> rows;  // [nodes, stride]
+        Aligned<half> panels;           // the layer's weights, in natural order
+        std::size_t stride = 0;         // 0: none are kept
+        std::size_t most_entries = 0;   // of a row whose sum, and every part of it, is exact
     };
     // What a layer reads of every node. The last state is that of no layer, and empty.
     struct State {
         const LayerWeights* weights = nullptr;
         std::size_t kind = 0;
-        std::vector<word> words;
-        std::vector<float> beta, factor;    // factor: beta times the kind's scale
+        LineVector<word> words;
+        LineVector<float> beta, factor;     // factor: beta times the kind's scale
         std::vector<float> scores;          // of attention: [2 heads, capacity]
-        std::vector<Rounding> roundings;    // of the layer's rows; without attention
+        LineVector<Rounding> roundings;     // of the layer's rows; without attention
         std::vector<std::uint32_t> counts;  // entries of rows whose sums are kept
         Sums sums;
     };
@@ -200,7 +200,7 @@ class LiveLayers {
     struct Moving {
         // Products of sources with the layer's weights, as they are and as they were, in pairs
         // of bytes (SumMove in kernels.h), the first one low: [sources, stride].
-        std::vector<std::uint16_t, OnLines<std::uint16_t>> pairs;
+        LineVector<std::uint16_t> pairs;
         std::vector<std::uint8_t> can_move;  // it was there before, and its products fit bytes
         // Visits by ranges of rows, each 2^shift long, as pieces of the sources made them.
         std::size_t num_ranges = 0, shift = 0, num_pieces = 0;

@@ -148,8 +148,8 @@ class PyLiveLayers {
     nb::tuple state(std::size_t number) const {
         if (number >= layers_.num_layers()) refuse("there is no such layer");
         const std::shared_lock<std::shared_mutex> lock(layers_.mutex());
-        return nb::make_tuple(handed_over(std::vector<word>(layers_.words(number))),
-                              handed_over(std::vector<float>(layers_.beta(number))));
+        return nb::make_tuple(handed_over(LineVector<word>(layers_.words(number))),
+                              handed_over(LineVector<float>(layers_.beta(number))));
     }
 
     // Copies of some rows or, without `nodes`, of all: offsets, ids, and weights or None.

@@ -217,12 +217,13 @@ void LiveLayers::move_range(std::size_t number, std::size_t range, Nodes& moved,
     std::vector<SumMove> moves;
     const std::size_t distance = std::max<std::size_t>(2, lines_ahead / (stride / 8));
     std::size_t fetched = 0;
-    // Where most rows of a range are visited, processors see that memory is read in order.
-    const bool is_dense = 2 * visits.size() > std::size_t{1} << moving_.shift;
+    std::int32_t last_fetched = -1;
     const auto fetch = [&](const Visit& visit) {
         const std::int32_t* sums =
             state.sums.rows.data() + static_cast<std::size_t>(visit.row) * stride;
-        for (std::size_t k = 0; k < stride && !is_dense; k += 16) __builtin_prefetch(sums + k, 1);
+        const std::size_t of_sums = visit.row == last_fetched ? 0 : stride;
+        for (std::size_t k = 0; k < of_sums; k += 16) __builtin_prefetch(sums + k, 1);
+        last_fetched = visit.row;
         const std::uint16_t* pairs = moving_.pairs.data() + visit.source * stride;
         for (std::size_t k = 0; k < stride; k += 32) __builtin_prefetch(pairs + k);
     };

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.errors import input_error
+from bignn.errors import input_error, printable
 from bignn.graph.graph import SPLITS, UNLABELLED, Graph
 from bignn.graph.libraries import MAKE_FEATURES, Split, made_graph, without_empty
 from bignn.graph.names import unless_numbers
@@ -37,6 +37,7 @@ def from_networkx(
             by side. Ignored where no node has ``"x"``.
         y: the node attribute that holds the label: a whole number, or a text, whose classes are
             numbered in sorted order and keep their names; None or absent where it is unknown.
+            Another name than the default must be at some node; None for no labels.
         weight: the edge attribute that holds weights, NetworkX's ``"weight"`` by default; an edge
             without it has weight 1, as in NetworkX. None for no weights. Another name than the
             default must be at some edge.
@@ -129,6 +130,8 @@ def _labels(
     """Return classes, and their names where they are texts."""
     found = [some.get(key) for some in attributes]
     if all(label is None for label in found):
+        if key != "y" and not any(key in some for some in attributes):
+            raise input_error("y", "a node attribute", f"'{printable(key)}', which no node has")
         return None, None
     if any(isinstance(label, str) for label in found):
         names = sorted({str(label) for label in found if label is not None})

@@ -85,6 +85,11 @@ def shared_statistics(model: nn.Module, sum_over: SumOver) -> Iterator[None]:
             norm.sum_over = None
 
 
+def trains_on_bits(norm: BatchNorm) -> bool:
+    """Whether a normalisation is a plain one in training, whose statistics are running averages."""
+    return norm.training and norm.momentum is not None and norm.running_mean is not None
+
+
 @contextmanager
 def exact_statistics(model: nn.Module) -> Iterator[list[BatchNorm]]:
     """Let evaluation on a batch set the statistics of the model's :class:`BatchNorm` layers.

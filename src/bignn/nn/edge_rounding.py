@@ -77,8 +77,11 @@ class RoundedEdges:
 
     def is_wide(self, num_inputs: int) -> bool:
         """Whether sums of dots of ``num_inputs`` signs may need more digits than float32 has."""
-        most = self.pattern.longest_row * self.limit
-        return most * num_inputs >= _EXACT_FLOAT32 and self._most * num_inputs >= _EXACT_FLOAT32
+        if self.pattern.longest_row * self.limit * num_inputs < _EXACT_FLOAT32:
+            return False
+        # What is being recorded cannot wait for a number.
+        is_recorded = self.q.is_cuda and torch.cuda.is_current_stream_capturing()
+        return is_recorded or self._most * num_inputs >= _EXACT_FLOAT32
 
     @cached_property
     def _most(self) -> int:
@@ -142,7 +145,8 @@ def rounded_edges(
     def build() -> RoundedEdges:
         if _is_native(pattern, beta):
             return _round_natively(pattern, beta, edge_bits)
-        return round_row_weights(pattern, _entries(pattern, beta), pattern.row_factor, edge_bits)
+        x = weights_of_entries(pattern, source_factor(pattern, beta))
+        return round_row_weights(pattern, x, pattern.row_factor, edge_bits)
 
     if is_constant:
         return _constant.get(beta, [pattern.matrix], edge_bits, build)
@@ -199,10 +203,15 @@ def _round_natively(pattern: SparseMatrix, beta: Tensor, edge_bits: int) -> Roun
     return RoundedEdges(pattern, q, row_scale, (1 << edge_bits) - 1)
 
 
-def _entries(pattern: SparseMatrix, beta: Tensor) -> Tensor:
-    """Compute x of all entries."""
+def source_factor(pattern: SparseMatrix, beta: Tensor) -> Tensor:
+    """Compute ``d_j β_j`` of all sources, of scales β [sources, 1]."""
     factor = beta.detach().float().flatten()
     if pattern.column_factor is not None:
         factor = pattern.column_factor * factor
-    x = bounded(factor)[pattern.matrix.col_indices()]
+    return bounded(factor)
+
+
+def weights_of_entries(pattern: SparseMatrix, factor: Tensor) -> Tensor:
+    """Compute x of all entries, of the sources' factors [sources]."""
+    x = factor[pattern.matrix.col_indices()]
     return x if pattern.has_ones_only else bounded(pattern.matrix.values().float() * x)

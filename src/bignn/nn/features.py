@@ -35,6 +35,9 @@ class BinaryRows:
         self._values = signs
         self.beta = beta
         self._made: dict[str, Any] = {}
+        #: What the gradient of the values H goes to, where only bits of them are kept.
+        self.carrier: Tensor | None = None
+        self._is_packed = False
 
     @classmethod
     def of_values(cls, h: Tensor) -> BinaryRows:
@@ -49,6 +52,49 @@ class BinaryRows:
         rows._signs = None
         rows._made["words"] = torch.from_numpy(words.view("int64"))
         return rows
+
+    @classmethod
+    def of_words(
+        cls,
+        words: Tensor,
+        beta: Tensor,
+        num_bits: int,
+        carrier: Tensor | None = None,
+        inside: Tensor | None = None,
+    ) -> BinaryRows:
+        """Take signs as packed rows; floats of them are made if they are used.
+
+        Args:
+            words: [N, words].
+            beta: [N, 1].
+            num_bits: d.
+            carrier: what stands for the values H [N, d] in torch's graph of gradients; None for
+                constants.
+            inside: packed rows of 1 where ``|H| <= 1``, which gradients pass.
+
+        """
+        shaped = beta.new_zeros(()).expand(len(words), num_bits)
+        rows = cls(shaped, beta)
+        rows._signs, rows._is_packed = None, True
+        rows._made["words"] = words
+        rows.carrier = carrier
+        if inside is not None:
+            rows._made["inside"] = inside
+        return rows
+
+    @classmethod
+    def of_learned(cls, h: Tensor) -> BinaryRows:
+        """Binarize rows h that want a gradient, and keep bits of them alone."""
+        beta = h.detach().abs().mean(dim=-1, keepdim=True).clamp_(min=torch.finfo(h.dtype).tiny)
+        inside = ops.pack_signs(1 - h.detach().abs())
+        carrier: Tensor = _Stand.apply(h)  # type: ignore[no-untyped-call]
+        return cls.of_words(ops.pack_signs(h), beta, h.shape[1], carrier, inside)
+
+    @property
+    def inside(self) -> Tensor:
+        """Packed rows of 1 where gradients pass to the values."""
+        inside: Tensor = self._made["inside"]
+        return inside
 
     def _once(self, name: str, make: Callable[[], T]) -> T:
         if torch.compiler.is_compiling():
@@ -68,16 +114,22 @@ class BinaryRows:
     def signs(self) -> Tensor:
         """The signs ±1 as floats [N, d]."""
         if self._signs is None:
-            self._signs = sign(self._values)
+            self._signs = _unpacked(self) if self._is_packed else sign(self._values)
         return self._signs
 
     @property
     def learns(self) -> bool:
         """Whether the signs want a gradient."""
-        return self._signs is not None and self._signs.requires_grad
+        known = self._signs if self.carrier is None else self.carrier
+        return known is not None and known.requires_grad
 
     def rows(self, nodes: Tensor) -> BinaryRows:
         """Take the rows of some nodes, in their order; usual signs stay those of all nodes."""
+        if self._is_packed and self.carrier is None:
+            taken = self.of_words(self.words[nodes], self.beta[nodes], self.shape[1])
+            taken._made["usual"] = self.usual
+            taken._made["deviations"] = None
+            return taken
         taken = BinaryRows(self.signs[nodes], self.beta[nodes])
         taken._made["usual"] = self.usual
         few = self.deviations
@@ -86,9 +138,20 @@ class BinaryRows:
             taken._made["words"] = self.words[nodes]
         return taken
 
+    def packed(self) -> BinaryRows:
+        """Return the rows as bits, without floats of them; those with few deviations as they are.
+
+        Batches take their rows of it at a thirty-second of the bytes.
+        """
+        if self.learns or self.deviations is not None:
+            return self
+        made = self.of_words(self.words, self.beta, self.shape[1])
+        made._made |= {"usual": self.usual, "deviations": None}
+        return made
+
     @property
     def words(self) -> Tensor:
-        """The signs as packed rows (CPU only)."""
+        """The signs as packed rows."""
         words: Tensor = self._once("words", lambda: ops.pack_rows(self.signs.detach()))
         return words
 
@@ -130,6 +193,39 @@ class BinaryRows:
             return SparseFeatures(difference) if 64 * count < difference.numel() else None
 
         return self._once("deviations", make)
+
+
+class _Stand(torch.autograd.Function):
+    """A tensor without memory in the place of h; what it gets is the gradient of h."""
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor) -> Tensor:
+        return h.new_zeros(()).expand(h.shape)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return grads[0]
+
+
+class _SignsOfBits(torch.autograd.Function):
+    """F of packed rows, with the gradient of :func:`bignn.binarize.binarize_features`."""
+
+    @staticmethod
+    def forward(ctx: Any, carrier: Tensor, rows: BinaryRows) -> Tensor:
+        ctx.inside, ctx.beta = rows.inside, rows.beta
+        return torch.where(ops.unpack_bits(rows.words, rows.shape[1]), 1.0, -1.0)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        grad = grads[0] * ctx.beta.reciprocal()
+        return torch.where(ops.unpack_bits(ctx.inside, grad.shape[1]), grad, 0.0), None
+
+
+def _unpacked(rows: BinaryRows) -> Tensor:
+    if rows.carrier is None:
+        return torch.where(ops.unpack_bits(rows.words, rows.shape[1]), 1.0, -1.0)
+    signs: Tensor = _SignsOfBits.apply(rows.carrier, rows)  # type: ignore[no-untyped-call]
+    return signs
 
 
 class SparseFeatures:

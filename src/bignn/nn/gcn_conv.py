@@ -9,11 +9,14 @@ from bignn.config import BinarizeMode, DropMode, SteRule
 from bignn.config.options import DEFAULT_EDGE_BITS
 from bignn.errors import input_error
 from bignn.nn.adjacency import Aggregation, EdgesLike, aggregate
-from bignn.nn.batch_norm import BatchNorm
+from bignn.nn.batch_norm import BatchNorm, trains_on_bits
 from bignn.nn.edge_rounding import edge_bits_in_use, edge_bits_now, rounded_edges
-from bignn.nn.halo import with_halo
+from bignn.nn.features import BinaryRows
+from bignn.nn.halo import PartMatrix, with_halo
 from bignn.nn.linear import FeaturesLike, Linear
 from bignn.nn.packed_arithmetic import folded, scale_and_shift
+from bignn.nn.saved_bits.kernels import kernels_for
+from bignn.nn.saved_bits.layer import BitConvolution, convolution_on_bits
 
 _AGGREGATIONS = ("gcn", "mean_self", "gcn_improved", "gcn_plain", "weighted_sum")
 
@@ -101,6 +104,11 @@ class GCNConv(nn.Module):
 
         With ``edge_bits``, batch normalisation ``norm`` after the layer is folded into it.
         """
+        on_bits = None
+        if not isinstance(edge_index, PartMatrix):  # whose other rows are sent by themselves
+            on_bits = self._on_bits(x, edge_index, edge_weight, norm)
+        if on_bits is not None:
+            return on_bits.values(*self._binary_parameters())
         edge_bits = edge_bits_now(self.edge_bits, self.lin.weight, edge_weight)
         x = with_halo(x, edge_index, self.lin, rounds=edge_bits is not None)
         if edge_bits is not None:
@@ -116,3 +124,47 @@ class GCNConv(nn.Module):
         out = aggregate(edge_index, edge_weight, self.lin(x), self.aggr)
         out = out if self.bias is None else out + self.bias
         return out if norm is None else norm(out)
+
+    def to_binary_rows(
+        self,
+        x: FeaturesLike,
+        edge_index: EdgesLike,
+        edge_weight: Tensor | None = None,
+        *,
+        norm: BatchNorm | None = None,
+    ) -> BinaryRows | None:
+        """Compute the signs and scales of the output, normalised in training, and no floats of it.
+
+        None where the layer cannot: training keeps bits on a GPU, where weights are rounded
+        (:mod:`bignn.nn.saved_bits`).
+        """
+        on_bits = self._on_bits(x, edge_index, edge_weight, norm)
+        return None if on_bits is None else on_bits.binary_rows(*self._binary_parameters())
+
+    def _binary_parameters(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        return *self.lin.binary_weight(), self.bias
+
+    def _on_bits(
+        self,
+        x: FeaturesLike,
+        edges: EdgesLike,
+        edge_weight: Tensor | None,
+        norm: BatchNorm | None,
+    ) -> BitConvolution | None:
+        """Return this call as one on bits; None where it is one of floats."""
+        weight = self.lin.weight
+        edge_bits = edge_bits_now(self.edge_bits, weight, edge_weight)
+        in_half = torch.is_autocast_enabled(weight.device.type)
+        if not self.training or edge_bits is None or not torch.is_grad_enabled() or in_half:
+            return None
+        kernels = kernels_for(weight.device)
+        if kernels is None or (norm is not None and not trains_on_bits(norm)):
+            return None
+        rows = self.lin.bits_of(x)
+        if rows is None:
+            return None
+        return convolution_on_bits(
+            kernels, rows, edges, edge_weight, self.aggr, edge_bits,
+            dropout=self.lin.dropout, in_part=self.lin.drop == "present",
+            is_constant=rows is x, norm=norm,
+        )  # fmt: skip

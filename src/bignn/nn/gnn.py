@@ -27,6 +27,7 @@ from bignn.errors import input_error
 from bignn.nn.adjacency import EdgesLike, factored_adjacency, normalized_adjacency
 from bignn.nn.batch_norm import BatchNorm
 from bignn.nn.evaluation import evaluating
+from bignn.nn.features import BinaryRows
 from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
 from bignn.nn.input_stage import InputStage, Moments
@@ -295,9 +296,12 @@ class GNN(nn.Module):
         hidden: list[Tensor] = []
         for layer, conv in enumerate(self.convs):
             if hidden:
-                h = hidden[-1]
+                h = hidden[-1] if self.lin is not None else hidden.pop()
             edges = edge_index[layer] if isinstance(edge_index, tuple) else edge_index
             norm = self.norms[layer] if layer < len(self.norms) else None
+            if (bits := self._binary_rows(h, edges, edge_weight, layer)) is not None:
+                h = bits
+                continue
             if isinstance(norm, BatchNorm) and self._folds(conv, norm):
                 hidden.append(conv(h, edges, edge_weight, norm=norm))
                 continue
@@ -311,6 +315,20 @@ class GNN(nn.Module):
         rows = len(hidden[-1])
         logits: Tensor = self.lin([some[:rows] for some in hidden])
         return logits
+
+    def _binary_rows(
+        self, h: FeaturesLike, edges: EdgesLike, edge_weight: Tensor | None, layer: int
+    ) -> BinaryRows | None:
+        """Compute a hidden layer for a next one that reads bits, in training that keeps bits."""
+        conv = self.convs[layer]
+        # The paper's printed gradient rule needs floats of the gradient.
+        if layer >= len(self.norms) or self.lin is not None or self.binarization.ste != "input":
+            return None
+        between = self.norms[layer]
+        norm = between if isinstance(between, BatchNorm) else None
+        if not isinstance(conv, GCNConv) or not isinstance(self.convs[layer + 1], GCNConv):
+            return None
+        return conv.to_binary_rows(h, edges, edge_weight, norm=norm)
 
     def _folds(self, conv: nn.Module, norm: BatchNorm) -> bool:
         """Whether a layer takes the normalisation after it in, as its packed form does."""

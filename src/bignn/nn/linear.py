@@ -126,6 +126,22 @@ class Linear(nn.Module):
         signs, beta = binarize_features(x, self.binarization.ste)
         return BinaryRows(signs, beta if self.training else mean_in_order(x))
 
+    def bits_of(self, x: FeaturesLike) -> BinaryRows | None:
+        """Binarize the layer's input for training that keeps bits; None where it needs floats."""
+        self.check_input(x)
+        b = self.binarization
+        if not (b.features and b.weights) or self.weight.dtype != torch.float32:
+            return None
+        if isinstance(x, Tensor):
+            if b.ste != "input" or x.dtype != torch.float32 or self.drop == "present":
+                return None
+            return BinaryRows.of_learned(x)
+        # Few entries are added up faster one by one.
+        few = self.drop == "present" and isinstance(x, BinaryRows) and x.deviations is not None
+        if not isinstance(x, BinaryRows) or few or (x.learns and x.carrier is None):
+            return None
+        return x
+
     def sign_product(self, x: BinaryRows) -> tuple[Tensor, Tensor]:
         """Compute ``F Bᵀ`` [N, d_out] and the scales α [1, d_out], with both factors binary."""
         signs, alpha = self.binary_weight()

@@ -85,6 +85,19 @@ class SparseMatrix:
         return int(self.matrix.crow_indices().diff().max()) if len(self.rows) else 0
 
     @cached_property
+    def _long_rows(self) -> dict[tuple[int, bool], Tensor | None]:
+        return {}
+
+    def long_rows(self, length: int, *, of_transpose: bool = False) -> Tensor | None:
+        """Return the rows of more entries than ``length``, or None; they are found once."""
+        key = length, of_transpose and self.transposed is not self.matrix
+        if key not in self._long_rows:
+            matrix = self.transposed if of_transpose else self.matrix
+            found = (matrix.crow_indices().diff() > length).nonzero()[:, 0]
+            self._long_rows[key] = found if len(found) else None
+        return self._long_rows[key]
+
+    @cached_property
     def order(self) -> Tensor:
         """The position in the matrix of every entry of the transpose."""
         number = torch.arange(len(self.rows), dtype=torch.float64, device=self.rows.device)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bignn.errors import input_error
+from bignn.graph.names import Names
 from bignn.kernels.compressed_rows import (
     compress_edges,
     entries_of,
@@ -20,7 +21,13 @@ from bignn.kernels.edge_kinds import EDGE_KINDS
 from bignn.kernels.gcn_degrees import gcn_degree_scale
 from bignn.kernels.layer import DenseBits, dense_words
 from bignn.runtime.features import take_features
-from bignn.runtime.live.changes import checked_features, read_edges, read_rows, read_weights
+from bignn.runtime.live.changes import (
+    checked_features,
+    read_edges,
+    read_rows,
+    read_weights,
+    with_new_numbers,
+)
 from bignn.runtime.network import Network
 from bignn.runtime.operations import GRAPHWIDE, Operation
 from bignn.runtime.packed_graph import PackedGraph
@@ -47,15 +54,21 @@ class NewNodes(NamedTuple):
 
 
 def read_new_nodes(
-    network: Network, num_old: int, x: Any, edges: Any, edge_weight: ArrayLike | None
+    network: Network,
+    num_old: int,
+    names: Names | None,
+    x: Any,
+    edges: Any,
+    edge_weight: ArrayLike | None,
 ) -> NewNodes:
-    """Check new nodes of a graph that has ``num_old``."""
+    """Check new nodes of a graph that has ``num_old``, some or all of them with names."""
     features, beta = _new_features(network, x)
+    edges = with_new_numbers("edges", edges, num_old, names)
     given = read_edges("edges", edges, num_old + len(features))
     weights = read_weights("edge_weight", edge_weight, given.shape[1], network.edge_weight)
     if (given < num_old).all(axis=0).any():
         source, target = given[:, (given < num_old).all(axis=0)][:, 0].tolist()
-        expected = f"edges with a new node (from {num_old} on) at one end or both"
+        expected = f"edges with a new node (-1, -2, ..., or from {num_old} on) at one end or both"
         raise input_error("edges", expected, f"{source} -> {target}")
     return NewNodes(features, beta, given, weights)
 

@@ -244,9 +244,10 @@ class PackedModel:
             graph: as in :meth:`predict`; packed once (:func:`bignn.pack_graph`), it is not read
                 again by every call.
             x: features of the new nodes, as rows [n, d].
-            edges: [2, m], sources and targets, between new nodes, numbered from the graph's number
-                of nodes on, and others. A node reads its sources: edges from new nodes to old ones
-                count as far as the old ones are read in turn.
+            edges: [2, m], sources and targets, between new nodes, numbered -1 (the first), -2, ...
+                or from the graph's number of nodes on, and others, by number or name. A node reads
+                its sources: edges from new nodes to old ones count as far as the old ones are read
+                in turn.
             edge_weight: a weight per edge; None for all ones.
             output: as in :meth:`predict`.
             backend: as in :meth:`predict`.
@@ -256,7 +257,8 @@ class PackedModel:
         if self.network.is_pooled:
             raise InputError("a model that pools makes answers of graphs; predict a graph instead")
         packed = self._of_one_relation(graph)
-        added = read_new_nodes(self.network, packed.num_nodes, x, edges, edge_weight)
+        names = packed.node_names
+        added = read_new_nodes(self.network, packed.num_nodes, names, x, edges, edge_weight)
         part, new = with_new_nodes(self.network, packed, added)
         return self.predict(part, new, output=output, backend=backend)
 

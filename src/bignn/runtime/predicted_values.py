@@ -15,6 +15,8 @@ from bignn.runtime.hetero_graph import PackedNodes
 from bignn.runtime.packed_graph import PackedGraph
 from bignn.runtime.values import Bits, Value
 
+#: Numbers from here on are no 64-bit ones.
+_TOO_LARGE = 2**63
 #: What a prediction gives of each node, or of each graph.
 Output = Literal["classes", "probabilities", "labels", "label_probabilities", "logits", "values"]
 
@@ -71,6 +73,38 @@ def input_value(graph: PackedGraph | PackedNodes, nodes: NDArray[np.int64] | Non
     return Bits(words, graph.beta if nodes is None else graph.beta[nodes], graph.num_features)
 
 
+def numbered(
+    argument: str,
+    given: Any,
+    found: NDArray[Any],
+    what: str,
+    names: Names | None,
+    *,
+    by_name: bool = True,
+) -> NDArray[Any]:
+    """Replace names by numbers, in an array of any shape; whole numbers among them stay.
+
+    ``found`` is ``given`` as an array, and is returned as it is where it has no texts.
+    """
+    if found.dtype.kind == "U" and isinstance(given, list | tuple):
+        found = np.array(given, dtype=np.object_)  # NumPy makes texts of numbers among texts
+    if found.dtype.kind not in "UO" or found.size == 0:
+        return found
+    items = found.ravel().tolist()
+    texts = [item for item in items if isinstance(item, str)]
+    if not texts:
+        return found
+    if names is None:
+        why = ": the graph has no names" if by_name else ", names are not known here"
+        raise input_error(argument, f"{what}{why}", f"'{printable(texts[0])}'")
+    numbers = iter(names.numbers(texts, argument).tolist())
+    made = [next(numbers) if isinstance(item, str) else item for item in items]
+    for item in made:
+        if isinstance(item, bool) or not isinstance(item, int) or abs(item) >= _TOO_LARGE:
+            raise input_error(argument, f"names or {what}", printable(item, 40))
+    return np.array(made, dtype=np.int64).reshape(found.shape)
+
+
 def checked_rows(
     argument: str,
     nodes: ArrayLike,
@@ -85,17 +119,14 @@ def checked_rows(
     With ``by_name``, texts are looked up among the names, where there are any.
     """
     try:
-        ids = np.atleast_1d(np.asarray(nodes))
+        found = np.asarray(nodes)
     except ValueError:  # lists of unequal lengths
         raise input_error(argument, f"a list of {what}", "lists of several lengths") from None
+    if found.ndim < 2:
+        found = numbered(argument, nodes, found, what, names, by_name=by_name)
+    ids = np.atleast_1d(found)
     if ids.size == 0:
         return ids.astype(np.int64)
-    if ids.ndim == 1 and all(isinstance(node, str) for node in ids[:1].tolist()):
-        if names is None:
-            got = f"'{printable(ids[0])}'"
-            why = ": the graph has no names" if by_name else ", names are not known here"
-            raise input_error(argument, f"{what}{why}", got)
-        return names.numbers(ids.tolist(), argument)
     if ids.dtype.kind not in "iu" or ids.ndim != 1:
         got = f"{ids.dtype} of shape {list(ids.shape)}"
         raise input_error(

@@ -27,7 +27,14 @@ from bignn.runtime.live.new_answers import NewQuestion
 from bignn.runtime.predicted_values import Output
 from bignn.serve import messages
 from bignn.serve.limits import Limits, RequestError, check_count
-from bignn.serve.messages import Answer, array_of, features_of
+from bignn.serve.messages import (
+    Answer,
+    edges_of,
+    features_of,
+    nodes_of,
+    type_in_words,
+    weights_of,
+)
 from bignn.serve.served_graph import ServedGraph
 from bignn.serve.service import Predictions, Service
 
@@ -36,8 +43,10 @@ logger = logging.getLogger("bignn.serve")
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 _OF_NEW = ("x", "edges", "edge_weight", "output")
-_EDGES = ("remove_edges", "add_edges")
-_OF_UPDATE = ("nodes", "x", "add_nodes", *_EDGES, "edge_weight", "remove_nodes")
+_OF_UPDATE = (
+    *("nodes", "x", "add_nodes", "remove_nodes"),
+    *("remove_edges", "add_edges", "edge_weight"),
+)
 #: Bodies from here on are read in a thread, so that other requests do not wait for it.
 _LARGE_BODY = 1 << 16
 #: How the answer's field is called, where it is not the output's own name.
@@ -62,7 +71,7 @@ def make_app(service: Service) -> Starlette:
             raise RequestError(
                 400, "'nodes' must be given: GET /predict?nodes=0,5,9, or in the body"
             )
-        nodes, output = array_of("nodes", fields["nodes"]), _output(request, fields)
+        nodes, output = nodes_of("nodes", fields["nodes"]), _output(request, fields)
         found = await service.predict(nodes, output)
         return _answered(request, service.graph, output, found)
 
@@ -71,11 +80,12 @@ def make_app(service: Service) -> Starlette:
         x = features_of("x", fields.get("x"), service.graph.model.num_features)
         if x is None:
             raise RequestError(400, "'x' must be given: a row of features for each new node")
-        edges = array_of("edges", fields.get("edges"))
+        num_new = _num_rows(x.shape)
+        edges = edges_of("edges", fields.get("edges"), num_new)
         if edges is None:
             edges = np.empty((2, 0), dtype=np.int64)
-        weights = array_of("edge_weight", fields.get("edge_weight"))
-        check_count("new nodes", _num_rows(x.shape), service.limits.nodes)
+        weights = weights_of("edge_weight", fields.get("edge_weight"))
+        check_count("new nodes", num_new, service.limits.nodes)
         check_count("edges", edges.size // 2, service.limits.changes)
         question, output = NewQuestion(x, edges, weights), _output(request, fields)
         found = await service.predict_new(question, output)
@@ -83,21 +93,7 @@ def make_app(service: Service) -> Starlette:
 
     async def update(request: Request) -> Response:
         fields = await _fields(request, service.limits, _OF_UPDATE)
-        changes: dict[str, Any] = {}
-        count = 0
-        for name, value in fields.items():
-            if name in ("x", "add_nodes"):
-                made: Any = features_of(name, value, service.graph.model.num_features)
-            else:
-                made = array_of(name, value)
-            if made is None:
-                continue
-            changes[name] = made
-            if name in _EDGES:
-                count += made.size // 2
-            elif name not in ("x", "edge_weight"):
-                count += _num_rows(made.shape) if name == "add_nodes" else made.size
-        check_count("nodes and edges", count, service.limits.changes)
+        changes = _changes(fields, service.graph.model.num_features, service.limits)
         done = await service.update(changes)
         columns = service.graph.named(done.nodes, done.classes)
         added = list(range(done.num_nodes - done.num_added, done.num_nodes))
@@ -209,6 +205,24 @@ async def _body(request: Request, limits: Limits) -> bytes:
     return bytes(body)
 
 
+def _changes(fields: dict[str, Any], num_features: int, limits: Limits) -> dict[str, Any]:
+    """Convert the fields of an update to the arguments of a live graph's."""
+    made: dict[str, Any] = {
+        name: features_of(name, fields.get(name), num_features) for name in ("x", "add_nodes")
+    }
+    num_new = 0 if made["add_nodes"] is None else _num_rows(made["add_nodes"].shape)
+    count = num_new
+    for name in ("nodes", "remove_nodes"):
+        made[name] = nodes_of(name, fields.get(name))
+        count += 0 if made[name] is None else made[name].size
+    for name, known in (("remove_edges", 0), ("add_edges", num_new)):
+        made[name] = edges_of(name, fields.get(name), known)
+        count += 0 if made[name] is None else made[name].size // 2
+    made["edge_weight"] = weights_of("edge_weight", fields.get("edge_weight"))
+    check_count("nodes and edges", count, limits.changes)
+    return {name: value for name, value in made.items() if value is not None}
+
+
 def _num_rows(shape: tuple[int, ...]) -> int:
     """Return how many nodes features are of; a flat list is of one."""
     return shape[0] if len(shape) == 2 else 1
@@ -226,7 +240,7 @@ def _ids(text: str, names: Names | None) -> list[int] | list[str]:
 def _output(request: Request, fields: dict[str, Any]) -> Output:
     chosen: Any = fields.get("output") or request.query_params.get("output") or "classes"
     if not isinstance(chosen, str):
-        raise RequestError(400, f"'output' must be a name, got {type(chosen).__name__}")
+        raise RequestError(400, f"'output' must be a name, got {type_in_words(chosen)}")
     return cast(Output, printable(chosen, 40))
 
 

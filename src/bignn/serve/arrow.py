@@ -111,7 +111,7 @@ def _flatbuffer_field(content: bytes, table: int, number: int) -> int | None:
 def _field(pa: Any, name: str, column: Any) -> Any:
     """Convert a column to the value of a field."""
     _check_no_nulls(name, column)
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+    if name == "output" and _is_text(pa, column.type):
         if len(column) != 1:
             raise RequestError(400, f"'{printable(name)}' must have one row, got {len(column)}")
         return column[0].as_py()
@@ -158,13 +158,18 @@ def _rows(pa: Any, name: str, lists: Any) -> list[NDArray[Any]]:
 
 
 def _numbers(pa: Any, name: str, column: Any) -> NDArray[Any]:
+    """Convert numbers, or the names of nodes, to an array."""
     _check_no_nulls(name, column)
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        raise RequestError(
-            400, f"'{printable(name)}' must be numbers, got {printable(column.type)}"
-        )
+    is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    if not is_number and not _is_text(pa, column.type):
+        line = f"'{printable(name)}' must be numbers or names, got {printable(column.type)}"
+        raise RequestError(400, line)
     made: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return made
+
+
+def _is_text(pa: Any, kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _is_list(pa: Any, kind: Any) -> bool:

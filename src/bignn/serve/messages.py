@@ -66,24 +66,51 @@ def write(answer: Answer, content_type: str, accept: str) -> tuple[bytes, str]:
     return _write_json(answer), JSON
 
 
-def array_of(name: str, value: Any) -> NDArray[Any] | None:
-    """Convert a field of numbers to an array; None stays."""
-    if value is None or isinstance(value, np.ndarray):
-        return value
-    if not isinstance(value, list):
-        raise RequestError(400, f"'{name}' must be a list, got {type(value).__name__}")
-    try:
-        return np.asarray(value)
-    except (ValueError, TypeError, OverflowError):
-        raise RequestError(
-            400, f"'{name}' must be an array, got lists of several lengths"
-        ) from None
+def nodes_of(name: str, value: Any) -> NDArray[Any] | None:
+    """Convert a list of node ids or names to an array; None stays."""
+    found = _array(name, value, "a list of node ids or names")
+    if found is not None:
+        _check_ids(name, found, "a list of node ids or names", num_axes=1)
+    return found
+
+
+def edges_of(name: str, value: Any, num_new: int) -> NDArray[Any] | None:
+    """Convert edges to an array [2, n] of node ids and names; None stays.
+
+    New nodes of the request, ``num_new``, are -1, -2, and so on.
+    """
+    expected = "two lists of one length, sources and targets, of node ids or names"
+    found = _array(name, value, expected)
+    if found is None:
+        return None
+    _check_ids(name, found, expected, num_axes=2)
+    if len(found) != 2:
+        raise RequestError(400, f"'{name}' must be {expected}, got {len(found)} lists")
+    least = min((item for item in found.ravel().tolist() if isinstance(item, int)), default=0)
+    if least < -num_new:
+        of_new = f", and -1 to {-num_new} for the new nodes" if num_new else ""
+        of_new = of_new if num_new != 1 else ", and -1 for the new node"
+        raise RequestError(400, f"'{name}' must be node ids from 0 on{of_new}, got {least}")
+    return found
+
+
+def weights_of(name: str, value: Any) -> NDArray[Any] | None:
+    """Convert a list of weights to an array; None stays."""
+    expected = "a list of numbers"
+    found = _array(name, value, expected)
+    if found is not None and found.size and (found.ndim != 1 or found.dtype.kind not in "iuf"):
+        raise RequestError(400, f"'{name}' must be {expected}, got {_in_words(found, 1)}")
+    return found
 
 
 def features_of(name: str, value: Any, num_features: int) -> NDArray[Any] | SparseRows | None:
     """Convert rows of features: lists of numbers, or the columns of those that are not 0."""
     if not isinstance(value, dict):
-        return array_of(name, value)
+        expected = f"rows of {num_features} numbers"
+        rows = _array(name, value, expected)
+        if rows is not None and rows.size and (rows.ndim > 2 or rows.dtype.kind not in "iufb"):
+            raise RequestError(400, f"'{name}' must be {expected}, got {_in_words(rows, 2)}")
+        return rows
     if not {"columns"} <= set(value) <= {"columns", "values"}:
         raise RequestError(
             400, f"'{name}' must have 'columns' and perhaps 'values', got {sorted(value)}"
@@ -109,6 +136,57 @@ def features_of(name: str, value: Any, num_features: int) -> NDArray[Any] | Spar
     return SparseRows(offsets, indices.astype(np.int64), numbers.astype(np.float32), shape)
 
 
+def type_in_words(value: object) -> str:
+    """Return what JSON calls the type of a value."""
+    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false"}
+    number = "a number" if isinstance(value, int | float) else "null"
+    return names.get(type(value), number)
+
+
+def _array(name: str, value: Any, expected: str) -> NDArray[Any] | None:
+    """Convert lists to an array, in which numbers among texts stay numbers; None stays."""
+    if value is None or isinstance(value, np.ndarray):
+        return value
+    if not isinstance(value, list):
+        raise RequestError(400, f"'{name}' must be {expected}, got {type_in_words(value)}")
+    try:
+        found = np.asarray(value)
+        return np.array(value, dtype=np.object_) if found.dtype.kind == "U" else found
+    except (ValueError, TypeError, OverflowError):
+        line = f"'{name}' must be {expected}, got lists of several lengths"
+        raise RequestError(400, line) from None
+
+
+def _check_ids(name: str, found: NDArray[Any], expected: str, *, num_axes: int) -> None:
+    """Refuse what are no ids and names, or not in as many lists as they should be."""
+    items = found.ravel().tolist() if found.dtype.kind == "O" else []
+    is_fine = found.dtype.kind in "iu" or (
+        found.dtype.kind == "O" and all(isinstance(item, str) or _is_id(item) for item in items)
+    )
+    if found.size and (not is_fine or found.ndim != num_axes):
+        raise RequestError(400, f"'{name}' must be {expected}, got {_in_words(found, num_axes)}")
+
+
+def _is_id(item: object) -> bool:
+    return isinstance(item, int) and not isinstance(item, bool) and abs(item) < 2**63
+
+
+def _in_words(found: NDArray[Any], num_axes: int) -> str:
+    """Return what an array holds in the words of JSON; ``num_axes`` is how many it should have."""
+    if found.ndim < num_axes:
+        return "a list without lists in it"
+    if found.ndim > num_axes:
+        return "lists in lists"
+    kinds = {"f": "numbers with fractions", "b": "true or false", "u": "a number past 64 bits"}
+    if found.dtype.kind != "O":
+        return kinds.get(found.dtype.kind, "texts")
+    others = [item for item in found.ravel().tolist() if not isinstance(item, str)]
+    odd = [item for item in others if not _is_id(item)]
+    if odd and isinstance(odd[0], int) and not isinstance(odd[0], bool):
+        return "a number past 64 bits"
+    return type_in_words(odd[0]) if odd else "texts"
+
+
 def _rows_of(name: str, value: Any) -> list[NDArray[Any]]:
     """Convert lists of several lengths to arrays."""
     if not isinstance(value, list) or not all(isinstance(row, list | np.ndarray) for row in value):
@@ -132,7 +210,7 @@ def _read_json(body: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise RequestError(400, f"the body must be JSON: {printable(error)}") from None
     if not isinstance(fields, dict):
-        raise RequestError(400, f"the body must be a JSON object, got {type(fields).__name__}")
+        raise RequestError(400, f"the body must be a JSON object, got {type_in_words(fields)}")
     return fields
 
 

@@ -19,7 +19,6 @@ from bignn.errors import FileError, InputError, WriteError, input_error
 from bignn.graph.names import NameList, Names
 from bignn.runtime import LiveGraph, PackedModel
 from bignn.runtime.hetero_graph import PackedHeteroGraph
-from bignn.runtime.live.changes import with_new_numbers
 from bignn.runtime.live.journal import header_of
 from bignn.runtime.live.live_graph import check_model
 from bignn.runtime.live.new_answers import NewQuestion, predict_new
@@ -131,9 +130,8 @@ class FixedGraph(ServedGraph):
         answers: list[Floats | InputError] = []
         for x, edges, edge_weight in questions:
             try:
-                numbered = with_new_numbers(edges, len(self._classes))
                 found = self.model.predict_new(
-                    self._graph, x, numbered, edge_weight=edge_weight, output="logits"
+                    self._graph, x, edges, edge_weight=edge_weight, output="logits"
                 )
             except InputError as error:
                 answers.append(error)
@@ -167,11 +165,8 @@ class ServedLiveGraph(ServedGraph):
         return predict_new(self._live, questions, "logits")
 
     def update(self, changes: Mapping[str, Any]) -> MadeUpdate:
-        """Make the changes of one request; edges to its new nodes name them -1, -2, ..."""
+        """Make the changes of one request; edges to its new nodes call them -1, -2, ..."""
         live, before = self._live, self._live.num_nodes
-        if changes.get("add_edges") is not None:
-            edges = with_new_numbers(changes["add_edges"], before, "add_edges")
-            changes = {**changes, "add_edges": edges}
         nodes = live.update(**changes)
         self.live_bytes = live.nbytes
         made = MadeUpdate(nodes, live.predict(nodes), live.num_nodes, live.num_nodes - before)

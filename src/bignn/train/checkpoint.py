@@ -277,3 +277,15 @@ def set_generator_state(state: Mapping[str, Tensor], device: torch.device) -> No
     torch.set_rng_state(state["cpu"])
     if device.type == "cuda":
         torch.cuda.set_rng_state(state["cuda"], device)
+
+
+def copy_state(
+    state: dict[str, Tensor], over: dict[str, Tensor] | None = None
+) -> dict[str, Tensor]:
+    """Copy the tensors of a state, over an older copy if there is one, which takes one launch."""
+    if over is None or state.keys() != over.keys():
+        return {name: tensor.detach().clone() for name, tensor in state.items()}
+    for dtype in {tensor.dtype for tensor in state.values()}:
+        names = [name for name, tensor in state.items() if tensor.dtype == dtype]
+        torch._foreach_copy_([over[name] for name in names], [state[name] for name in names])
+    return over

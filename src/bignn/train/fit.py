@@ -6,8 +6,8 @@ One process or several (``torchrun``) run it: a process alone is a world of one,
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,8 +23,11 @@ from bignn.train import distributed
 from bignn.train.distill import Teacher, checked_teachers
 from bignn.train.find_problem import find_problem
 from bignn.train.parts.training_halo import GradientForm
+from bignn.train.problem import LearningProblem
 from bignn.train.recipes import Settings
-from bignn.train.run import FitResult, TrainingRun
+from bignn.train.recorded import Lane
+from bignn.train.result import FitResult
+from bignn.train.run import TrainingRun
 from bignn.train.tasks import Loss
 
 __all__ = ["FitResult", "fit"]
@@ -152,29 +155,81 @@ def fit(
         raise input_error("batch_size", "a number of graphs, at least 1", batch_size)
     teachers = [] if teacher is None else checked_teachers(teacher)
     with ExitStack() as stack:
-        stack.enter_context(_seeded_generators(seed, place))
+        stack.enter_context(seeded_generators(seed, place))
         problem = find_problem(graph, val, test, loss, batch_size, seed, place, halo_gradients)
         stack.enter_context(threads_for(problem.num_nodes))
+        started = StartedFit(
+            model, problem, settings, seed, teachers, batches, checkpoint_path,
+            resume=resume, save_every=save_every, progress=progress, on_epoch=on_epoch,
+        )  # fmt: skip
+        while started.advance():
+            pass
+        return started.result()
+
+
+class StartedFit:
+    """A training run that is done an epoch at a time, so that several can take turns.
+
+    Made, as it goes on, where torch's generators are seeded; on a GPU it draws from a state of its
+    own from then on.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        problem: LearningProblem,
+        settings: Settings | Mapping[str, Any] | None,
+        seed: int,
+        teachers: Sequence[nn.Module],
+        batches: Iterable[Any] | None = None,
+        checkpoint_path: str | os.PathLike[str] | None = None,
+        *,
+        resume: bool = False,
+        save_every: float = 10.0,
+        progress: bool = True,
+        on_epoch: Callable[[int, float, float], object] | None = None,
+    ) -> None:
+        place = problem.device
         if not isinstance(settings, Settings):
-            usual = problem.settings(model, distill=teacher is not None)
+            usual = problem.settings(model, distill=bool(teachers))
             settings = usual.changed(settings or {})
         model.to(place)
         world = distributed.current_world(place)
-        run = TrainingRun(model, problem, settings, seed, teachers, world)
-        # Before generators are restored, since making batches may draw from them.
-        own_batches = run.own_batches(batches)
-        if checkpoint_path is not None:  # after everything that can be refused
-            prepare(checkpoint_path)
-            if world.is_leader:
-                remove_leftovers(checkpoint_path)
-        # All processes read it, or none: the leader decides whether it exists.
-        if checkpoint_path is not None and (
-            world.gather(resume and Path(checkpoint_path).exists())[0] == [1]
-        ):
-            run.restore(checkpoint_path)
-        if not run.progress.finished:
-            run.train(own_batches, checkpoint_path, save_every, progress, on_epoch)
-        return run.result()
+        lane = Lane(place) if place.type == "cuda" and world.size == 1 else None
+        self._entered = nullcontext if lane is None else lane.entered
+        with self._entered():
+            self._run = TrainingRun(model, problem, settings, seed, teachers, world)
+            # Before generators are restored, since making batches may draw from them.
+            own_batches = self._run.own_batches(batches)
+            if checkpoint_path is not None:  # after everything that can be refused
+                prepare(checkpoint_path)
+                if world.is_leader:
+                    remove_leftovers(checkpoint_path)
+            # All processes read it, or none: the leader decides whether it exists.
+            if checkpoint_path is not None and (
+                world.gather(resume and Path(checkpoint_path).exists())[0] == [1]
+            ):
+                self._run.restore(checkpoint_path)
+        self._epochs: Iterator[None] = iter(())
+        if not self._run.progress.finished:
+            self._epochs = self._run.epochs(
+                own_batches, checkpoint_path, save_every, progress, on_epoch
+            )
+
+    @property
+    def epoch(self) -> int:
+        """The number of epochs that have begun."""
+        return self._run.progress.epoch
+
+    def advance(self) -> bool:
+        """End the epoch that is under way and begin the next; return whether there is one."""
+        with self._entered():
+            return next(self._epochs, self) is not self
+
+    def result(self) -> FitResult:
+        """Return the result of a run that is over; the model has its best weights."""
+        with self._entered():
+            return self._run.result()
 
 
 def _find_device(name: str | None, model: nn.Module) -> torch.device:
@@ -202,7 +257,7 @@ def threads_for(num_nodes: int) -> Iterator[None]:
 
 
 @contextmanager
-def _seeded_generators(seed: int, device: torch.device) -> Iterator[None]:
+def seeded_generators(seed: int, device: torch.device) -> Iterator[None]:
     """Seed torch's generators for the block and restore their state after it.
 
     The seed is mixed first: where a caller drew the initial weights after ``manual_seed(seed)``,

@@ -27,8 +27,10 @@ def adam(model: nn.Module, settings: Settings) -> torch.optim.Adam:
         {"params": last, "weight_decay": decay, "lr": last_lr},
         {"params": others, "weight_decay": 0.0},
     ]
-    # Fused: one pass over each parameter, on the CPU too.
-    return torch.optim.Adam(groups, lr=settings.lr, betas=(settings.beta1, 0.999), fused=True)
+    # Fused: one pass over each parameter, on the CPU too. Capturable: its steps can be recorded.
+    on_gpu = any(p.device.type == "cuda" for p in model.parameters())
+    betas = (settings.beta1, 0.999)
+    return torch.optim.Adam(groups, lr=settings.lr, betas=betas, fused=True, capturable=on_gpu)
 
 
 def adam_state(

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
@@ -24,7 +24,7 @@ from bignn.nn.convert.sign_watch import warn_of_equal_rows
 from bignn.nn.evaluation import evaluating
 from bignn.train import checkpoint
 from bignn.train.batches import Batch
-from bignn.train.checkpoint import set_class_names
+from bignn.train.checkpoint import copy_state, set_class_names
 from bignn.train.checks import check_model, check_teacher
 from bignn.train.distill import distillation_loss, on_device, weights_digest
 from bignn.train.distributed import World
@@ -33,70 +33,19 @@ from bignn.train.optimizer import adam, adam_state
 from bignn.train.problem import LearningProblem
 from bignn.train.progress import Progress
 from bignn.train.recipes import Settings
-from bignn.train.tasks import Metric
+from bignn.train.recorded import Number, Recorder
+from bignn.train.result import FitResult
 
 #: Seconds between copies of the run's state, one of which Ctrl-C saves.
 _COPY_EVERY = 1.0
 #: Seconds between lines about a run where there is no terminal for a bar.
-_REPORT_EVERY = 10.0
+REPORT_EVERY = 10.0
 
 
+#: A loss, and the two parts of a score.
+Parts = tuple[Number, Number, Number]
 #: The parts of a checkpoint and its header.
 _RunState = tuple[dict[str, dict[str, Tensor]], dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class FitResult:
-    """Scores of a run in its best epoch (``Settings.select_by``).
-
-    Attributes:
-        val_loss: loss on validation; of values the mean square, whose root is the RMSE.
-        val_score: score on validation, in percent (a ``"mae"`` is an absolute error).
-        test_score: score on the test set; None without one.
-        best_epoch: the epoch that they are of.
-        epochs: epochs trained.
-        seconds: time spent training and validating.
-        metric: the score: ``"accuracy"`` of classes, ``"micro_f1"`` of labels, ``"mae"`` of values,
-            ``"auc"`` of links.
-
-    """
-
-    val_loss: float
-    val_score: float
-    test_score: float | None
-    best_epoch: int
-    epochs: int
-    seconds: float
-    metric: Metric = "accuracy"
-
-    @property
-    def val_acc(self) -> float:
-        """Accuracy on validation in percent; an error if the score is another one."""
-        self._check_metric("accuracy")
-        return self.val_score
-
-    @property
-    def test_acc(self) -> float | None:
-        """Accuracy on the test set in percent; an error if the score is another one."""
-        self._check_metric("accuracy")
-        return self.test_score
-
-    @property
-    def test_micro_f1(self) -> float | None:
-        """Micro-averaged F1 on the test set in percent; of classes it is the accuracy.
-
-        Every node has one class and gets one, so each error is one false positive and one false
-        negative: precision, recall and F1 over all classes are the accuracy.
-        """
-        self._check_metric("accuracy", "micro_f1")
-        return self.test_score
-
-    def _check_metric(self, *metrics: Metric) -> None:
-        if self.metric not in metrics:
-            raise InputError(
-                f"the score of this run is '{self.metric}', not '{metrics[-1]}'; read val_score or "
-                "test_score"
-            )
 
 
 class TrainingRun:
@@ -146,28 +95,37 @@ class TrainingRun:
         #: Whether all processes have the same batch, the whole graph.
         self.is_full_batch = True
         self.progress = Progress()
-        self.best_state = _copy(model.state_dict())
+        self.best_state = copy_state(model.state_dict())
+        self._recorder = self._new_recorder()
         #: A state of this run between two epochs.
         self._snapshot: _RunState | None = None
+
+    def _new_recorder(self) -> Recorder:
+        task, is_alone = self.problem.task, self.world.size == 1
+        is_able = is_alone and self.is_full_batch and task.kind == "classes"
+        is_able = is_able and task.loss_function is None and isinstance(self.model, GNN)
+        return Recorder(is_able, self.problem.device, self.problem.num_nodes, self.progress.epoch)
 
     def own_batches(self, batches: Iterable[Any] | None) -> Iterable[Any]:
         """Return this process's share of the batches, or of those that the settings ask for."""
         own, self.is_full_batch = self.problem.batches(
             batches, self.model, self.settings, self.world
         )
+        self._recorder = self._new_recorder()
         return own
 
-    def train(
+    def epochs(
         self,
         batches: Iterable[Any],
         checkpoint_path: str | os.PathLike[str] | None,
         save_every: float,
         show_progress: bool,
         on_epoch: Callable[[int, float, float], object] | None,
-    ) -> None:
+    ) -> Iterator[None]:
         """Train to the end, saving on the way; the model ends with its best weights.
 
-        After Ctrl-C the checkpoint is that of the last epoch, or of one a second before.
+        Yields when an epoch has begun, which another run need not wait for. After Ctrl-C the
+        checkpoint is that of the last epoch, or of one a second before.
         """
         progress = self.progress
         copied = -math.inf
@@ -184,8 +142,9 @@ class TrainingRun:
         )
         with self._saved_when_interrupted(checkpoint_path), bar:
             while not progress.finished:
-                self._train_epoch(batches)
-                loss, accuracy = self._validate()
+                read = self._begin_epoch(batches)
+                yield
+                loss, accuracy = self._validate(*read())
                 if on_epoch is not None:
                     on_epoch(progress.epoch, loss, accuracy)
                 now = time.monotonic()
@@ -198,7 +157,7 @@ class TrainingRun:
                 bar.set_postfix_str(best)
                 if progress.finished:
                     break
-                if show_progress and bar.disable and now - reported >= _REPORT_EVERY:
+                if show_progress and bar.disable and now - reported >= REPORT_EVERY:
                     print(f"{label}: epoch {progress.epoch}, {best}", file=sys.stderr, flush=True)
                     reported = now
                 if checkpoint_path is not None and now - saved >= save_every:
@@ -232,6 +191,25 @@ class TrainingRun:
         if checkpoint_path is not None:
             self.save(checkpoint_path)
             self.world.barrier()  # no process looks for the file before it is there
+
+    def _begin_epoch(self, batches: Iterable[Any]) -> Callable[[], tuple[float, float]]:
+        """Train an epoch and return what waits for its loss and score on validation.
+
+        On small graphs of a GPU the work is recorded and replayed.
+        """
+        begun = self.progress.epoch
+        read = self._recorder.begin(begun, lambda: self._trained(batches))
+        self.progress.epoch = begun  # recording does nothing yet
+        if read is None:
+            found = self._trained(batches)
+            return lambda: self._totals(*found)
+        self.progress.epoch += 1
+        return lambda: self._totals(*read())
+
+    def _trained(self, batches: Iterable[Any]) -> Parts:
+        """Train an epoch and measure it on validation."""
+        self._train_epoch(batches)
+        return self._measured()
 
     def _train_epoch(self, batches: Iterable[Any]) -> None:
         self.model.train()
@@ -280,15 +258,17 @@ class TrainingRun:
             loss = (1 - mix) * loss + mix * target_fraction * divergence
         loss.backward()
 
-    def _validate(self) -> tuple[float, float]:
-        """Score the model on validation and keep its best weights."""
+    def _measured(self) -> Parts:
+        """Measure the model on validation."""
         if (statistics := self.problem.statistics()) is not None:
             self._update_statistics(statistics)
-            loss, score = self._score(self.problem.validation())
-        else:
-            # A model with batch normalisation is validated on all nodes.
-            with exact_statistics(self.model):
-                loss, score = self._score(self.problem.validation())
+            return self._parts(self.problem.validation())
+        # A model with batch normalisation is validated on all nodes.
+        with exact_statistics(self.model):
+            return self._parts(self.problem.validation())
+
+    def _validate(self, loss: float, score: float) -> tuple[float, float]:
+        """Keep the weights if an epoch's loss and score on validation are the best, or end."""
         progress = self.progress
         if not math.isfinite(loss):
             raise InputError(
@@ -304,7 +284,7 @@ class TrainingRun:
         ):
             progress.best_loss, progress.best_acc = loss, score
             progress.best_epoch = progress.epoch
-            self.best_state = _copy(self.model.state_dict())
+            self.best_state = copy_state(self.model.state_dict(), self.best_state)
         progress.finished = should_stop(
             progress.epoch, progress.best_epoch, self.settings, progress.left_teacher
         )
@@ -318,6 +298,7 @@ class TrainingRun:
         self.progress.left_teacher, self.progress.finished = self.progress.epoch, False
         self.model.load_state_dict(self.best_state)
         self.optimizer = adam(self.model, self.settings)
+        self._recorder = self._new_recorder()
 
     @torch.no_grad()
     def _update_statistics(self, batch: Batch) -> None:
@@ -326,26 +307,32 @@ class TrainingRun:
             if norms:
                 batch.logits(self.model.eval())
 
-    @torch.no_grad()
     def _score(self, batches: Iterable[Batch]) -> tuple[float, float]:
         """Return the mean loss and the score on the ``loss_nodes`` of all batches.
 
         Each process scores its share; the results are those of all shares together.
         """
+        return self._totals(*self._parts(batches))
+
+    @torch.no_grad()
+    def _parts(self, batches: Iterable[Batch]) -> Parts:
+        """Return this process's share of the loss, and the parts of its score."""
         self.model.eval()
         task = self.problem.task
         found = [
             (batch.logits(self.model)[batch.loss_nodes], batch.y[batch.loss_nodes])
             for batch in batches
         ]
-        own_loss = own_part = own_whole = 0.0
         own_count = sum(len(y) for _, y in found)
         (fraction,) = self.world.fractions(own_count)
-        if found:
-            out, y = (torch.cat(parts) for parts in zip(*found, strict=True))
-            own_loss = fraction * float(task.loss(out, y, None))
-            own_part, own_whole = task.score_parts(out, y)
-        loss, part, whole = self.world.totals(own_loss, own_part, own_whole)
+        if not found:
+            return 0.0, 0.0, 0.0
+        out, y = (torch.cat(parts) for parts in zip(*found, strict=True))
+        return fraction * task.loss(out, y, None), *task.score_parts(out, y)
+
+    def _totals(self, loss: Number, part: Number, whole: Number) -> tuple[float, float]:
+        """Add up the parts of all processes, to their loss and score."""
+        loss, part, whole = self.world.totals(float(loss), float(part), float(whole))
         return loss, part / whole if whole else 0.0
 
     def result(self) -> FitResult:
@@ -384,9 +371,9 @@ class TrainingRun:
 
     def _state(self) -> _RunState:
         """Return copies of all that a checkpoint holds, and its header."""
-        parts: dict[str, dict[str, Tensor]] = {"model": self.best_state}
+        parts: dict[str, dict[str, Tensor]] = {"model": copy_state(self.best_state)}
         if not self.progress.finished:
-            parts["last"] = _copy(self.model.state_dict())
+            parts["last"] = copy_state(self.model.state_dict())
             parts["adam"] = {
                 f"{index}.{name}": value.clone()
                 for index, slots in self.optimizer.state_dict()["state"].items()
@@ -432,7 +419,7 @@ class TrainingRun:
 
     def _load(self, parts: checkpoint.Parts, progress: Progress) -> None:
         self.model.load_state_dict(parts["model"])
-        self.best_state = parts["model"]
+        self.best_state = copy_state(self.model.state_dict())
         if not progress.finished:
             self.model.load_state_dict(parts["last"])
             if progress.epoch > progress.left_teacher:  # otherwise Adam is new
@@ -444,7 +431,4 @@ class TrainingRun:
                 )
             checkpoint.set_generator_state(parts["rng"], self.problem.device)
         self.progress = progress
-
-
-def _copy(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.detach().clone() for name, tensor in state.items()}
+        self._recorder = self._new_recorder()

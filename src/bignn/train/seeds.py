@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -19,10 +22,17 @@ from bignn.nn import GNN
 from bignn.runtime.parts.graph_part import GraphPart
 from bignn.train import distributed
 from bignn.train.checkpoint import load_model
-from bignn.train.fit import FitResult, fit
+from bignn.train.distill import checked_teachers
+from bignn.train.find_problem import node_problem
+from bignn.train.fit import FitResult, StartedFit, fit, seeded_generators
 from bignn.train.jobs import checked_jobs, in_processes
 from bignn.train.parts.training_halo import GradientForm
+from bignn.train.problem import NodeProblem
 from bignn.train.recipes import Recipe
+from bignn.train.recorded import MOST_NODES
+from bignn.train.run import REPORT_EVERY
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -74,10 +84,14 @@ def fit_model(
     recipe: Recipe, graph: Graph | GraphPart, seed: int, **options: Any
 ) -> tuple[GNN, FitResult]:
     """Train one model, as :func:`fit_seed` does, and return it with its result."""
+    model = _new_model(recipe, graph, seed)
+    return model, fit(model, graph, recipe.settings, seed=seed, **options)
+
+
+def _new_model(recipe: Recipe, graph: Graph | GraphPart, seed: int) -> GNN:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = recipe.build(graph)
-    return model, fit(model, graph, recipe.settings, seed=seed, **options)
+        return recipe.build(graph)
 
 
 @dataclass(frozen=True)
@@ -115,8 +129,30 @@ class _SeedTask:
 
     def __call__(self, seed: int) -> FitResult:
         """Train a seed, or resume it."""
+        return self._usable(self._fit, seed)
+
+    def together(self, seeds: Sequence[int]) -> Iterator[FitResult]:
+        """Train seeds at the same time on one GPU; yield their results in order."""
+        device = distributed.resolve_device(self.options["device"])
+        problem = node_problem(self.graph, None, device)
+        begin = partial(self._begin, problem)
+        runs = [self._usable(begin, seed) for seed in seeds]
+        under_way, reported = list(runs), time.monotonic()
+        while under_way:
+            under_way = [run for run in under_way if run.advance()]
+            now = time.monotonic()
+            if self.options["progress"] and under_way and now - reported >= REPORT_EVERY:
+                epoch, count = max(run.epoch for run in under_way), len(under_way)
+                line = f"{self.label}: epoch {epoch}, {count} of {len(runs)} seeds under way"
+                print(line, file=sys.stderr, flush=True)
+                reported = now
+        for run in runs:
+            yield run.result()
+
+    def _usable(self, task: Callable[[int, dict[str, Any]], T], seed: int) -> T:
+        """Call a task of a seed, and once more without its checkpoint if that is unusable."""
         try:
-            return self._fit(seed, self.options)
+            return task(seed, self.options)
         except WriteError:
             raise
         except FileError as error:
@@ -125,7 +161,7 @@ class _SeedTask:
             why = str(error).split(";")[0]  # what follows is advice on a run that stops
             if distributed.is_leader():
                 print(f"{self.label} seed {seed} is trained anew: {why}", file=sys.stderr)
-            return self._fit(seed, {**self.options, "resume": False})
+            return task(seed, {**self.options, "resume": False})
 
     def _fit(self, seed: int, options: dict[str, Any]) -> FitResult:
         teacher = None if self.teachers is None else self.teachers(seed)
@@ -133,6 +169,17 @@ class _SeedTask:
         return fit_seed(
             self.recipe, self.graph, seed, teacher=teacher, checkpoint_path=path, **options
         )
+
+    def _begin(self, problem: NodeProblem, seed: int, options: dict[str, Any]) -> StartedFit:
+        teachers = [] if self.teachers is None else checked_teachers(self.teachers(seed))
+        given = {name: options[name] for name in ("resume", "save_every")}
+        model = _new_model(self.recipe, self.graph, seed)
+        with seeded_generators(seed, problem.device):
+            # A copy: what training sees of the graph is prepared for each model.
+            return StartedFit(
+                model, copy(problem), self.recipe.settings, seed, teachers,
+                checkpoint_path=self.path(seed), progress=False, **given,
+            )  # fmt: skip
 
     def path(self, seed: int) -> Path:
         """Return the path of a seed's checkpoint."""
@@ -159,7 +206,8 @@ def train_seeds(
 
     A seed decides the initial weights and the dropout, so it gives the same result alone and among
     others, in one process and in several (up to rounding: some of torch's sums depend on the number
-    of threads, and ``jobs`` processes share them). With ``resume``, finished seeds are read from
+    of threads, and ``jobs`` processes share them). On a GPU the seeds of a small graph are trained
+    at the same time (:mod:`bignn.train.recorded`). With ``resume``, finished seeds are read from
     their checkpoints and those that were interrupted continue where they were; with
     ``replace_unusable`` too, a checkpoint that is damaged or another run's is replaced.
     ``teachers`` are the models that the seeds learn from.
@@ -176,7 +224,11 @@ def train_seeds(
     label = label or graph.name
     task = _SeedTask(recipe, graph, Path(out), options, teachers, replace_unusable, label)
     results = []
-    for seed, result in zip(seeds, in_processes(task, list(seeds), jobs), strict=True):
+    if jobs == 1 and len(seeds) > 1 and _fit_together(recipe, graph, device):
+        found = task.together(seeds)
+    else:
+        found = in_processes(task, list(seeds), jobs)
+    for seed, result in zip(seeds, found, strict=True):
         if progress and distributed.is_leader():
             test = "-" if result.test_acc is None else f"{result.test_acc:.1f}"
             print(
@@ -187,6 +239,13 @@ def train_seeds(
             )
         results.append(result)
     return SeedResults(list(seeds), results, [task.path(seed) for seed in seeds])
+
+
+def _fit_together(recipe: Recipe, graph: Graph | GraphPart, device: str) -> bool:
+    """Whether seeds of such a run fit on a GPU side by side and keep it no busier than one does."""
+    on_gpu = device.partition(":")[0] == "cuda" and not distributed.under_torchrun()
+    is_small = isinstance(graph, Graph) and graph.num_nodes <= MOST_NODES
+    return on_gpu and recipe.settings.sampling is None and is_small
 
 
 def train_teachers(

@@ -98,13 +98,15 @@ class Task:
             return functional.binary_cross_entropy_with_logits(out, y, reduction="none")
         return (out - y).abs() if self.absolute else (out - y).square()
 
-    def score_parts(self, out: Tensor, y: Tensor) -> tuple[float, float]:
+    def score_parts(self, out: Tensor, y: Tensor) -> tuple[float | Tensor, float]:
         """Return the two numbers whose sums over all parts of the data divide to the score.
+
+        Of classes the first is on the device, so that nothing waits for it.
 
         An AUC is of one part alone; of several it is their mean.
         """
         if self.kind == "classes":
-            return 100.0 * int((out.argmax(dim=-1) == y).sum()), float(len(y))
+            return 100.0 * (out.argmax(dim=-1) == y).sum().double(), float(len(y))
         y = y.to(out.dtype).reshape(out.shape)
         out, y = out[~y.isnan()], y[~y.isnan()]
         if self.kind == "values":

@@ -274,6 +274,17 @@ def test_columns_of_parquet_that_are_no_numbers(folder: Path) -> None:
             "--no-header-in must be some of edges, feat",
         ),
         (
+            {"x.csv": "f\n1\n2\n", "e.csv": "source,target,how\n0,1,3\n1,0,cites\n"},
+            "--weight-column how",
+            "'e.csv': column 'how' must hold weights, got 'cites' in row 2; name another column "
+            "with --weight-column, or leave it out for edges without weights",
+        ),
+        (
+            {"x.csv": "f\n1\n2\n", "e.csv": "source,target,how\n0,1,3\n1,0,\n"},
+            "--weight-column how",
+            "'how' must hold a finite weight for every edge, got '' in row 2; give it one, or",
+        ),
+        (
             {},
             "--id paper --weight-column w",
             "--weight-column must be a column of 'e.csv' (id, sou",

@@ -204,6 +204,9 @@ static inline std::uint32_t shuffle_down(std::uint32_t x, int lanes) {
     auto* all = emulated::meet({x});
     return from < 32 ? all[from][0] : x;
 }
+static inline std::uint32_t shuffle(std::uint32_t x, int lane) {
+    return emulated::meet({x})[lane % 32][0];
+}
 static inline std::uint32_t ballot(bool is_set) {
     auto* all = emulated::meet({is_set});
     std::uint32_t bits = 0;

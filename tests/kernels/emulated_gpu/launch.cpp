@@ -29,6 +29,19 @@ extern "C" void launch(const char* kernel, const void* arguments, unsigned x, un
     KERNEL(sum_and_multiply_256_own);
     KERNEL(sum_and_multiply_512);
     KERNEL(sum_and_multiply_512_own);
+    KERNEL(draw_training_masks);
+    KERNEL(multiply_signs);
+    KERNEL(round_training_rows);
+    KERNEL(sum_dots);
+    KERNEL(sum_dots_of_long_rows);
+    KERNEL(sum_wide_dots);
+    KERNEL(sum_wide_dots_of_long_rows);
+    KERNEL(sum_gradients);
+    KERNEL(sum_gradients_of_long_rows);
+    KERNEL(binarize_columns);
+    KERNEL(mask_rows);
+    KERNEL(unpack_signs);
+    KERNEL(split_floats);
     std::fprintf(stderr, "emulated GPU: no kernel %s\n", kernel);
     std::abort();
 }

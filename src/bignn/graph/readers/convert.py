@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.errors import FileError, InputError, counted
+from bignn.errors import FileError, InputError, counted, printable
 from bignn.graph.edges import both_directions
 from bignn.graph.graph import SPLITS, Graph, from_arrays
 from bignn.graph.names import Names, names_to_arrays, unless_numbers
 from bignn.graph.pyg import GraphLike, as_graph
 from bignn.graph.readers.feature_columns import (
     LABEL_NAMES,
+    MISSING_WORDS,
     Categorical,
     FeatureRules,
     Missing,
@@ -26,7 +27,7 @@ from bignn.graph.readers.feature_columns import (
 )
 from bignn.graph.readers.table_labels import TableLabels, labels_of, natural_order, read_labels
 from bignn.graph.readers.table_nodes import ID_NAMES, TableNodes, names_in
-from bignn.graph.readers.tables import InputTable, read_table
+from bignn.graph.readers.tables import InputTable, is_number, read_table
 from bignn.graph.split import random_split
 from bignn.graph.structure import check_structure_features, structure_features
 
@@ -322,6 +323,30 @@ def _check_no_ids(table: InputTable, names: list[str]) -> None:
         )
 
 
+def _edge_weights(table: InputTable, column: str) -> NDArray[np.float32]:
+    """Return the weights of edges; refuse texts, lists and missing cells."""
+    found = table_numbers(table, column)
+    fix = "name another column with --weight-column, or leave it out for edges without weights"
+    if found is None:
+        cells = table.texts(column)
+        is_text = [cell.lower() not in MISSING_WORDS and not is_number(cell) for cell in cells]
+        row = is_text.index(True)
+        got = f"'{printable(cells[row])}' in row {row + 1}"
+        raise FileError(f"'{table.path}': column '{column}' must hold weights, got {got}; {fix}")
+    if found.shape[1] != 1:
+        raise FileError(f"'{table.path}': column '{column}' holds lists, not weights; {fix}")
+    with np.errstate(over="ignore"):  # numbers beyond float32 become infinite: refused
+        weights = found[:, 0].astype(np.float32)
+    if not np.isfinite(weights).all():
+        row = int(np.flatnonzero(~np.isfinite(weights))[0])
+        cell = printable(table.columns[column][row])
+        raise FileError(
+            f"'{table.path}': column '{column}' must hold a finite weight for every edge, "
+            f"got '{cell}' in row {row + 1}; give it one, or {fix}"
+        )
+    return weights
+
+
 def _edges(
     table: InputTable,
     ends: tuple[str, str],
@@ -334,12 +359,7 @@ def _edges(
     source, target = (nodes.numbers(table, end) for end in ends)
     weight = None
     if weight_column is not None:
-        rules = FeatureRules(has_ids=True, has_labels=True)
-        weight = feature_matrix(table, [weight_column], rules)
-        assert weight is not None
-        if weight.shape[1] != 1:
-            raise FileError(f"'{table.path}': column '{weight_column}' holds lists, not weights")
-        weight = weight[:, 0]
+        weight = _edge_weights(table, weight_column)
     pairs = np.stack([source, target])
     if undirected:
         pairs, weight = both_directions(source, target, weight)

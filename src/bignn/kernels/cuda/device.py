@@ -139,6 +139,7 @@ class CudaDevice:
         threads: int,
         shared_bytes: int,
         arguments: NDArray[np.int64],
+        stream: int | None = None,
     ) -> None:
         """See the protocol."""
         self._enter()
@@ -148,7 +149,7 @@ class CudaDevice:
             *(*blocks, 1),
             *(threads, 1, 1),
             shared_bytes,
-            self._stream,
+            self._stream if stream is None else self._driver.CUstream(stream),
             pointers.ctypes.data,
             0,
         )

@@ -40,8 +40,12 @@ class Device(Protocol):
         threads: int,
         shared_bytes: int,
         arguments: NDArray[np.int64],
+        stream: int | None = None,
     ) -> None:
-        """Launch a kernel whose one argument is a struct of these numbers."""
+        """Launch a kernel whose one argument is a struct of these numbers.
+
+        The stream is the device's own unless one is given, by its address.
+        """
 
     def replay(self, work: Any) -> Any:
         """Record what calling ``work`` launches, as one thing to launch; None where it cannot."""

@@ -68,9 +68,6 @@ __device__ inline void multiply_digits(const Digits& digits, int blocks, const W
     }
 }
 
-struct alignas(8) Floats2 {
-    float of[2];
-};
 struct alignas(8) Ints2 {
     int of[2];
 };

@@ -25,6 +25,7 @@ __device__ inline u32 shuffle_xor(u32 x, int lanes) { return __shfl_xor_sync(all
 __device__ inline u32 shuffle_down(u32 x, int lanes) {
     return __shfl_down_sync(all_lanes, x, lanes);
 }
+__device__ inline u32 shuffle(u32 x, int lane) { return __shfl_sync(all_lanes, x, lane); }
 __device__ inline u32 ballot(bool is_set) { return __ballot_sync(all_lanes, is_set); }
 __device__ inline void sync_warp() { __syncwarp(); }
 // x >> bits; 0 for 32 bits and more.
@@ -53,6 +54,9 @@ __device__ inline void multiply_bytes(int (&d)[4], u32 a0, u32 a1, u32 a2, u32 a
 
 #endif
 
+struct alignas(8) Floats2 {
+    float of[2];
+};
 struct alignas(16) Words4 {
     u32 words[4];
 };
@@ -71,6 +75,12 @@ __device__ inline u64 shuffle_xor(u64 x, int lanes) {
     const u32 low = shuffle_xor(static_cast<u32>(x), lanes);
     const u32 high = shuffle_xor(static_cast<u32>(x >> 32), lanes);
     return static_cast<u64>(high) << 32 | low;
+}
+__device__ inline int shuffle_as(int x, int lane) {
+    return static_cast<int>(shuffle(static_cast<u32>(x), lane));
+}
+__device__ inline float shuffle_as(float x, int lane) {
+    return __uint_as_float(shuffle(__float_as_uint(x), lane));
 }
 __device__ inline int shuffle_down(int x, int lanes) {
     return static_cast<int>(shuffle_down(static_cast<u32>(x), lanes));

@@ -13,12 +13,13 @@ from bignn import kernels
 from bignn.bits import Words, words_per_row
 from bignn.errors import FileError, InputError, input_error
 from bignn.graph import Graph, SparseRows
+from bignn.graph.names import Names
 from bignn.graph.pyg import array_of
 from bignn.kernels.edge_kinds import WeightUse
 from bignn.kernels.layer import dense_words
 from bignn.runtime.features import read_features
 from bignn.runtime.input_stage import InputSpec, absolute_sums, row_scales
-from bignn.runtime.predicted_values import checked_rows
+from bignn.runtime.predicted_values import checked_rows, numbered
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -126,27 +127,29 @@ def checked_features(stage: InputSpec, x: Any, argument: str) -> Graph | None:
     return graph
 
 
-def read_edges(argument: str, edges: Any, num_nodes: int) -> Ints:
-    """Check edges [2, n] between nodes; None is no edge."""
+def read_edges(argument: str, edges: Any, num_nodes: int, names: Names | None = None) -> Ints:
+    """Check edges [2, n] between nodes, by number or name; None is no edge."""
     if edges is None:
         return _NO_EDGES
-    found = _array(argument, edges)
+    found = _ids(argument, edges, names)
     if found.ndim != 2 or len(found) != 2:
         raise input_error(argument, "edges [2, n]", f"shape {list(found.shape)}")
     return checked_rows(argument, found.reshape(-1), num_nodes, "node ids").reshape(2, -1)
 
 
-def with_new_numbers(edges: Any, num_nodes: int, argument: str = "edges") -> Any:
-    """Give new nodes, named -1, -2, ..., their numbers from the number of nodes on."""
-    found = _array(argument, edges)
+def with_new_numbers(argument: str, edges: Any, num_nodes: int, names: Names | None) -> Any:
+    """Give new nodes, called -1, -2, ..., their numbers from the number of nodes on."""
+    if edges is None:
+        return None
+    found = _ids(argument, edges, names)
     return np.where(found < 0, num_nodes - 1 - found, found) if found.dtype.kind == "i" else found
 
 
-def read_nodes(argument: str, nodes: Any, num_nodes: int) -> Ints:
-    """Check numbers of nodes, each once; None is no node."""
+def read_nodes(argument: str, nodes: Any, num_nodes: int, names: Names | None = None) -> Ints:
+    """Check numbers or names of nodes, each once; None is no node."""
     if nodes is None:
         return _NO_NODES
-    found = checked_rows(argument, _array(argument, nodes), num_nodes, "node ids")
+    found = checked_rows(argument, _ids(argument, nodes, names), num_nodes, "node ids")
     given, counts = np.unique(found, return_counts=True)
     if len(given) != len(found):
         twice = int(given[counts > 1][0])
@@ -165,13 +168,19 @@ def read_weights(
         raise input_error(argument, expected, type(weights).__name__)
     found = _array(argument, weights, as_floats=True)
     if found.dtype.kind not in "fiub" or found.shape != (num_edges,):
-        got = f"{found.dtype} of shape {list(found.shape)}"
+        is_list = found.dtype.kind in "fiub" and found.ndim == 1
+        got = f"{len(found)}" if is_list else f"{found.dtype} of shape {list(found.shape)}"
         raise input_error(argument, f"one number per added edge ({num_edges})", got)
     taken = np.ascontiguousarray(found, dtype=np.float32)
     if not np.isfinite(taken).all() or (taken < 0).any():
         bad = taken[~np.isfinite(taken) | (taken < 0)][0]
         raise input_error(argument, "finite and not negative", bad)
     return taken
+
+
+def _ids(argument: str, values: Any, names: Names | None) -> NDArray[Any]:
+    """Convert numbers and names of nodes to an array of numbers, which are not checked."""
+    return numbered(argument, values, _array(argument, values), "node ids", names)
 
 
 def _array(argument: str, values: Any, *, as_floats: bool = False) -> NDArray[Any]:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bignn import kernels
 from bignn.bits import Words, words_per_row
-from bignn.errors import FileError, InputError, input_error
+from bignn.errors import FileError, InputError, input_error, printable
 from bignn.graph.names import Names
 from bignn.kernels import native
 from bignn.kernels.edge_kinds import EDGE_KINDS
@@ -151,9 +151,8 @@ class LiveGraph:
         Args:
             x: features of the new nodes, as rows [n, d].
             edges: [2, m], between new nodes and others, as in
-                :meth:`bignn.PackedModel.predict_new`. New nodes are numbered from
-                :attr:`num_nodes` on or, where other threads may add nodes meanwhile, as -1 (the
-                first), -2, and so on.
+                :meth:`bignn.PackedModel.predict_new`. Where other threads may add nodes meanwhile,
+                call new nodes -1 (the first), -2, and so on.
             edge_weight: a weight per edge; None for all ones.
             output: as in :meth:`predict`.
 
@@ -180,9 +179,10 @@ class LiveGraph:
         """Make changes, all of them or, where an argument is wrong, none.
 
         They are made in the order of the arguments, so that an edge that is removed and added in
-        one call has its new weight, and added edges may name added nodes. Edges are directed, as in
-        ``edge_index``: give an undirected one in both directions. Where the graph is kept on disk
-        (:meth:`save`), changes are there before this returns.
+        one call has its new weight, and added edges may name added nodes. Nodes go by their numbers
+        or, where the graph has them, by names. Edges are directed, as in ``edge_index``: give an
+        undirected one in both directions. Where the graph is kept on disk (:meth:`save`), changes
+        are there before this returns.
 
         Args:
             nodes: nodes that get other features, each once.
@@ -191,7 +191,8 @@ class LiveGraph:
             remove_edges: [2, n]; every copy of each goes. Each must exist, but for self-loops where
                 the model gives every node one: these get the weight 1 again.
             add_edges: [2, n]; an edge that exists is there once more, as in a graph that names it
-                twice.
+                twice. Nodes that this call adds are -1 (the first), -2, ..., or are numbered from
+                :attr:`num_nodes` on.
             edge_weight: a weight per added edge; None for all ones.
             remove_nodes: nodes that lose all edges and their answer; their numbers stay taken.
 
@@ -322,8 +323,8 @@ class LiveGraph:
         remove_nodes: Any,
     ) -> Changes:
         """Check the arguments of an update, and convert them to rows."""
-        stage, before = self.model.network.input, self.num_nodes
-        given = changes_.read_nodes("nodes", nodes, before)
+        stage, before, names = self.model.network.input, self.num_nodes, self.node_names
+        given = changes_.read_nodes("nodes", nodes, before, names)
         if (nodes is None) != (x is None):
             raise input_error("x", "given together with 'nodes'", "one of them alone")
         parts = [changes_.read_rows(stage, x, "x")] if x is not None else []
@@ -333,11 +334,12 @@ class LiveGraph:
             parts.append(changes_.read_rows(stage, add_nodes, "add_nodes"))
         num_added = 0 if add_nodes is None else len(parts[-1][1])
         after = before + num_added
-        removed = changes_.read_edges("remove_edges", remove_edges, before)
+        removed = changes_.read_edges("remove_edges", remove_edges, before, names)
+        add_edges = changes_.with_new_numbers("add_edges", add_edges, before, names)
         added = changes_.read_edges("add_edges", add_edges, after)
         use = self.model.edge_weight
         weights = changes_.read_weights("edge_weight", edge_weight, added.shape[1], use)
-        gone = changes_.read_nodes("remove_nodes", remove_nodes, before)
+        gone = changes_.read_nodes("remove_nodes", remove_nodes, before, names)
         rows = [self._rows(part) for part in (given, removed, added, gone)]
         for argument, part in (
             ("nodes", rows[0]),
@@ -346,7 +348,7 @@ class LiveGraph:
         ):
             self._check_present(argument, part)
         if (missing := int(self._layers.first_missing(rows[1]))) >= 0:
-            source, target = removed[:, missing].tolist()
+            source, target = (self._shown(node) for node in removed[:, missing].tolist())
             raise input_error("remove_edges", "edges that exist", f"{source} -> {target}")
         parts.append(changes_.no_rows(stage))
         words, beta = (np.concatenate(some) for some in zip(*parts, strict=True))
@@ -356,7 +358,14 @@ class LiveGraph:
         old = rows[rows < self.num_nodes]
         if self._is_removed[old].any():
             node = int(self._ids(old[self._is_removed[old]])[0])
-            raise input_error(argument, "nodes that were not removed", f"node {node}")
+            got = f"node {self._shown(node)}"
+            raise input_error(argument, "nodes that were not removed", got)
+
+    def _shown(self, node: int) -> str:
+        """Return what messages call a node: its name, or its number if it has none."""
+        if self.node_names is None or node >= len(self.node_names):
+            return str(node)
+        return f"'{printable(self.node_names[node])}'"
 
     def _apply(self, made: Changes) -> Ints:
         """Make checked changes."""

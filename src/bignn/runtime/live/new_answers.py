@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from bignn.errors import InputError
 from bignn.kernels.compressed_rows import is_among
 from bignn.kernels.layer import DenseBits, dense_words
-from bignn.runtime.live.changes import with_new_numbers
 from bignn.runtime.live.live_graph import LiveGraph
 from bignn.runtime.new_nodes import (
     NewNodes,
@@ -72,8 +71,7 @@ def _cut(live: LiveGraph, question: NewQuestion) -> tuple[PackedGraph, Ints]:
     network = live.model.network
     with live._lock:
         num_old = live.num_nodes
-        edges = with_new_numbers(question.edges, num_old)
-        added = read_new_nodes(network, num_old, question.x, edges, question.edge_weight)
+        added = read_new_nodes(network, num_old, live.node_names, *question)
         rows = live._present_rows("edges", added.edges, num_old)
         if reads_all(network):
             part = live.packed_graph()

@@ -1,0 +1,1 @@
+"""Binary convolutions whose training keeps bits: signs and masks instead of floats."""

@@ -1,0 +1,297 @@
+"""A binary convolution whose forward and backward pass keep bits.
+
+With signs F of a layer's input H and scales β, dropout M, signs B of the weights and scales α:
+
+``out = norm(α ⊙ Â_q (M ⊙ F / (1 - p)) Bᵀ + b)``, Â_q the rounded weights with β in them.
+
+Kept for the backward pass are the bits of F, of ``|H| <= 1`` and the seed of M. All else is made
+again: dropout from its seed, rounded weights where they are used, values before batch normalisation
+column by column. The gradient of a hidden value is the only float matrix of its size; the
+sums over neighbours are written over it, some columns at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bignn.kernels.edge_rounding import TOTAL_BITS
+from bignn.kernels.masked import KEEP_SCALE, keep_out_of
+from bignn.nn.adjacency import Aggregation, EdgesLike, factored_adjacency
+from bignn.nn.batch_norm import BatchNorm
+from bignn.nn.edge_rounding import source_factor
+from bignn.nn.features import BinaryRows
+from bignn.nn.saved_bits.kernels import BitKernels, RowRounding
+from bignn.nn.sparse import SparseMatrix
+from bignn.nn.tensor_cache import TensorCache
+from bignn.ops import pack_signs
+
+# Columns of a word: forward all of a word's bits are made together.
+_FORWARD_COLUMNS = 64
+# Fewer, since columns are beside a whole gradient.
+_BACKWARD_COLUMNS = 32
+# Floats of the rows that are multiplied at a time.
+_FLOATS_AT_ONCE = 1 << 22
+#: Products of more signs do not fit 16 bits.
+MOST_INPUTS = (1 << 15) - 1
+
+# By the β of a first layer, which stays the same from epoch to epoch.
+_constant = TensorCache()
+
+
+@dataclass(eq=False)
+class BitConvolution:
+    """One call of a convolution on bits.
+
+    Attributes:
+        kernels: the operations of the device.
+        rows: the layer's input.
+        rounding: the edges.
+        keep: of :data:`KEEP_SCALE` entries, those that dropout keeps.
+        in_part: whether dropout is among the entries that deviate from the usual ones.
+        norm: batch normalisation after the layer, in training; or None.
+
+    """
+
+    kernels: BitKernels
+    rows: BinaryRows
+    rounding: RowRounding
+    keep: int = KEEP_SCALE
+    in_part: bool = False
+    norm: BatchNorm | None = None
+
+    def values(self, signs: Tensor, alpha: Tensor, bias: Tensor | None) -> Tensor:
+        """Compute the output as floats [rows, columns]."""
+        out: Tensor = _Convolution.apply(self.rows.carrier, signs, alpha, bias, _Pass(self, False))  # type: ignore[no-untyped-call]
+        return out
+
+    def binary_rows(self, signs: Tensor, alpha: Tensor, bias: Tensor | None) -> BinaryRows:
+        """Compute the output's signs and scales; its floats exist 64 columns at a time."""
+        made = _Pass(self, True)
+        carrier: Tensor = _Convolution.apply(self.rows.carrier, signs, alpha, bias, made)  # type: ignore[no-untyped-call]
+        return BinaryRows.of_words(made.words, made.beta, len(signs), carrier, made.inside)
+
+
+def convolution_on_bits(
+    kernels: BitKernels,
+    rows: BinaryRows,
+    edges: EdgesLike,
+    edge_weight: Tensor | None,
+    aggr: Aggregation,
+    edge_bits: int,
+    *,
+    dropout: float,
+    in_part: bool,
+    is_constant: bool,
+    norm: BatchNorm | None,
+) -> BitConvolution | None:
+    """Make a call of a convolution on bits; None where its numbers do not fit the kernels."""
+    if isinstance(edges, SparseMatrix):
+        pattern = edges
+    else:
+        pattern = factored_adjacency(edges, edge_weight, len(rows.beta), aggr)
+    has_fewer_bits = pattern.longest_row >> (TOTAL_BITS - edge_bits) > 0
+    is_plain = pattern.matrix.dtype == torch.float32 and not has_fewer_bits
+    if not is_plain or rows.shape[1] > MOST_INPUTS or (norm is not None and pattern.shape[0] < 2):
+        return None
+
+    def build() -> RowRounding:
+        return kernels.round_rows(pattern, source_factor(pattern, rows.beta), edge_bits)
+
+    rounding = (
+        _constant.get(rows.beta, [pattern.matrix], edge_bits, build) if is_constant else build()
+    )
+    keep = keep_out_of(dropout)
+    return BitConvolution(kernels, rows, rounding, keep, in_part and keep != KEEP_SCALE, norm)
+
+
+class _Pass:
+    """What the forward pass of a convolution leaves for the backward pass.
+
+    Attributes:
+        words, inside, beta: a binary output's signs, where gradients pass, and scales.
+
+    """
+
+    words: Tensor
+    inside: Tensor
+    beta: Tensor
+
+    def __init__(self, call: BitConvolution, binarizes: bool) -> None:
+        self.call, self.binarizes = call, binarizes
+        self.factor = KEEP_SCALE / call.keep if call.keep != KEEP_SCALE else 1.0
+        if call.in_part:
+            self.factor *= 2.0
+        self.seed: Tensor | None = None
+        self.mean: Tensor | None = None
+        self.rstd: Tensor | None = None
+
+    def masks(self) -> Tensor | None:
+        """Draw what dropout keeps; the same bits in every call."""
+        call, rows = self.call, self.call.rows
+        if call.keep == KEEP_SCALE:
+            return rows.deviating if call.in_part else None
+        if self.seed is None:
+            device = rows.words.device
+            self.seed = torch.empty(1, dtype=torch.int64, device=device).random_()
+        among = rows.deviating if call.in_part else None
+        return call.kernels.draw_masks(self.seed, call.keep, among, rows.words, rows.shape[1])
+
+    def columns(
+        self, masks: Tensor | None, packed: Tensor, ends: _Ends, part: slice
+    ) -> Tensor:  # fmt: skip
+        """Compute some columns of the output, before batch normalisation."""
+        call, rows = self.call, self.call.rows
+        dots = call.kernels.dots(rows.words, masks, packed[part], rows.shape[1])
+        shift = None if ends.shift is None else ends.shift[part]
+        offset = None if ends.offset is None else ends.offset[part]
+        scale = ends.scale[part]
+        return call.kernels.sums(call.rounding, dots, scale, shift, offset, rows.shape[1])
+
+    def ends(self, signs: Tensor, alpha: Tensor, bias: Tensor | None) -> _Ends:
+        """Find what sums of dots are scaled by and what is added to them."""
+        offset = None
+        if self.call.in_part:
+            offset = (signs @ self.call.rows.usual[0]) / self.factor
+        return _Ends(alpha.flatten() * self.factor, bias, offset)
+
+    def normalize(self, values: Tensor, part: slice) -> None:
+        """Normalise some columns in place, keeping their statistics."""
+        norm = self.call.norm
+        assert norm is not None
+        assert self.mean is not None
+        assert self.rstd is not None
+        variance, mean = torch.var_mean(values, dim=0, correction=0)
+        self.mean[part], self.rstd[part] = mean, (variance + norm.eps).rsqrt()
+        values.sub_(mean).mul_(self.rstd[part])
+        rows, momentum = len(values), norm.momentum
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        assert momentum is not None
+        norm.running_mean[part].lerp_(mean, momentum)
+        norm.running_var[part].lerp_(variance * (rows / (rows - 1)), momentum)
+
+
+@dataclass(frozen=True)
+class _Ends:
+    scale: Tensor
+    shift: Tensor | None
+    offset: Tensor | None
+
+
+class _Convolution(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        carrier: Tensor | None,
+        signs: Tensor,
+        alpha: Tensor,
+        bias: Tensor | None,
+        made: _Pass,
+    ) -> Tensor:
+        call = made.call
+        num_columns, num_rows = len(signs), call.rounding.pattern.shape[0]
+        ctx.made = made
+        ctx.save_for_backward(signs, alpha, bias)
+        packed, masks = pack_signs(signs), made.masks()
+        ends = made.ends(signs, alpha, bias)
+        if call.norm is not None:
+            made.mean, made.rstd = alpha.new_empty(2, num_columns).unbind()
+            if call.norm.num_batches_tracked is not None:
+                call.norm.num_batches_tracked.add_(1)
+        if made.binarizes:
+            num_words = -(-num_columns // _FORWARD_COLUMNS)
+            made.words, made.inside = packed.new_empty(2, num_rows, num_words).unbind()
+            totals = alpha.new_zeros(num_rows)
+        else:
+            out = alpha.new_empty(num_rows, num_columns)
+        for number, part in enumerate(_parts(num_columns, _FORWARD_COLUMNS)):
+            values = made.columns(masks, packed, ends, part)
+            if call.norm is not None:
+                made.normalize(values, part)
+            if made.binarizes:
+                words, inside = made.words[:, number], made.inside[:, number]
+                call.kernels.binarize_columns(values, words, inside, totals)
+            else:
+                out[:, part] = values
+        if not made.binarizes:
+            return out
+        smallest = torch.finfo(totals.dtype).tiny
+        made.beta = (totals / num_columns).clamp_(min=smallest).unsqueeze(1)
+        # Stands for the output in torch's graph of gradients; it takes no memory.
+        return totals.new_zeros(()).expand(num_rows, num_columns)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        made, call = ctx.made, ctx.made.call
+        signs, alpha, bias = ctx.saved_tensors
+        masks, packed = made.masks(), pack_signs(signs)
+        gradient = grads[0]
+        t, to_bias = _summed(made, masks, packed, (signs, alpha, bias), gradient)
+        total = t.sum(dim=0) if call.in_part else None
+        wants_input = ctx.needs_input_grad[0]
+        to_weight = torch.zeros_like(signs)
+        to_input = None
+        if wants_input:
+            # Over T itself where it fits: a block of rows is read before it is written.
+            to_input = t if t.shape == call.rows.shape else t.new_empty(call.rows.shape)
+            factor = call.rows.beta.flatten().reciprocal()
+        for part in _parts(len(t), max(1, _FLOATS_AT_ONCE // max(*signs.shape))):
+            kept = None if masks is None else masks[part]
+            words = call.rows.words[part]
+            own, back = call.kernels.gradients(t[part], words, kept, signs, of_input=wants_input)
+            to_weight += own
+            if to_input is not None:
+                assert back is not None
+                inside = call.rows.inside[part]
+                call.kernels.mask_rows(back, kept, inside, factor[part], to_input[part])
+        if total is not None:
+            to_weight += torch.outer(total / made.factor, call.rows.usual[0])
+        # The gradient of α B is known through B; both are of the same products.
+        smallest = torch.finfo(alpha.dtype).tiny
+        through = (to_weight * signs).sum(dim=1) / alpha.flatten().clamp(min=smallest)
+        to_alpha = through.view_as(alpha) if ctx.needs_input_grad[2] else None
+        return to_input, to_weight, to_alpha, to_bias, None
+
+
+def _summed(
+    made: _Pass,
+    masks: Tensor | None,
+    packed: Tensor,
+    parameters: tuple[Tensor, Tensor, Tensor | None],
+    gradient: Tensor,
+) -> tuple[Tensor, Tensor | None]:
+    """Sum an output's gradient over neighbours, ``Âᵀ_q (G ⊙ α)``, and over rows for the bias."""
+    signs, alpha, bias = parameters
+    call, num_columns = made.call, len(signs)
+    ends = made.ends(signs, alpha, bias)
+    num_sources = call.rounding.pattern.shape[1]
+    # Nothing else has the gradient of a binary output: only another layer of this kind makes one.
+    is_ours = made.binarizes and len(gradient) == num_sources
+    t = gradient if is_ours else alpha.new_empty(num_sources, num_columns)
+    to_bias = None if bias is None else torch.empty_like(bias)
+    for part in _parts(num_columns, _BACKWARD_COLUMNS):
+        some, scale = gradient[:, part], ends.scale[part]
+        if call.norm is not None:
+            assert made.mean is not None
+            assert made.rstd is not None
+            values = made.columns(masks, packed, ends, part)
+            values.sub_(made.mean[part]).mul_(made.rstd[part])
+            along = (values * some).mean(dim=0)
+            some = values.mul_(-along).add_(some).sub_(some.mean(dim=0))
+            scale = scale * made.rstd[part]
+            if to_bias is not None:
+                to_bias[part] = some.sum(dim=0) * made.rstd[part]
+        elif to_bias is not None:
+            to_bias[part] = some.sum(dim=0)
+        t[:, part] = call.kernels.back_sums(call.rounding, some, scale)
+    return t, to_bias
+
+
+def _parts(length: int, size: int) -> Iterator[slice]:
+    for begin in range(0, length, size):
+        yield slice(begin, min(begin + size, length))

@@ -1,0 +1,122 @@
+"""Epochs that are recorded once and replayed: small graphs on a GPU wait for nothing but launches.
+
+A step on Cora is a few hundred kernels of some microseconds each, and launching them one by one
+takes ten times as long. A CUDA graph is launched as a whole. Runs of several seeds have a
+:class:`Lane` each, so that their epochs are on the GPU at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+import torch
+from torch import Tensor
+
+#: Epochs before the one that is recorded: what is made once is made in them.
+EPOCHS_BEFORE = 3
+#: Larger graphs keep a GPU busy for longer than launching takes.
+MOST_NODES = 1 << 16
+#: Types of devices whose work can be recorded.
+DEVICES = ("cuda",)
+
+
+#: A number on the host or on the device.
+Number = float | Tensor
+
+
+class Lane:
+    """A stream, and a state of the random generator, of one run's own.
+
+    The state begins as that of torch's generator; recorded draws belong to it too.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        number = torch.cuda.current_device() if device.index is None else device.index
+        self._generator = torch.cuda.default_generators[number]
+        self._state = self._generator.clone_state()
+        self._stream = torch.cuda.Stream(device)
+        self._stream.wait_stream(torch.cuda.current_stream(device))
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Launch and draw in this lane for the block."""
+        before = self._generator.graphsafe_get_state()
+        self._generator.graphsafe_set_state(self._state)
+        try:
+            with torch.cuda.stream(self._stream):
+                yield
+        finally:
+            self._generator.graphsafe_set_state(before)
+
+
+class RecordedEpoch:
+    """The work of an epoch as a CUDA graph, recorded on the current stream.
+
+    Args:
+        work: an epoch without anything that waits for the GPU; it returns numbers, on the GPU or
+            not.
+
+    """
+
+    def __init__(self, work: Callable[[], Sequence[Number]]) -> None:
+        torch.cuda.current_stream().synchronize()
+        self._graph = torch.cuda.CUDAGraph()
+        # Not by torch.cuda.graph, which collects garbage for longer than a seed's epochs take.
+        self._graph.capture_begin(capture_error_mode="thread_local")
+        try:
+            self._numbers = work()
+            on_gpu = [number for number in self._numbers if isinstance(number, Tensor)]
+            self._found = torch.stack([number.detach().double() for number in on_gpu])
+        except BaseException:
+            with suppress(RuntimeError):  # the recording is broken, which is known
+                self._graph.capture_end()
+            raise
+        self._graph.capture_end()
+
+    def launch(self) -> None:
+        """Begin an epoch."""
+        self._graph.replay()
+
+    def read(self) -> list[float]:
+        """Wait for the epoch and return its numbers."""
+        found = iter(self._found.tolist())
+        return [next(found) if isinstance(n, Tensor) else float(n) for n in self._numbers]
+
+
+class Recorder:
+    """Records a run's epochs once its first ones are done, where that can be and pays.
+
+    Args:
+        is_able: whether an epoch of the run is always the same work.
+        device: where it is done.
+        num_nodes: nodes of the graph.
+        epoch: number of epochs trained so far.
+
+    """
+
+    def __init__(self, is_able: bool, device: torch.device, num_nodes: int, epoch: int) -> None:
+        self._waits = is_able and device.type in DEVICES and num_nodes <= MOST_NODES
+        self._after = epoch + EPOCHS_BEFORE
+        self._recorded: RecordedEpoch | None = None
+        #: Why work was not recorded, where that was tried.
+        self.why_not: str | None = None
+
+    def begin(
+        self, epoch: int, work: Callable[[], Sequence[Number]]
+    ) -> Callable[[], Sequence[float]] | None:
+        """Launch an epoch and return what reads its numbers; None where there is no recording.
+
+        Work that cannot be recorded, because it waits for the GPU, is tried once.
+        """
+        if self._waits and epoch >= self._after:
+            self._waits = False
+            try:
+                self._recorded = RecordedEpoch(work)
+            except RuntimeError as error:
+                self.why_not = (str(error).splitlines() or [type(error).__name__])[0]
+        if self._recorded is None:
+            return None
+        self._recorded.launch()
+        return self._recorded.read

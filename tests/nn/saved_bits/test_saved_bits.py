@@ -1,0 +1,272 @@
+"""Training that keeps bits: the gradients of floats, and kernels that agree with plain torch."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_arrays
+from emulated_device import EmulatedDevice
+from torch import Tensor
+
+from bignn.nn import GCN
+from bignn.nn import gcn_conv as conv_module
+from bignn.nn.adjacency import factored_adjacency
+from bignn.nn.features import BinaryRows
+from bignn.nn.saved_bits.cuda import CudaBitKernels
+from bignn.nn.saved_bits.kernels import BitKernels, kernels_for
+from bignn.nn.saved_bits.layer import MOST_INPUTS, convolution_on_bits
+from bignn.nn.saved_bits.plain import PlainBitKernels
+from bignn.nn.sparse import SparseMatrix
+from bignn.ops import pack_rows, pack_signs, unpack_bits
+
+PLAIN = PlainBitKernels()
+
+
+@pytest.fixture
+def emulated(gpu: EmulatedDevice) -> CudaBitKernels:
+    return CudaBitKernels(gpu)
+
+
+def random_signs(rows: int, columns: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, columns, generator=generator)
+
+
+def make_pattern(num_nodes: int, *, weighted: bool = False, hub: bool = False) -> SparseMatrix:
+    generator = torch.Generator().manual_seed(num_nodes)
+    edges = torch.randint(num_nodes, (2, 5 * num_nodes), generator=generator)
+    if hub:  # a row, and a column, of more entries than one warp takes
+        others = torch.arange(1, num_nodes)
+        edges = torch.cat([edges, torch.stack([others, torch.zeros_like(others)])], dim=1)
+        edges = torch.cat([edges, torch.stack([torch.ones_like(others), others])], dim=1)
+    weight = torch.rand(edges.shape[1], generator=generator) if weighted else None
+    return factored_adjacency(edges, weight, num_nodes)
+
+
+@pytest.mark.parametrize("columns", [1, 63, 64, 65, 200])
+def test_words_are_those_of_the_cpu(columns: int) -> None:
+    x = random_signs(7, columns)
+    assert torch.equal(pack_signs(x), pack_rows(x))
+    assert torch.equal(unpack_bits(pack_signs(x), columns), x >= 0)
+
+
+@pytest.mark.parametrize("keep", [1, 1638, 2048, 4095, 4096])
+@pytest.mark.parametrize("num_bits", [1, 64, 100])
+def test_masks(emulated: CudaBitKernels, keep: int, num_bits: int) -> None:
+    like = pack_signs(random_signs(9, num_bits))
+    for among in (None, like):
+        for seed in (0, -5, 2**62 + 17):
+            arguments = torch.tensor([seed]), keep, among, like, num_bits
+            if seed >= 0:  # NumPy's seeds are not negative
+                assert torch.equal(PLAIN.draw_masks(*arguments), emulated.draw_masks(*arguments))
+
+
+@pytest.mark.parametrize("num_bits", [1, 31, 64, 65, 256, 300])
+@pytest.mark.parametrize("columns", [1, 2, 7, 64, 65])
+def test_products_of_signs(emulated: CudaBitKernels, num_bits: int, columns: int) -> None:
+    words = pack_signs(random_signs(35, num_bits))
+    packed = pack_signs(random_signs(columns, num_bits, 1))
+    masks = words & pack_signs(random_signs(35, num_bits, 2))
+    for kept in (None, masks):
+        found = emulated.dots(words, kept, packed, num_bits)
+        assert torch.equal(
+            found[:, :columns], PLAIN.dots(words, kept, packed, num_bits)[:, :columns]
+        )
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("columns", [1, 2, 7, 40, 64, 70])
+def test_sums_over_neighbours(emulated: CudaBitKernels, columns: int, weighted: bool) -> None:
+    pattern = make_pattern(600, weighted=weighted, hub=columns == 40)
+    factor = torch.rand(600, generator=torch.Generator().manual_seed(1))
+    factor[3] = 0
+    mine, plain = (k.round_rows(pattern, factor, 7) for k in (emulated, PLAIN))
+    assert torch.equal(mine.two_to_e, plain.two_to_e)
+    assert torch.equal(mine.row_scale, plain.row_scale)
+    words, packed = pack_signs(random_signs(600, 90)), pack_signs(random_signs(columns, 90, 1))
+    dots = PLAIN.dots(words, None, packed, 90)
+    scale, shift, offset = random_signs(3, columns, 5).unbind()
+    for added, per_weight in ((None, None), (shift, None), (shift, offset)):
+        # Of 90 and of so many inputs that sums are floats.
+        for num_bits in (90, 1 << 15):
+            found = emulated.sums(mine, dots, scale, added, per_weight, num_bits)
+            expected = PLAIN.sums(plain, dots, scale, added, per_weight, num_bits)
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-3)
+    gradient = random_signs(600, columns, 6)
+    found = emulated.back_sums(mine, gradient, scale)
+    torch.testing.assert_close(found, PLAIN.back_sums(plain, gradient, scale))
+    some = random_signs(600, 2 * columns, 6)[:, columns:]  # a part of the columns
+    found = emulated.back_sums(mine, some, scale)
+    torch.testing.assert_close(found, PLAIN.back_sums(plain, some, scale))
+
+
+@pytest.mark.parametrize("columns", [1, 32, 33, 64])
+def test_signs_and_what_is_inside(emulated: CudaBitKernels, columns: int) -> None:
+    h = random_signs(20, columns)
+    h[0, 0], h[1, 0], h[2, 0] = 1.0, -1.0, 0.0
+    h[3, 0] = torch.nextafter(torch.tensor(1.0), torch.tensor(2.0))
+    found = []
+    for kernels in (emulated, PLAIN):
+        words, inside = torch.full((2, 20, 3), 5)
+        totals = torch.ones(20)
+        kernels.binarize_columns(h, words[:, 1], inside[:, 1], totals)
+        found.append((words, inside, totals))
+    assert torch.equal(found[0][0], found[1][0])
+    assert torch.equal(found[0][1], found[1][1])
+    torch.testing.assert_close(found[0][2], found[1][2])
+    assert (found[0][1][:4, 1] & 1).tolist() == [1, 1, 1, 0]
+
+
+@pytest.mark.parametrize("columns", [1, 33, 64, 100])
+def test_masked_rows(emulated: CudaBitKernels, columns: int) -> None:
+    values, factor = random_signs(11, columns), random_signs(11, 1, 3)[:, 0]
+    masks, inside = (pack_signs(random_signs(11, columns, seed)) for seed in (1, 2))
+    for kept in (None, masks):
+        found, expected = torch.full((2, 11, columns), 9.0)
+        emulated.mask_rows(values, kept, inside, factor, found)
+        PLAIN.mask_rows(values, kept, inside, factor, expected)
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize(("columns", "num_bits"), [(1, 1), (7, 65), (40, 64), (65, 130)])
+def test_products_of_gradients(emulated: CudaBitKernels, columns: int, num_bits: int) -> None:
+    t = random_signs(50, columns)
+    words, masks = (pack_signs(random_signs(50, num_bits, seed)) for seed in (1, 2))
+    signs = torch.where(random_signs(columns, num_bits, 3) >= 0, 1.0, -1.0)
+    for kept in (None, masks):
+        found = emulated.gradients(t, words, kept, signs, of_input=True)
+        expected = PLAIN.gradients(t, words, kept, signs, of_input=True)
+        for mine, plain in zip(found, expected, strict=True):
+            assert mine is not None
+            assert plain is not None
+            torch.testing.assert_close(mine, plain, rtol=1e-4, atol=1e-4)
+
+
+Gradients = list[Tensor]
+
+
+def step(model: GCN, x: Tensor, edges: Tensor, weight: Tensor | None) -> tuple[Tensor, Gradients]:
+    torch.manual_seed(3)
+    model.train().zero_grad()
+    logits = model(x, edges, weight)
+    (logits * torch.linspace(-1, 1, logits.numel()).view_as(logits)).sum().backward()
+    buffers = [b.clone() for b in model.buffers()]
+    grads = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    assert len(grads) == len(list(model.parameters()))
+    return logits.detach(), [*grads, *buffers]
+
+
+@pytest.fixture(params=["plain", "emulated"])
+def kernels(request: pytest.FixtureRequest, gpu: EmulatedDevice) -> BitKernels:
+    return PLAIN if request.param == "plain" else CudaBitKernels(gpu)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"norm": "batch"},
+        {"dropout": 0.4},
+        {"dropout": 0.3, "norm": "batch", "scale_gradient": False, "balance": True},
+        {"dropout": 0.4, "drop": "present", "norm": "batch"},
+        {"num_layers": 1, "dropout": 0.2},
+        {"hidden_channels": 70, "num_layers": 2, "edge_bits": 4},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gradients_are_those_of_floats(
+    monkeypatch: pytest.MonkeyPatch, kernels: BitKernels, options: dict[str, object], weighted: bool
+) -> None:
+    arrays = make_arrays(60, 33)
+    x, edges = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["edge_index"])
+    x = x + 0.3 * random_signs(60, 33)  # dense, so that signs deviate often
+    edges = edges[:, : len(edges[0]) * 2 // 3]  # not symmetric
+    weight = torch.rand(edges.shape[1], generator=torch.Generator().manual_seed(2)) + 0.1
+    sizes = {"hidden_channels": 20, "num_layers": 3, **options}
+    torch.manual_seed(0)
+    model = GCN(33, out_channels=5, binarize="both", input_bits="sign", **sizes)  # type: ignore[arg-type]
+    model.fit_input(x)
+    for conv in model.layers:  # no sums that are 0 but for rounding
+        if conv.bias is not None:
+            torch.nn.init.normal_(conv.bias, std=0.1)
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    given = (x, edges, weight if weighted else None)
+    expected = step(model, *given)
+    model.load_state_dict(state)
+    monkeypatch.setattr(conv_module, "kernels_for", lambda device: kernels)
+    calls = count_calls(monkeypatch)
+    found = step(model, *given)
+    assert len(calls) == len(model.convs)  # every layer was one of bits
+    torch.testing.assert_close(found[0], expected[0], rtol=1e-4, atol=1e-5)
+    for mine, floats in zip(found[1], expected[1], strict=True):
+        torch.testing.assert_close(mine, floats, rtol=2e-3, atol=2e-4)
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    made: list[object] = []
+    make = convolution_on_bits
+
+    def counting(*args: object, **kwargs: object) -> object:
+        made.append(make(*args, **kwargs))  # type: ignore[arg-type]
+        return made[-1]
+
+    monkeypatch.setattr(conv_module, "convolution_on_bits", counting)
+    return made
+
+
+def test_hidden_values_are_no_floats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conv_module, "kernels_for", lambda device: PLAIN)
+    model = GCN(40, 128, 3, 4, binarize="both", input_bits="sign", dropout=0.5)
+    x, pattern = random_signs(500, 40), make_pattern(500)
+    model.fit_input(x)
+    rows = model.input_stage(x)
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept[tensor.data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model.train()
+        first = model.layers[0].to_binary_rows(rows, pattern)
+        assert isinstance(first, BinaryRows)
+        assert first.learns
+        assert first.carrier is not None
+        assert first.carrier.untyped_storage().nbytes() == 4
+        model(rows, pattern)
+    assert max(kept.values()) <= 4 * 128 * 128  # the weights
+
+
+def test_signs_of_bits_pass_gradients() -> None:
+    h = (2 * random_signs(9, 70)).requires_grad_()
+    rows = BinaryRows.of_learned(h)
+    weight = random_signs(9, 70, 1)
+    (rows.signs * weight).sum().backward()
+    assert torch.equal(rows.signs, torch.where(h >= 0, 1.0, -1.0))
+    expected = torch.where(h.abs() <= 1, weight / rows.beta, 0.0)
+    assert h.grad is not None
+    torch.testing.assert_close(h.grad, expected)
+
+
+def test_packed_rows_are_taken() -> None:
+    x = random_signs(12, 70)
+    packed = BinaryRows.of_words(pack_signs(x), torch.rand(12, 1), 70)
+    nodes = torch.tensor([3, 3, 11])
+    assert torch.equal(packed.rows(nodes).signs, torch.where(x >= 0, 1.0, -1.0)[nodes])
+    assert torch.equal(packed.rows(nodes).usual, packed.usual)
+
+
+def test_rows_are_packed_unless_few_deviate() -> None:
+    x = torch.where(random_signs(40, 70) >= 0, 1.0, -1.0)
+    rows = BinaryRows(x, torch.rand(40, 1))
+    packed = rows.packed()
+    assert torch.equal(packed.signs, x)
+    assert torch.equal(packed.usual, rows.usual)
+    assert packed.deviations is None
+    few = BinaryRows(torch.ones(40, 70), torch.rand(40, 1))
+    assert few.packed() is few
+
+
+def test_the_cpu_has_its_own_way() -> None:
+    assert kernels_for(torch.device("cpu")) is None
+    assert np.iinfo(np.int16).max == MOST_INPUTS
