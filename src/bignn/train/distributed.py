@@ -13,6 +13,7 @@ import hashlib
 import os
 import re
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -266,6 +267,13 @@ def leave() -> None:
         torch.distributed.destroy_process_group()
 
 
+def _end_at_once() -> None:
+    """End a process that lost the others before torch's threads, which still wait, abort it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
+
+
 #: Seconds by which the leader is first to report an error that all processes met.
 _LEADER_HEAD_START = 5.0
 
@@ -290,6 +298,8 @@ def joined_world(device: str, timeout: float | None = None) -> Iterator[World]:
         yield current_world(resolve_device(device))
     except BaseException as error:
         atexit.unregister(leave)  # it might wait for those who are gone
+        if isinstance(error, LostProcessError):
+            atexit.register(_end_at_once)
         if isinstance(error, LostProcessError) or is_leader():
             handler.action = "finish"
             raise
