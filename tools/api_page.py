@@ -70,6 +70,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "bignn.pack_graph",
         "bignn.PackedGraph",
         "bignn.open",
+        "bignn.write_parts",
+        "bignn.open_part",
     ),
     "Widths": (
         "bignn.recommend_width",
@@ -85,6 +87,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "bignn.cost.LayerCost",
         "bignn.cost.Ratios",
         "bignn.cost.LayerRatios",
+        "bignn.cost.on_machines",
+        "bignn.cost.MachineCost",
         "bignn.cost.calibrate",
         "bignn.cost.Calibration",
     ),
@@ -164,6 +168,8 @@ predict`; no torch |
 --save-graph` | `PackedGraph.open`, `bignn predict`; mapped into memory, no torch |
 | `.biglive`, `.biglive.journal` | a live graph with its model, and its updates since | \
 `LiveGraph.save` | `LiveGraph.open`; no torch |
+| a folder of `part-N.bigpart` | a graph in parts, one for each process | `bignn.write_parts`, \
+`bignn partition` | `bignn.open_part`; `bignn predict` and `bignn train` under torchrun |
 | a folder with `runs.jsonl` | results | `bignn reproduce`, `bignn capacity` | the same commands \
 (they resume), `bignn report` |
 """

@@ -33,6 +33,7 @@ PACKAGES = {
     "httptools": "serve",
     "cuda-bindings": "gpu",
     "nvidia-cuda-nvrtc": "gpu",
+    "pymetis": "parts",
 }
 
 

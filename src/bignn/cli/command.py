@@ -106,6 +106,12 @@ def add_threads(add: Callable[..., Any], note: str = "") -> None:
         "OMP_NUM_THREADS, or all cores)")  # fmt: skip
 
 
+def add_timeout(add: Callable[..., Any]) -> None:
+    """Add ``--timeout``."""
+    add("--timeout", type=float, metavar="SECONDS", help="time that processes of torchrun wait for "
+        "one that does not answer (default: 300)")  # fmt: skip
+
+
 def set_threads(threads: int | None) -> None:
     """Set the number of threads, and torch's if torch is loaded; None sets the default."""
     set_num_threads(get_num_threads() if threads is None else threads)

@@ -25,6 +25,7 @@ from bignn.cli.doctor import add_doctor
 from bignn.cli.pack import add_pack
 from bignn.cli.pack_edges import add_pack_edges
 from bignn.cli.pack_features import add_pack_features
+from bignn.cli.partition import add_partition
 from bignn.cli.predict import add_predict
 from bignn.cli.report import add_report
 from bignn.cli.reproduce import add_reproduce
@@ -105,7 +106,7 @@ def make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"bignn {bignn.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for add in (
-        *(add_compare, add_train, add_convert, add_pack, add_predict, add_serve),
+        *(add_compare, add_train, add_convert, add_pack, add_partition, add_predict, add_serve),
         *(add_pack_features, add_pack_edges, add_synth),
         *(add_bench, add_cost, add_capacity, add_reproduce, add_report),
         *(add_demo, add_datasets, add_doctor),

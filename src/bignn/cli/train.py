@@ -14,6 +14,7 @@ from bignn.cli.command import (
     add_device,
     add_jobs,
     add_threads,
+    add_timeout,
     command,
     set_threads,
 )
@@ -26,11 +27,14 @@ from bignn.cli.recipe_flags import (
 )
 from bignn.errors import InputError, input_error
 from bignn.runtime.input_stage import input_bits_of
+from bignn.runtime.parts.graph_part import GraphPart
+from bignn.runtime.parts.part_files import is_partition, open_part
 from bignn.runtime.store import Store, is_store
 from bignn.train.averages import mean_and_std, plus_minus
 from bignn.train.recipes import PAPER, RECIPES, Recipe, recipe, teacher_recipe
 
 if TYPE_CHECKING:
+    from bignn.train.distributed import World
     from bignn.train.quality import Students
     from bignn.train.seeds import SeedResults
 
@@ -86,6 +90,9 @@ def add_train(commands: Any) -> None:
         help="time between checkpoints (default: 10)")  # fmt: skip
     add_jobs(add, "train seeds")
     add_threads(add)
+    add("--halo-gradients", choices=("float", "int8"), default="float", help="how processes with "
+        "parts of a graph send gradients to each other (default: float)")  # fmt: skip
+    add_timeout(add)
 
 
 _OF_RECIPE = (*OF_MODEL, *OF_TRAINING, *OF_SAMPLES)
@@ -95,12 +102,12 @@ def _train(options: argparse.Namespace) -> Report | None:
     """Train, and return None in processes that follow the one that reports."""
     from bignn.train.distributed import joined_world
 
-    with joined_world(options.device) as world:
-        report = _trained(options)
+    with joined_world(options.device, options.timeout) as world:
+        report = _trained(options, world)
     return report if world.is_leader else None
 
 
-def _trained(options: argparse.Namespace) -> Report:
+def _trained(options: argparse.Namespace, world: World) -> Report:
     from bignn.train.jobs import checked_jobs
 
     checked_jobs(options.jobs)
@@ -115,7 +122,15 @@ def _trained(options: argparse.Namespace) -> Report:
     seeds = _seeds(options)
     if is_store(options.dataset):
         return _trained_on_store(options, seeds, changes)
-    graph = bignn.load(options.dataset)
+    graph: Any = bignn.load(options.dataset) if not is_partition(options.dataset) else None
+    if graph is None:
+        graph = open_part(options.dataset, world.rank, world.size)
+        if options.quality == "best":
+            raise input_error("quality", "'plain' for a graph in parts", repr(options.quality))
+        world.check_same(
+            {"their version of bignn": bignn.__version__, "their parts": graph.partition.digest},
+            "install one version, and copy the parts of one 'bignn partition' to all machines",
+        )
     label = Path(options.dataset).stem
     is_best = options.quality == "best"
     distill = options.distill or options.teacher is not None or is_best
@@ -126,9 +141,12 @@ def _trained(options: argparse.Namespace) -> Report:
     kind = f"{options.model}-best" if is_best else kind
     out = Path(options.out or Path("runs") / f"{label}-{kind}")
     common = {"device": options.device, "save_every": options.save_every, "jobs": options.jobs}
+    if isinstance(graph, GraphPart):
+        common["halo_gradients"] = options.halo_gradients
     if is_best:
         return _trained_best(options, graph, seeds, out, {**common, "changes": changes})
-    planned = recipe(options.model, graph=graph, distill=distill, paper=paper, **changes)
+    facts = graph.partition if isinstance(graph, GraphPart) else graph
+    planned = recipe(options.model, graph=facts, distill=distill, paper=paper, **changes)
     taught_by, teachers = _teachers(options, graph, seeds, out, common) if distill else (None, None)
     common |= {"resume": options.resume}
     if teachers is not None and not options.always_follow:
@@ -296,7 +314,9 @@ def _teachers(
     changes = {"epochs": options.epochs, "patience": options.patience}
     changed = "".join(f"-{name}-{value}" for name, value in changes.items() if value is not None)
     trained, teachers = train_teachers(
-        teacher_recipe(options.model, graph, paper=_paper(options), **changes),
+        teacher_recipe(
+            options.model, getattr(graph, "partition", graph), paper=_paper(options), **changes
+        ),
         graph,
         seeds,
         1 if options.teachers is None else options.teachers,

@@ -187,6 +187,10 @@ class BinaryRows:
         """The sign of most rows, per column [1, d]."""
         return self._once("usual", lambda: sign(self.signs.sum(dim=0, keepdim=True)))
 
+    def set_usual(self, usual: Tensor) -> None:
+        """Set the usual signs [1, d] of rows that are a part of all rows."""
+        self._made["usual"] = usual
+
     @property
     def deviating(self) -> Tensor:
         """Packed rows of 1 where a sign is not its column's usual one."""
@@ -263,6 +267,11 @@ class SparseFeatures:
     def shape(self) -> torch.Size:
         """[N, d]."""
         return self._all.shape
+
+    @property
+    def matrix(self) -> SparseMatrix:
+        """All entries."""
+        return self._all
 
     def matmul(self, weight: Tensor, p: float, *, training: bool) -> Tensor:
         """Compute ``dropout(X) weight`` for a weight [d, d_out]."""

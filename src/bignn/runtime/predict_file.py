@@ -64,10 +64,7 @@ def predict_file(
             f"'{model_path}' is no packed model; the model comes first, as 'bignn predict "
             "mine.bignn mine.npz'"
         )
-    if out is not None:
-        if Path(out).suffix not in (".csv", ".npy"):
-            raise input_error("out", "a file name ending in .csv or .npy", repr(out))
-        check_writable(out)
+    check_out(out)
     _check_different(
         {"model": model_path, "dataset": dataset}, {"out": out, "save-graph": save_graph}
     )
@@ -145,6 +142,15 @@ def _predict_store(
     return {"model": model_path, "dataset": folder, "test_acc": accuracy, **report}
 
 
+def check_out(out: str | None) -> None:
+    """Refuse a file that predictions cannot be written to."""
+    if out is None:
+        return
+    if Path(out).suffix not in (".csv", ".npy"):
+        raise input_error("out", "a file name ending in .csv or .npy", repr(out))
+    check_writable(out)
+
+
 def _classes_and_scores(
     model: PackedModel,
     graph: AnyPackedGraph,
@@ -208,14 +214,26 @@ def _table(
     scores: NDArray[np.float32] | None,
 ) -> PredictionTable:
     kind = "graph" if model.network.is_pooled else "node"
-    numbers = ids.tolist()
+    theirs = graph.class_names if isinstance(graph, PackedGraph) else None
     names = _node_names(model, graph)
+    return prediction_table(kind, ids, values, scores, names, class_names(model, theirs))
+
+
+def prediction_table(
+    kind: str,
+    ids: NDArray[np.int64],
+    values: NDArray[Any],
+    scores: NDArray[np.float32] | None,
+    names: Names | None,
+    classes: tuple[str, ...] | None,
+) -> PredictionTable:
+    """Make columns of predictions, with the names that there are."""
+    numbers = ids.tolist()
     nodes: Sequence[str | int] = numbers
     if names is not None and len(ids) >= len(names) and (ids == np.arange(len(ids))).all():
         nodes = [*names, *numbers[len(names) :]]  # all of them, which is faster than one by one
     elif names is not None:
         nodes = [names[number] if number < len(names) else number for number in numbers]
-    classes = _class_names(model, graph)
     if values.ndim == 1:
         found = values.tolist()
         columns: dict[str, Sequence[Any]] = {
@@ -228,13 +246,11 @@ def _table(
     return PredictionTable(kind, nodes, dict(zip(heads, values.T.tolist(), strict=True)))
 
 
-def _class_names(model: PackedModel, graph: AnyPackedGraph) -> tuple[str, ...] | None:
+def class_names(model: PackedModel, theirs: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """Return the model's names of classes; where it has none, the graph's, if they fit."""
-    names = model.class_names
-    if names is None and isinstance(graph, PackedGraph) and graph.class_names is not None:
-        fits = len(graph.class_names) == model.num_classes
-        names = graph.class_names if fits else None
-    return names
+    if model.class_names is not None or theirs is None:
+        return model.class_names
+    return theirs if len(theirs) == model.num_classes else None
 
 
 @contextmanager
@@ -271,6 +287,12 @@ def describe(report: dict[str, Any]) -> str:
     if "explanation" in report:
         lines.append(report["explanation"])
     lines += [f"wrote {report[key]}" for key in ("out", "saved_graph") if report[key] is not None]
+    return "\n".join([*lines, *first_predictions(report)])
+
+
+def first_predictions(report: dict[str, Any]) -> list[str]:
+    """Format the first predictions, where no file has them."""
+    lines: list[str] = []
     if report["out"] is None:
         shown = list(zip(report["nodes"], report["predictions"], strict=True))[:10]
         scores = report.get("scores", [None] * len(shown))
@@ -281,7 +303,7 @@ def describe(report: dict[str, Any]) -> str:
         if len(report["nodes"]) > len(shown):
             more = len(report["nodes"]) - len(shown)
             lines.append(f"  ... and {more} more; --out FILE writes them all")
-    return "\n".join(lines)
+    return lines
 
 
 def write(
@@ -336,11 +358,11 @@ def _test_accuracy(
     tested = np.isin(ids, graph.labels["test_idx"])
     if not tested.any():
         return None
-    y = _in_numbers_of(model.class_names, graph.class_names, graph.labels["y"][ids[tested]])
+    y = in_numbers_of(model.class_names, graph.class_names, graph.labels["y"][ids[tested]])
     return 100 * float((y == classes[tested]).mean())
 
 
-def _in_numbers_of(
+def in_numbers_of(
     ours: Sequence[str] | None, theirs: Sequence[str] | None, y: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Give a graph's classes the numbers that a model has for the same names; -1 for others."""

@@ -91,9 +91,8 @@ class StoreProblem:
         self._sampler = _StoreSampler(self.store, model, sampling, self.device)
         self._world = world
 
-    def training_x(self) -> None:
-        """Return nothing: the statistics are the store's."""
-        return
+    def fit_input(self, model: nn.Module) -> None:
+        """Do nothing: the statistics are the store's, which :meth:`prepare` gave the model."""
 
     def trial(self) -> Batch:
         """Return a batch of some validation nodes."""
