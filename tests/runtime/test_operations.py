@@ -455,7 +455,7 @@ def test_attention_of_pairs_and_of_dots_must_fit_its_columns() -> None:
 
 
 def test_a_norm_that_changes_nothing_leaves_its_argument_as_it_is() -> None:
-    operations = [
+    operations: Steps = [
         {"op": "linear", "in": ["x"], "out": "a", "weight": "w"},
         {
             "op": "graph_norm",

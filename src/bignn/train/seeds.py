@@ -91,7 +91,7 @@ def fit_model(
     return model, fit(model, graph, recipe.settings, seed=seed, **options)
 
 
-def _new_model(recipe: Recipe, graph: Graph | GraphPart, seed: int) -> GNN:
+def _new_model(recipe: Recipe, graph: Graph | Store | GraphPart, seed: int) -> GNN:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return recipe.build(graph)
@@ -244,7 +244,7 @@ def train_seeds(
     return SeedResults(list(seeds), results, [task.path(seed) for seed in seeds])
 
 
-def _fit_together(recipe: Recipe, graph: Graph | GraphPart, device: str) -> bool:
+def _fit_together(recipe: Recipe, graph: Graph | Store | GraphPart, device: str) -> bool:
     """Whether seeds of such a run fit on a GPU side by side and keep it no busier than one does."""
     on_gpu = device.partition(":")[0] == "cuda" and not distributed.under_torchrun()
     is_small = isinstance(graph, Graph) and graph.num_nodes <= MOST_NODES
