@@ -365,3 +365,8 @@ def test_converted_models_pack_to_the_last_bit_with_rounded_weights(graph: Graph
             expected = model.eval()(x, edges).numpy()
         packed_graph = bignn.pack_graph(graph, like=packed)
         assert np.array_equal(packed.predict(packed_graph, output="logits"), expected), kind
+
+
+def test_a_type_of_nodes_is_refused_where_there_is_one() -> None:
+    with pytest.raises(InputError, match=r"'node_type' must be left out .*, got 'paper'"):
+        bignn.pack(GCN(5, 4, 2, 2), node_type="paper")

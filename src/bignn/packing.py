@@ -73,6 +73,8 @@ def _packed(model: torch.nn.Module, node_type: str | None) -> PackedModel:
     writer = _Writer()
     if not isinstance(model, GNN):
         return _converted(writer, model, node_type)
+    if node_type is not None:
+        raise input_error("node_type", "left out for a model of one type of nodes", repr(node_type))
     value = _input(writer, model.input_stage, "x")
     hidden: list[str] = []
     for number, conv in enumerate(model.layers):

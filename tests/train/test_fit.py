@@ -276,7 +276,11 @@ def test_a_dictionary_changes_the_settings_that_suit_the_model(
     fit(model, graph, {"epochs": 7}, progress=False)
     assert seen == [replace(settings_for(model, graph), epochs=7)]
     assert seen[0].lr == RECIPES["bi-gcn"].settings.lr
-    for wrong, said in (({"epoch": 3}, "'epoch'"), (3, "int"), ({"lr": -1.0}, "'lr' must be")):
+    for wrong, said in (
+        ({"epoch": 3}, "did you mean 'epochs'"),
+        (3, "int"),
+        ({"lr": -1.0}, "'lr' must be"),
+    ):
         with pytest.raises(InputError, match=said):
             fit(model, graph, wrong, progress=False)  # type: ignore[arg-type]
 
@@ -317,3 +321,8 @@ def test_progress_is_printed_in_lines_without_a_terminal(
         assert [line.split(",")[0] for line in lines] == (
             ["toy seed 7: epoch 1", "toy seed 7: epoch 2"] if progress else []
         )
+
+
+def test_a_change_that_no_recipe_has_is_refused() -> None:
+    with pytest.raises(InputError, match=r"'changes' must be some of .*did you mean 'epochs'\?"):
+        recipe("bi-gcn", epoch=3)

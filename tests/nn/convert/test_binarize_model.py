@@ -299,3 +299,8 @@ def test_the_report_counts_bytes() -> None:
     assert report.bytes_after == (64 * 128 + 128 * 8) // 8 + 4 * 2 * (128 + 8)
     assert [entry.name for entry in report.entries] == ["convs.0", "convs.1"]
     assert "features+weights" in str(report)
+
+
+def test_bits_that_only_our_own_models_choose_are_refused() -> None:
+    with pytest.raises(InputError, match=r"got 'auto'; 'auto' is for models of bignn\.nn"):
+        bignn.binarize_(pyg.GCN(5, 4, 2, 2), input_bits="auto")
