@@ -72,8 +72,8 @@ def fit(
             labels] or numbers; its names of classes become ``model.class_names``. Many
             graphs: a list of PyG ``Data``, a ``Batch``, or a loader of batches; where targets are
             of nodes, their ``train_mask`` (of ``val`` and ``test`` theirs) chooses some. Links: a
-            ``Data`` with ``edge_label_index``, as PyG's ``RandomLinkSplit`` makes it; where all of them are
-            links, as many other pairs are drawn in every epoch.
+            ``Data`` with ``edge_label_index``, as PyG's ``RandomLinkSplit`` makes it; where all of
+            them are links, as many other pairs are drawn in every epoch.
         settings: by default the best known for this kind of model (``bignn.train.recipes``); a
             dictionary such as ``{"epochs": 50}`` changes these. With ``leave_teacher``, the default
             of converted models, a run with a teacher takes up to twice as many epochs.
