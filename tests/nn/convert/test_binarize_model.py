@@ -299,3 +299,8 @@ def test_the_report_counts_bytes() -> None:
     assert report.bytes_after == (64 * 128 + 128 * 8) // 8 + 4 * 2 * (128 + 8)
     assert [entry.name for entry in report.entries] == ["convs.0", "convs.1"]
     assert "features+weights" in str(report)
+
+
+def test_auto_input_bits_are_for_our_own_models() -> None:
+    with pytest.raises(InputError, match=r"'input_bits' must be 'sign', .*; 'auto' is for models"):
+        bignn.binarize_(pyg.GCN(12, 8, 2, 3), input_bits="auto")

@@ -12,7 +12,7 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 from bignn.binarize import Binarization
 from bignn.bits import words_per_row
 from bignn.config import BinarizeMode, SteRule
-from bignn.config.input_bits import SIGN, parse_input_bits
+from bignn.config.input_bits import AUTO, SIGN, parse_input_bits
 from bignn.config.options import BELOW_ONE
 from bignn.errors import InputError, input_error
 from bignn.nn.convert.before_activation import record_origins_in
@@ -131,6 +131,10 @@ def binarize_(
     if not isinstance(narrow, int) or narrow < 0:
         raise input_error("narrow", "a whole number, 0 or more", repr(narrow))
     edge_bits = edge_bits_in_use(edge_bits, binarize)
+    if input_bits == AUTO:
+        expected = f"'{SIGN}', 'rotate:K' or 'threshold:K' with K bits per feature"
+        fix = "'auto' is for models of bignn.nn; for few dense features take 'rotate:16'"
+        raise input_error("input_bits", expected, f"'{AUTO}'", fix)
     encodes = parse_input_bits(input_bits) is not None and binarization.features
     if encodes and first is None and not isinstance(model, BasicGNN):
         fix = "name the layer that reads the features: first='conv1'"
