@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 
 
@@ -54,6 +55,12 @@ def missing_extra(what: str, error: ImportError) -> str | None:
 def input_error(argument: str, expected: str, got: object, fix: str = "") -> InputError:
     """Make the error ``'argument' must be <expected>, got <got>[; <fix>]``."""
     return InputError(f"'{argument}' must be {expected}, got {got}" + (f"; {fix}" if fix else ""))
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean '<the nearest name>'?``, or nothing if none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean '{near[0]}'?" if near else ""
 
 
 def offsets_error(argument: str, offsets: Iterable[int], end: int) -> InputError:

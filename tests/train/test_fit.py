@@ -317,3 +317,11 @@ def test_progress_is_printed_in_lines_without_a_terminal(
         assert [line.split(",")[0] for line in lines] == (
             ["toy seed 7: epoch 1", "toy seed 7: epoch 2"] if progress else []
         )
+
+
+def test_misspelled_settings_name_the_nearest(graph: bignn.Graph) -> None:
+    model = bignn.recipe("bi-gcn", graph=graph).build(graph)
+    with pytest.raises(InputError, match=r"got 'epoch'; did you mean 'epochs'\?$"):
+        bignn.fit(model, graph, {"epoch": 3})
+    with pytest.raises(InputError, match=r"a recipe has no 'epoch'; did you mean 'epochs'\?$"):
+        bignn.recipe("bi-gcn", epoch=3)

@@ -17,7 +17,7 @@ from bignn.config.options import (
     check_choice,
     option,
 )
-from bignn.errors import InputError, input_error
+from bignn.errors import InputError, did_you_mean, input_error
 
 SampleKind = Literal["neighbor", "walk", "node", "edge", "layer"]
 SelectBy = Literal["loss", "accuracy"]
@@ -116,5 +116,6 @@ class Settings:
         names = [option.name for option in fields(self)]
         for name in changes:
             if name not in names:
-                raise input_error("settings", f"changes of some of {names}", repr(name))
+                got = f"{name!r}{did_you_mean(str(name), names)}"
+                raise input_error("settings", f"changes of some of {names}", got)
         return replace(self, **changes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,7 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from bignn.errors import FileError, InputError, input_error
+from bignn.errors import FileError, InputError, did_you_mean, input_error
 from bignn.files import check_regular_file, checked_path
 from bignn.graph.graph import ARRAYS, SPLITS, TEXT_ARRAYS, Graph, from_arrays, to_arrays
 from bignn.graph.published_sizes import PUBLISHED_SIZES
@@ -159,8 +158,7 @@ def _look_for(name: str) -> _Found | None:
     folder = (
         f"'{is_set}' ($BIGNN_DATA)" if is_set else f"$BIGNN_DATA (not set) or {_DEFAULT_FOLDER}"
     )
-    near = difflib.get_close_matches(name, PUBLISHED_SIZES, n=1)
-    meant = f"; did you mean '{near[0]}'?" if near else ""
+    meant = did_you_mean(name, PUBLISHED_SIZES)
     raise InputError(
         f"unknown dataset '{name}'{meant}; known are {list(PUBLISHED_SIZES)}, the path of a .npz "
         f"file, or the name of one in {folder}"
