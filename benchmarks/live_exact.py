@@ -21,7 +21,6 @@ own. All of it on 16 cores: ``--parts 16 --jobs 16 --threads 1 --checks 5``.
 from __future__ import annotations
 
 import argparse
-import itertools
 import multiprocessing
 import sys
 import time
@@ -332,17 +331,20 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--without-sums", action="store_true")
     options = parser.parse_args()
-    pairs = list(itertools.product(options.graphs.split(","), options.convs.split(",")))
+    pairs = [(a, b) for a in options.graphs.split(",") for b in options.convs.split(",")]
     # Fresh processes: forked ones would have none of the threads that torch counts on.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
         # Large graphs come last in the list and take longest, so they begin first.
         waiting: dict[tuple[str, str], list[Future[Seen]]] = {
-            pair: [pool.submit(run, *pair, part, options) for part in range(options.parts)]
-            for pair in reversed(pairs)
+            (name, conv): [
+                pool.submit(run, name, conv, part, options) for part in range(options.parts)
+            ]
+            for name, conv in reversed(pairs)
         }
         is_equal = [
-            report(*pair, [part.result() for part in waiting[pair]]) for pair in reversed(pairs)
+            report(name, conv, [part.result() for part in waiting[name, conv]])
+            for name, conv in reversed(pairs)
         ]
     sys.exit(0 if all(is_equal) else 1)
 

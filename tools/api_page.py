@@ -64,11 +64,14 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "bignn.PackedModel.sizes()",
         "bignn.PackedModel.explain()",
         "bignn.LiveGraph",
+        "bignn.Store",
         "bignn.runtime.LayerPlan",
         "bignn.runtime.LayerWork",
         "bignn.pack_graph",
         "bignn.PackedGraph",
         "bignn.open",
+        "bignn.write_parts",
+        "bignn.open_part",
     ),
     "Widths": (
         "bignn.recommend_width",
@@ -84,12 +87,17 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "bignn.cost.LayerCost",
         "bignn.cost.Ratios",
         "bignn.cost.LayerRatios",
+        "bignn.cost.on_machines",
+        "bignn.cost.MachineCost",
         "bignn.cost.calibrate",
         "bignn.cost.Calibration",
     ),
     "Sampling": (
         "bignn.Sampling",
         "bignn.loaders.NeighborLoader",
+        "bignn.loaders.open_store",
+        "bignn.loaders.BitFeatures",
+        "bignn.loaders.MappedEdges",
         "bignn.loaders.NeighborSampler",
         "bignn.loaders.SaintNodeLoader",
         "bignn.loaders.SaintEdgeLoader",
@@ -160,6 +168,8 @@ predict`; no torch |
 --save-graph` | `PackedGraph.open`, `bignn predict`; mapped into memory, no torch |
 | `.biglive`, `.biglive.journal` | a live graph with its model, and its updates since | \
 `LiveGraph.save` | `LiveGraph.open`; no torch |
+| a folder of `part-N.bigpart` | a graph in parts, one for each process | `bignn.write_parts`, \
+`bignn partition` | `bignn.open_part`; `bignn predict` and `bignn train` under torchrun |
 | a folder with `runs.jsonl` | results | `bignn reproduce`, `bignn capacity` | the same commands \
 (they resume), `bignn report` |
 """

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from bignn.nn.convert.binarize_model import binarize_
     from bignn.packing import pack
     from bignn.runtime import LiveGraph, PackedGraph, PackedModel, open_packed, pack_graph
+    from bignn.runtime.parts.part_files import open_part, write_parts
+    from bignn.runtime.store import Store
     from bignn.train.checkpoint import load_model, load_state
     from bignn.train.fit import FitResult, fit
     from bignn.train.recipes import Recipe, recipe
@@ -63,6 +65,7 @@ _WITHOUT_TORCH = {
     "Recipe": "bignn.train.recipes",
     "Sampling": "bignn.config",
     "Settings": "bignn.config",
+    "Store": "bignn.runtime.store",
     "bits": "bignn.bits",
     "cost": "bignn.cost",
     "from_dgl": "bignn.graph",
@@ -72,11 +75,13 @@ _WITHOUT_TORCH = {
     "from_scipy": "bignn.graph",
     "get_num_threads": "bignn.kernels.threads",
     "load": "bignn.graph",
+    "open_part": "bignn.runtime.parts.part_files",
     "pack_graph": "bignn.runtime",
     "recipe": "bignn.train.recipes",
     "save": "bignn.graph",
     "set_num_threads": "bignn.kernels.threads",
     "to_pyg": "bignn.graph",
+    "write_parts": "bignn.runtime.parts.part_files",
 }
 #: Names that ``from bignn import *`` leaves out, so that the builtin ``open`` stays itself.
 _NOT_IN_ALL = {"kernels": "bignn.kernels", "open": "bignn.runtime"}
@@ -93,6 +98,7 @@ __all__ = [
     "Recipe",
     "Sampling",
     "Settings",
+    "Store",
     "binarize_",
     "bits",
     "capacity",
@@ -109,6 +115,7 @@ __all__ = [
     "load_state",
     "loaders",
     "nn",
+    "open_part",
     "pack",
     "pack_graph",
     "recipe",
@@ -116,6 +123,7 @@ __all__ = [
     "save",
     "set_num_threads",
     "to_pyg",
+    "write_parts",
 ]
 if not all(find_spec(package) for package in ("torch", "torch_geometric", "tqdm")):
     # ``from bignn import *`` must not fail on names that cannot be imported here.

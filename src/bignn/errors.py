@@ -34,6 +34,7 @@ PACKAGES = {
     "httptools": "serve",
     "cuda-bindings": "gpu",
     "nvidia-cuda-nvrtc": "gpu",
+    "pymetis": "parts",
 }
 
 

@@ -168,3 +168,28 @@ def test_an_encoder_has_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) ->
     assert "bytes per node" not in capsys.readouterr().out
     assert main(["cost", *sizes, "--input-bits", "rotate"]) == 2
     assert "--input-bits must be 'auto', 'sign', 'rotate:K' or" in capsys.readouterr().err
+
+
+def test_machines(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["--nodes", "1000000", "--edges", "5000000", "--features", "602", "--classes", "4"]
+    layers = ["--model", "bi-gcn", "--hidden", "128", "--layers", "2"]
+    found = run(capsys, *sizes, *layers, "--machines", "4", "--halo-rows", "200000")["machines"]
+    sent = 50_000 * (602 / 8 + 0.75 + 4 + 128 / 8 + 4)  # whole bytes
+    assert found["binary"]["sent_bytes"] == sent
+    assert found["float"]["sent_bytes"] == 50_000 * 4 * (602 + 128)
+    assert found["binary"]["seconds"] == pytest.approx(8 * sent / 10e9)
+    assert found["float"]["memory_bytes"] > 10 * found["binary"]["memory_bytes"]
+    found = run(capsys, *sizes, *layers, "--machines", "4")["machines"]
+    assert found["halo_rows"] == pytest.approx(1e6 * 3 * (1 - 0.75**10))
+    alone = run(capsys, *sizes, *layers, "--machines", "1", "--link", "1")["machines"]
+    assert alone["binary"]["sent_bytes"] == 0
+    assert main(["cost", *sizes, *layers, "--machines", "4"]) == 0
+    assert "4 machines, 2,831," in capsys.readouterr().out
+    for flags, line in (
+        (["--halo-rows", "5"], "--halo-rows must be left out without --machines"),
+        (["--machines", "0"], "--machines must be a number from 1"),
+        (["--machines", "2", "--link", "0"], "--link must be Gbit/s, more than 0"),
+        (["--machines", "2", "--halo-rows", "2000000"], "--halo-rows must be a number from 0"),
+    ):
+        assert main(["cost", *sizes, *layers, *flags]) == 2
+        assert line in capsys.readouterr().err

@@ -139,6 +139,11 @@ def test_ways_depend_on_the_layer_and_on_shared_memory(gpu_library: Path) -> Non
     assert ways_of(gpu, replace(layer, edge_bits=9)) == "T"
     little = EmulatedDevice(gpu_library, most_shared_bytes=16 << 10)
     assert ways_of(little, few) == "T"
+    # With more shared memory than any GPU has, what sums of 32 bits hold is the bound.
+    large = EmulatedDevice(gpu_library, most_shared_bytes=1 << 20)
+    for num_inputs, ways in ((8224, "TG"), (8225, "T")):
+        wide = make_problem(1, [num_inputs, 40], [[1]], 1).layers[0]
+        assert ways_of(large, replace(wide, edge_bits=8)) == ways
 
 
 def test_long_rows_are_cut_into_pieces() -> None:

@@ -132,26 +132,30 @@ def test_updates_by_name_are_those_by_number() -> None:
         add_edges=[[40, 3, 41, 8], [3, 40, 40, 9]],
         remove_nodes=[30],
     )
+    edges: Any = [[-1, "paper_3", 41, 8], ["paper_3", -1, -1, "paper_9"]]
     changed_by_name = other.update(
         nodes=np.array(["paper_7", "paper_2"]),
         x=x[:2],
         add_nodes=x[2:],
         remove_edges=[[names[source]], [names[target]]],
-        add_edges=[[-1, "paper_3", 41, 8], ["paper_3", -1, -1, "paper_9"]],
+        add_edges=edges,
         remove_nodes="paper_30",
     )
     assert same(one, other)
     assert (changed == changed_by_name).all()
     question = x[:1], [[3, 42], [42, 5]]
-    named = x[:1], [["paper_3", -1], [-1, "paper_5"]]
+    named: Any = x[:1], [["paper_3", -1], [-1, "paper_5"]]
     logits = one.predict_new(*question, output="logits")
     assert np.array_equal(other.predict_new(*named, output="logits"), logits)
+    mixed: list[Any] = ["paper_1", 1]
     with pytest.raises(InputError, match="'nodes' must be free of repetitions, got node 1"):
-        one.update(nodes=["paper_1", 1], x=x[:2])
+        one.update(nodes=mixed, x=x[:2])
+    wrong: list[Any] = [["paper_1"], [1.5]]
     with pytest.raises(InputError, match=r"'add_edges' must be names or node ids, got 1\.5"):
-        one.update(add_edges=[["paper_1"], [1.5]])
+        one.update(add_edges=wrong)
+    absent: list[Any] = [["paper_1"], [41]]
     with pytest.raises(InputError, match="edges that exist, got 'paper_1' -> 41"):
-        one.update(remove_edges=[["paper_1"], [41]])
+        one.update(remove_edges=absent)
 
 
 # --- Bad input ----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from conftest import make_graph, make_packed_model
 from numpy.typing import NDArray
 from packed_family import Writer, make_chain, make_jumping
 
-from bignn import FileError, PackedModel, pack_graph
+from bignn import FileError, Graph, PackedModel, pack_graph
 from bignn.runtime.network import Network, understand
 from bignn.runtime.operations import OPERATIONS
 
@@ -452,3 +452,23 @@ def test_attention_of_pairs_and_of_dots_must_fit_its_columns() -> None:
     refused(numbered([dots | {"heads": 0}]), {}, 12, "'heads' of 'attention_dot' must be a number")
     assert understand(numbered([dots]), {}, 12).aggregations == {"sum"}
     assert understand(numbered([pairs]), arrays, 12).aggregations == {"attention"}
+
+
+def test_a_norm_that_changes_nothing_leaves_its_argument_as_it_is() -> None:
+    operations: Steps = [
+        {"op": "linear", "in": ["x"], "out": "a", "weight": "w"},
+        {
+            "op": "graph_norm",
+            "in": ["a"],
+            "out": "b",
+            "spread": "none",
+            "center": False,
+            "eps": 0.0,
+        },
+        {"op": "bias", "in": ["b"], "out": "c", "bias": "ten"},
+        {"op": "add", "in": ["a", "c"], "out": "d"},
+    ]
+    arrays = {"w": np.eye(3, dtype=np.float32), "ten": np.full(3, 10, np.float32)}
+    model = PackedModel(operations, arrays, 3)
+    graph = Graph(np.ones((2, 3), np.float32), np.array([[0, 1], [1, 0]]))
+    assert np.array_equal(model.predict(graph, output="logits"), np.full((2, 3), 12))

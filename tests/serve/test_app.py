@@ -73,11 +73,13 @@ def test_updates_and_new_nodes_by_name() -> None:
     columns = by_number | {"nodes": ["paper_7"], "remove_nodes": ["paper_12"]}
     question = {"x": [ROW], "edges": [["paper_3", "paper_4"], [-1, -1]]}
     made, answers = [], []
-    for some, sent in zip(served, (by_number, by_name, stream(columns)), strict=True):
+    requests: list[Any] = [by_number, by_name, stream(columns)]
+    for some, sent in zip(served, requests, strict=True):
         with TestClient(make_app(Service(some, LIMITS))) as client:
-            response = client.post("/update", json=sent) if isinstance(sent, dict) else None
-            if response is None:
-                response = post(client, "/update", sent)
+            is_stream = isinstance(sent, bytes)
+            response = (
+                post(client, "/update", sent) if is_stream else client.post("/update", json=sent)
+            )
             assert response.status_code == 200, response.text
             made.append(some.logits(np.arange(NUM_NODES + 1)))
             answers.append(client.post("/predict_new", json=question).json())

@@ -19,9 +19,9 @@ Report = tuple[dict[str, Any], Callable[[dict[str, Any]], str]]
 class Parser(argparse.ArgumentParser):
     """An argument parser that reports wrong usage in one line, without all options before it."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, **options: Any) -> None:
         # A flag is accepted by its whole name alone: --epoch is a mistake, not --epochs.
-        super().__init__(*args, **options, allow_abbrev=False)
+        super().__init__(allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
         """Print one line and end the process with exit code 2."""
@@ -79,10 +79,10 @@ def one_of(names: Sequence[str]) -> Callable[[str], str]:
     return parse
 
 
-def add_dataset(add: Callable[..., Any]) -> None:
-    """Add the argument ``dataset``."""
+def add_dataset(add: Callable[..., Any], more: str = "") -> None:
+    """Add the argument ``dataset``; ``more`` describes what else it may be."""
     add("dataset", help="a name that 'bignn datasets' lists, the name of a .npz file in "
-        "$BIGNN_DATA, or the path of one")  # fmt: skip
+        f"$BIGNN_DATA, or the path of one{more}")  # fmt: skip
 
 
 def add_jobs(add: Callable[..., Any], work: str) -> None:
@@ -108,6 +108,12 @@ def add_threads(add: Callable[..., Any], note: str = "") -> None:
     """Add ``--threads``."""
     add("--threads", type=int, metavar="N", help=f"number of threads{note} (default: "
         "OMP_NUM_THREADS, or all cores)")  # fmt: skip
+
+
+def add_timeout(add: Callable[..., Any]) -> None:
+    """Add ``--timeout``."""
+    add("--timeout", type=float, metavar="SECONDS", help="time that processes of torchrun wait for "
+        "one that does not answer (default: 300)")  # fmt: skip
 
 
 def set_threads(threads: int | None) -> None:

@@ -51,6 +51,13 @@ def add_cost(commands: Any) -> None:
         help="factor on the size of the random graph (default: 1)",
     )
     add_threads(add, " to measure with")
+    add = parser.add_argument_group("machines").add_argument
+    add("--machines", type=int, metavar="K", help="also what K machines hold and send each other, "
+        "the graph in as many parts")  # fmt: skip
+    add("--halo-rows", type=int, metavar="N", help="rows that the parts read of each other, as "
+        "'bignn partition' counts them (default: those of parts drawn at random)")  # fmt: skip
+    add("--link", type=float, default=10.0, metavar="GBIT", help="rate of a machine's link in "
+        "Gbit/s (default: 10)")  # fmt: skip
 
 
 def _cost(options: argparse.Namespace) -> Report:
@@ -58,10 +65,17 @@ def _cost(options: argparse.Namespace) -> Report:
         for flag, default in (("scale", 1.0), ("threads", None)):
             if getattr(options, flag) != default:
                 raise input_error(flag, "left out without --measure", getattr(options, flag))
+    if options.machines is None:
+        for flag, default in (("halo_rows", None), ("link", 10.0)):
+            if getattr(options, flag) != default:
+                raise input_error(flag, "left out without --machines", getattr(options, flag))
     graph = _graph(options)
     from bignn.train.recipes import cost as costs
 
     counted, document = costs.report(options.model, graph, changes_of(options, _CHANGES))
+    if options.machines is not None:
+        asked = options.machines, options.halo_rows, options.link
+        document["machines"] = costs.machines_report(counted, *asked)
     if options.measure:
         from bignn.lab.bench import planned
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import csv
+import os
 from typing import Any
 
-from bignn.cli.command import Report, add_device, add_threads, command
-from bignn.errors import input_error
+from bignn.cli.command import Report, add_device, add_threads, add_timeout, command
+from bignn.errors import InputError, input_error
 
 
 def add_predict(commands: Any) -> None:
@@ -16,11 +17,14 @@ def add_predict(commands: Any) -> None:
         commands,
         "predict",
         _predict,
-        "Predict the nodes of a graph with a packed model; needs no torch.",
+        "Predict the nodes of a graph with a packed model; needs no torch, unless the graph is in "
+        "parts.",
     )
     add = parser.add_argument
     add("model", help="a .bignn file")
-    add("dataset", help="the name of a dataset, a .npz file, or a packed graph (see --save-graph)")
+    add("dataset", help="the name of a dataset, a .npz file, a packed graph (see --save-graph), or "
+        "the folder of a store ('bignn pack-features') or, under torchrun, of parts "
+        "('bignn partition')")  # fmt: skip
     add("--nodes", metavar="NODES", help="nodes to predict: their names, such as "
         "paper_17,paper_18, or where the graph has none their ids, such as 0,5,9 "
         "(default: all)")  # fmt: skip
@@ -36,6 +40,8 @@ def add_predict(commands: Any) -> None:
     add("--explain", action="store_true", help="show the plan, its predicted costs and its times")
     add_device(add, "predict", "; the answers are the same")
     add_threads(add)
+    add("--memory", metavar="SIZE", help="of a store: memory to use, such as 8G; a run that was "
+        "stopped is continued by the same command (default: 4G)")  # fmt: skip
     add(
         "--order",
         choices=["locality"],
@@ -47,11 +53,24 @@ def add_predict(commands: Any) -> None:
         metavar="FILE",
         help="also write the packed graph (.bigraph), for later predictions",
     )
+    add = parser.add_argument_group("parts").add_argument
+    add("--halo", choices=["bits", "floats"], default="bits", help="how parts send rows to each "
+        "other; floats is to compare with (default: bits)")  # fmt: skip
+    add_timeout(add)
 
 
-def _predict(options: argparse.Namespace) -> Report:
+def _predict(options: argparse.Namespace) -> Report | None:
     from bignn.runtime import predict_file
+    from bignn.runtime.parts.part_files import is_partition
 
+    if is_partition(options.dataset):
+        return _predict_parts(options)
+    if "LOCAL_WORLD_SIZE" in os.environ:
+        from bignn.train.distributed import under_torchrun
+
+        if under_torchrun():
+            fix = "'bignn partition' makes one"
+            raise input_error("dataset", "a folder of parts under torchrun", options.dataset, fix)
     nodes = None
     if options.nodes is not None:
         try:
@@ -71,5 +90,30 @@ def _predict(options: argparse.Namespace) -> Report:
         threads=options.threads,
         order=options.order,
         save_graph=options.save_graph,
+        memory=options.memory,
     )
     return report, predict_file.describe
+
+
+def _predict_parts(options: argparse.Namespace) -> Report | None:
+    """Predict one of the parts; None in processes that follow the one that reports."""
+    from bignn.train.distributed import joined_world
+    from bignn.train.parts import predict_parts
+
+    with joined_world("cpu", options.timeout) as world:
+        for name in ("nodes", "explain", "order", "save_graph"):
+            if getattr(options, name) not in (None, False):
+                raise InputError(f"'{name}' is for graphs that are not in parts; leave it out")
+        if options.device != "cpu":
+            raise input_error("device", "'cpu' for a graph in parts", repr(options.device))
+        report = predict_parts.predict_parts(
+            options.model,
+            options.dataset,
+            world,
+            out=options.out,
+            output=options.output,
+            plan=options.plan,
+            threads=options.threads,
+            form=options.halo,
+        )
+    return (report, predict_parts.describe) if world.is_leader else None

@@ -20,7 +20,7 @@ from bignn.cli.command import (
 TABLES = (
     *("datasets", "cora-cost", "transductive", "inductive", "ogb", "entropy", "overview"),
     *("extraction", "depth", "depth-cost", "width", "twins", "family", "dense"),
-    *("ablation", "speed", "gpu"),
+    *("ablation", "speed", "gpu", "store"),
 )
 
 

@@ -23,10 +23,14 @@ from bignn.cli.datasets import add_datasets
 from bignn.cli.demo import add_demo
 from bignn.cli.doctor import add_doctor
 from bignn.cli.pack import add_pack
+from bignn.cli.pack_edges import add_pack_edges
+from bignn.cli.pack_features import add_pack_features
+from bignn.cli.partition import add_partition
 from bignn.cli.predict import add_predict
 from bignn.cli.report import add_report
 from bignn.cli.reproduce import add_reproduce
 from bignn.cli.serve import add_serve
+from bignn.cli.synth import add_synth
 from bignn.cli.train import add_train
 from bignn.errors import InputError, missing_extra
 
@@ -57,7 +61,8 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
         hints = {
             "train": "; the same command with --resume continues",
             **dict.fromkeys(
-                ("capacity", "compare", "reproduce"), "; the same command continues from there"
+                ("capacity", "compare", "reproduce", "pack-features", "pack-edges", "synth"),
+                "; the same command continues from there",
             ),
         }
         hint = hints.get(options.command, "")
@@ -101,7 +106,8 @@ def make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"bignn {bignn.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for add in (
-        *(add_compare, add_train, add_convert, add_pack, add_predict, add_serve),
+        *(add_compare, add_train, add_convert, add_pack, add_partition, add_predict, add_serve),
+        *(add_pack_features, add_pack_edges, add_synth),
         *(add_bench, add_cost, add_capacity, add_reproduce, add_report),
         *(add_demo, add_datasets, add_doctor),
     ):

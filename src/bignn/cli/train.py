@@ -14,6 +14,7 @@ from bignn.cli.command import (
     add_device,
     add_jobs,
     add_threads,
+    add_timeout,
     command,
     set_threads,
 )
@@ -25,10 +26,15 @@ from bignn.cli.recipe_flags import (
     changes_of,
 )
 from bignn.errors import InputError, input_error
+from bignn.runtime.input_stage import input_bits_of
+from bignn.runtime.parts.graph_part import GraphPart
+from bignn.runtime.parts.part_files import is_partition, open_part
+from bignn.runtime.store import Store, is_store
 from bignn.train.averages import mean_and_std, plus_minus
 from bignn.train.recipes import PAPER, RECIPES, Recipe, recipe, teacher_recipe
 
 if TYPE_CHECKING:
+    from bignn.train.distributed import World
     from bignn.train.quality import Students
     from bignn.train.seeds import SeedResults
 
@@ -37,7 +43,7 @@ def add_train(commands: Any) -> None:
     """Add ``bignn train``."""
     parser = command(commands, "train", _train, "Train a model on a graph, with one or more seeds.")
     add = parser.add_argument
-    add_dataset(add)
+    add_dataset(add, ", or the folder of a store (see 'bignn pack-features')")
     add(
         "--model",
         default="bi-gcn",
@@ -84,6 +90,9 @@ def add_train(commands: Any) -> None:
         help="time between checkpoints (default: 10)")  # fmt: skip
     add_jobs(add, "train seeds")
     add_threads(add)
+    add("--halo-gradients", choices=("float", "int8"), default="float", help="how processes with "
+        "parts of a graph send gradients to each other (default: float)")  # fmt: skip
+    add_timeout(add)
 
 
 _OF_RECIPE = (*OF_MODEL, *OF_TRAINING, *OF_SAMPLES)
@@ -93,12 +102,12 @@ def _train(options: argparse.Namespace) -> Report | None:
     """Train, and return None in processes that follow the one that reports."""
     from bignn.train.distributed import joined_world
 
-    with joined_world(options.device) as world:
-        report = _trained(options)
+    with joined_world(options.device, options.timeout) as world:
+        report = _trained(options, world)
     return report if world.is_leader else None
 
 
-def _trained(options: argparse.Namespace) -> Report:
+def _trained(options: argparse.Namespace, world: World) -> Report:
     from bignn.train.jobs import checked_jobs
 
     checked_jobs(options.jobs)
@@ -111,7 +120,17 @@ def _trained(options: argparse.Namespace) -> Report:
     paper = _paper(options)
     recipe(options.model, paper=paper, **changes_of(options, (*OF_MODEL, *OF_TRAINING)))
     seeds = _seeds(options)
-    graph = bignn.load(options.dataset)
+    if is_store(options.dataset):
+        return _trained_on_store(options, seeds, changes)
+    graph: Any = bignn.load(options.dataset) if not is_partition(options.dataset) else None
+    if graph is None:
+        graph = open_part(options.dataset, world.rank, world.size)
+        if options.quality == "best":
+            raise input_error("quality", "'plain' for a graph in parts", repr(options.quality))
+        world.check_same(
+            {"their version of bignn": bignn.__version__, "their parts": graph.partition.digest},
+            "install one version, and copy the parts of one 'bignn partition' to all machines",
+        )
     label = Path(options.dataset).stem
     is_best = options.quality == "best"
     distill = options.distill or options.teacher is not None or is_best
@@ -122,9 +141,12 @@ def _trained(options: argparse.Namespace) -> Report:
     kind = f"{options.model}-best" if is_best else kind
     out = Path(options.out or Path("runs") / f"{label}-{kind}")
     common = {"device": options.device, "save_every": options.save_every, "jobs": options.jobs}
+    if isinstance(graph, GraphPart):
+        common["halo_gradients"] = options.halo_gradients
     if is_best:
         return _trained_best(options, graph, seeds, out, {**common, "changes": changes})
-    planned = recipe(options.model, graph=graph, distill=distill, paper=paper, **changes)
+    facts = graph.partition if isinstance(graph, GraphPart) else graph
+    planned = recipe(options.model, graph=facts, distill=distill, paper=paper, **changes)
     taught_by, teachers = _teachers(options, graph, seeds, out, common) if distill else (None, None)
     common |= {"resume": options.resume}
     if teachers is not None and not options.always_follow:
@@ -132,6 +154,40 @@ def _trained(options: argparse.Namespace) -> Report:
     labelled = f"{kind} on {label}"
     trained = train_seeds(planned, graph, seeds, out, label=labelled, teachers=teachers, **common)
     report = _results(options, trained) | {"distilled": distill, "teacher_test_acc_mean": taught_by}
+    return report, _describe_train
+
+
+def _trained_on_store(
+    options: argparse.Namespace, seeds: list[int], changes: dict[str, Any]
+) -> Report:
+    """Train from a store, by neighbour sampling."""
+    from bignn.train.seeds import train_seeds
+
+    for name in ("distill", "teacher", "teachers", "as_paper", "input_bits", "normalize_rows"):
+        if getattr(options, name, None) not in (None, False):
+            raise input_error(name, "left out for a store", getattr(options, name))
+    if options.quality == "best":
+        raise input_error("quality", "plain for a store", options.quality)
+    store = Store(options.dataset)
+    of_store = {
+        "sampler": changes.get("sampler") or "neighbor",
+        "input_bits": input_bits_of(store.stage),
+        "normalize_rows": store.stage.normalize_rows,
+    }
+    planned = recipe(options.model, graph=store, **{**changes, **of_store})
+    label = store.path.resolve().name
+    trained = train_seeds(
+        planned,
+        store,
+        seeds,
+        Path(options.out or Path("runs") / f"{label}-{options.model}"),
+        label=f"{options.model} on {label}",
+        device=options.device,
+        save_every=options.save_every,
+        jobs=options.jobs,
+        resume=options.resume,
+    )
+    report = _results(options, trained) | {"distilled": False, "teacher_test_acc_mean": None}
     return report, _describe_train
 
 
@@ -259,7 +315,9 @@ def _teachers(
     changes = {"epochs": options.epochs, "patience": options.patience}
     changed = "".join(f"-{name}-{value}" for name, value in changes.items() if value is not None)
     trained, teachers = train_teachers(
-        teacher_recipe(options.model, graph, paper=_paper(options), **changes),
+        teacher_recipe(
+            options.model, getattr(graph, "partition", graph), paper=_paper(options), **changes
+        ),
         graph,
         seeds,
         1 if options.teachers is None else options.teachers,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bignn.cost.architecture import Architecture, CountedLayer
 from bignn.cost.counting import Cost, LayerCost, LayerRatios, Ratios, estimate
+from bignn.cost.machines import MachineCost, on_machines
 from bignn.cost.sizes import Sizes
 from bignn.cost.units import Calibration, calibrate
 
@@ -19,8 +20,10 @@ __all__ = [
     "CountedLayer",
     "LayerCost",
     "LayerRatios",
+    "MachineCost",
     "Ratios",
     "Sizes",
     "calibrate",
     "estimate",
+    "on_machines",
 ]

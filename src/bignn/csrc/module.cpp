@@ -18,6 +18,7 @@
 #include "live_layers_module.h"
 #include "packed_layers_module.h"
 #include "sampling_module.h"
+#include "store_module.h"
 #include "threads.h"
 
 namespace nb = nanobind;
@@ -311,5 +312,6 @@ NB_MODULE(_native, m) {
           nb::arg("begin"), nb::arg("end"), nb::arg("isa"));
     bind_packed_layers(m);
     bind_sampling(m);
+    bind_store(m);
     bind_live_layers(m);
 }

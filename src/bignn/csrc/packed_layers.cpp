@@ -296,6 +296,23 @@ void PackedLayers::run_rows(std::size_t begin, std::size_t end, float* values) {
     run_layer(layer, begin, end);
 }
 
+void PackedLayers::run_block(const Edges& edges, const std::int32_t* own_ids,
+                             const RowOutputs& out) {
+    Layer layer = steps_.back().layer;
+    const float* source_factor = layer.edges.source_factor;
+    layer.edges = edges;
+    layer.edges.source_factor = source_factor;
+    layer.own_ids = specs_.back().weights->reads_bits() ? own_ids : nullptr;
+    layer.values = out.values;
+    layer.first_value = 0;
+    layer.classes = out.classes;
+    layer.out_words = out.words;
+    layer.out_beta = nullptr;
+    layer.out_scale = nullptr;
+    layer.out_factor = out.beta;  // without a factor of the rows it is their beta
+    run_layer(layer, 0, edges.num_rows);
+}
+
 std::size_t PackedLayers::bytes_per_column(std::size_t layer) const {
     if (layer >= steps_.size() || steps_[layer].layer.way != Way::records) return 0;
     return steps_[layer].layer.records.bytes_per_column;

@@ -32,6 +32,14 @@ struct LayerSpec {
     bool keeps_values, keeps_bits;
 };
 
+// Where rows of a last layer go: what is null is not made. Bits come with their beta.
+struct RowOutputs {
+    float* values = nullptr;
+    std::int64_t* classes = nullptr;
+    word* words = nullptr;
+    float* beta = nullptr;
+};
+
 class PackedLayers {
    public:
     PackedLayers(const Kernels& kernels, Features features, const float* source_factor)
@@ -48,6 +56,10 @@ class PackedLayers {
     // Computes rows [begin, end) of the last layer, whose sources run(all but the last) has made,
     // into a buffer of end - begin rows.
     void run_rows(std::size_t begin, std::size_t end, float* values);
+
+    // Computes other rows of the last layer, of the same sources: those that `edges` lists.
+    // `own_ids` has the source that each of them is, where the layer reads it.
+    void run_block(const Edges& edges, const std::int32_t* own_ids, const RowOutputs& out);
 
     // Seconds that a layer took in the last run, and bytes per column of its records (0 for bits).
     double seconds(std::size_t layer) const { return seconds_[layer]; }

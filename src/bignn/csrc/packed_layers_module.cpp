@@ -256,6 +256,29 @@ class PyPackedLayers {
         released([&] { layers_.run_rows(begin, end, checked("values", values, values.size())); });
     }
 
+    void block_to_classes(const PyEdges& edges, Vector<std::int64_t> classes) {
+        if (classes.size() != edges.edges.num_rows) refuse("'classes' must have an item per row");
+        run_block(edges, {.classes = checked("classes", classes, classes.size())});
+    }
+
+    void block_to_values(const PyEdges& edges, Matrix<float> values) {
+        if (values.shape(0) != edges.edges.num_rows ||
+            values.shape(1) != last().weights->num_outputs()) {
+            refuse("'values' must be [rows, outputs]");
+        }
+        run_block(edges, {.values = checked("values", values, values.size())});
+    }
+
+    void block_to_bits(const PyEdges& edges, Matrix<word> words, Vector<float> beta) {
+        const std::size_t rows = edges.edges.num_rows;
+        if (words.shape(0) != rows ||
+            words.shape(1) != words_per_row(last().weights->num_outputs())) {
+            refuse("'words' must be packed rows of the outputs");
+        }
+        run_block(edges, {.words = checked("words", words, words.size()),
+                          .beta = checked("beta", beta, rows)});
+    }
+
     double seconds(std::size_t layer) const {
         check_number(layer);
         return layers_.seconds(layer);
@@ -287,6 +310,18 @@ class PyPackedLayers {
     }
 
    private:
+    void run_block(const PyEdges& edges, const RowOutputs& out) {
+        if (!has_hidden_) refuse("run_hidden comes first");
+        const LayerSpec& spec = last();
+        if (edges.num_sources != spec.num_sources) refuse("edges do not fit the sources");
+        if (spec.weights->reads_bits() && !edges.own_ids &&
+            edges.edges.num_rows > spec.num_sources) {
+            refuse("rows are not sources");
+        }
+        if (edges.edges.num_rows == 0) return;
+        released([&] { layers_.run_block(edges.edges, edges.own_ids, out); });
+    }
+
     std::size_t size() const { return layers_.specs().size(); }
 
     const LayerSpec& last() const {
@@ -382,6 +417,12 @@ void bind_packed_layers(nb::module_& m) {
         .def("run_hidden", &PyPackedLayers::run_hidden)
         .def("run_rows", &PyPackedLayers::run_rows, nb::arg("begin"), nb::arg("end"),
              nb::arg("values").noconvert())
+        .def("block_to_classes", &PyPackedLayers::block_to_classes, nb::arg("edges"),
+             nb::arg("classes").noconvert())
+        .def("block_to_values", &PyPackedLayers::block_to_values, nb::arg("edges"),
+             nb::arg("values").noconvert())
+        .def("block_to_bits", &PyPackedLayers::block_to_bits, nb::arg("edges"),
+             nb::arg("words").noconvert(), nb::arg("beta").noconvert())
         .def("seconds", &PyPackedLayers::seconds, nb::arg("layer"))
         .def("bytes_per_column", &PyPackedLayers::bytes_per_column, nb::arg("layer"))
         .def("kept_values", &PyPackedLayers::kept_values, nb::arg("layer"))

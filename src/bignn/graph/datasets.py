@@ -140,6 +140,11 @@ _Found = tuple[Path, Source | None]
 
 def _look_for(name: str) -> _Found | None:
     """Find a dataset: its place, and its source if the files are raw; None if it is not here."""
+    if (Path(name) / "features.json").is_file():
+        raise FileError(
+            f"'{name}' is a store, which is not read into memory; 'bignn train' and 'bignn predict'"
+            " take it"
+        )
     if name.endswith(".npz") or os.sep in name:
         advice = f"give a .npz file or one of {list(PUBLISHED_SIZES)}"
         return check_regular_file(name, "a .npz file", advice), None

@@ -352,3 +352,73 @@ def edges_between(graph: Any, rows: NDArray[np.int64], columns: NDArray[np.int64
     """See :func:`bignn.kernels.sampling.edges_between`."""
     assert _native is not None
     return _native.edges_between(graph.offsets, graph.ids, graph.numbers, rows, columns)
+
+
+def unsound_row(x: Floats) -> int:
+    """Return the first row with a number that is not finite; -1 if there is none."""
+    assert _native is not None
+    return int(_native.unsound_row(x))
+
+
+def pack_features(
+    x: Floats, normalizes_rows: bool, mean: Floats | None, scale: Floats | None, isa: str
+) -> tuple[Words, Floats]:
+    """Normalise, standardise and binarize raw features [N, d]: bits and β."""
+    assert _native is not None
+    words = np.empty((len(x), words_per_row(x.shape[1])), np.uint64)
+    beta = np.empty(len(x), np.float32)
+    _native.pack_features(x, normalizes_rows, mean, scale, words, beta, isa)
+    return words, beta
+
+
+def feature_statistics(x: Floats, normalizes_rows: bool) -> tuple[NDArray[Any], ...]:
+    """Return means, squared deviations, least and largest numbers of parts of the rows."""
+    assert _native is not None
+    shape = (-(-len(x) // int(_native.statistics_rows)), x.shape[1])
+    made = tuple(np.empty(shape, kind) for kind in (np.float64, np.float64, np.float32, np.float32))
+    _native.feature_statistics(x, normalizes_rows, *made)
+    return made
+
+
+def statistics_rows() -> int:
+    """Return the number of rows that :func:`feature_statistics` takes together."""
+    assert _native is not None
+    return int(_native.statistics_rows)
+
+
+def count_buckets(
+    sources: NDArray[Any],
+    targets: NDArray[Any],
+    num_nodes: int,
+    shift: int,
+    counts: NDArray[np.int64],
+) -> int:
+    """See :func:`bignn.kernels.edge_buckets.to_buckets`; -1 if all ends are nodes."""
+    assert _native is not None
+    return int(_native.count_buckets(sources, targets, num_nodes, shift, counts))
+
+
+def fill_buckets(
+    sources: NDArray[Any],
+    targets: NDArray[Any],
+    shift: int,
+    places: NDArray[np.int64],
+    out: NDArray[np.int32],
+) -> None:
+    """See :func:`bignn.kernels.edge_buckets.to_buckets`."""
+    assert _native is not None
+    _native.fill_buckets(sources, targets, shift, places, out)
+
+
+def sort_bucket(
+    edges: NDArray[np.int32], offsets: NDArray[np.int64], ids: NDArray[np.int32], merges: bool
+) -> int:
+    """See :func:`bignn.kernels.edge_buckets.sort_bucket`; returns the number of ids."""
+    assert _native is not None
+    return int(_native.sort_bucket(edges, offsets, ids, merges))
+
+
+def synthetic_graph(**options: Any) -> Any:
+    """Make a native synthetic graph (:mod:`bignn.runtime.store.synthetic`)."""
+    assert _native is not None
+    return _native.SyntheticGraph(**options)

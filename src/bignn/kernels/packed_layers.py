@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.bits import Words
+from bignn.bits import Words, words_per_row
 from bignn.kernels import native, reference
 from bignn.kernels.edge_rounding import bounded
 from bignn.kernels.layer import (
@@ -120,6 +120,30 @@ class PackedLayers:
                 values = np.empty((end - begin, layer.num_outputs), dtype=np.float32)
                 self._native.run_rows(begin, end, values)
                 yield begin, values
+
+    def prepare_blocks(self) -> None:
+        """Run all layers but the last, and make what that one reads of its sources; native only."""
+        self._native.run_hidden()
+
+    def block_to_classes(self, edges: Edges) -> NDArray[np.int64]:
+        """Compute the classes of other rows of the last layer, those that the edges list."""
+        out = np.empty(edges.num_rows, dtype=np.int64)
+        self._native.block_to_classes(edges.native, out)
+        return out
+
+    def block_to_values(self, edges: Edges) -> Floats:
+        """Compute the values of other rows of the last layer, those that the edges list."""
+        out = np.empty((edges.num_rows, self.layers[-1].num_outputs), dtype=np.float32)
+        self._native.block_to_values(edges.native, out)
+        return out
+
+    def block_to_bits(self, edges: Edges) -> tuple[Words, Floats]:
+        """Compute bits and β of other rows of the last layer, those that the edges list."""
+        width = words_per_row(self.layers[-1].num_outputs)
+        words = np.empty((edges.num_rows, width), dtype=np.uint64)
+        beta = np.empty(edges.num_rows, dtype=np.float32)
+        self._native.block_to_bits(edges.native, words, beta)
+        return words, beta
 
     def kept(self, number: int, form: Keep) -> Any:
         """Return a layer's kept values, or its bits and their β; the next run overwrites them."""

@@ -9,12 +9,16 @@ from __future__ import annotations
 from bignn.loaders.layer import LayerLoader
 from bignn.loaders.neighbor import NeighborLoader, NeighborSampler
 from bignn.loaders.saint import SaintEdgeLoader, SaintNodeLoader, SaintRandomWalkLoader
+from bignn.loaders.store import BitFeatures, MappedEdges, open_store
 
 __all__ = [
+    "BitFeatures",
     "LayerLoader",
+    "MappedEdges",
     "NeighborLoader",
     "NeighborSampler",
     "SaintEdgeLoader",
     "SaintNodeLoader",
     "SaintRandomWalkLoader",
+    "open_store",
 ]

@@ -13,6 +13,7 @@ from torch_geometric.sampler.base import SubgraphType
 from bignn.errors import InputError
 from bignn.kernels.sampling import CompressedGraph, checked_fanouts, sample_neighbours
 from bignn.loaders.seeded import SeededIndex, SeededLoader, draw_seed, seed_and_indices, with_seed
+from bignn.loaders.store import MappedEdges
 from bignn.loaders.structure import checked_edges, checked_nodes, without_lists
 
 #: Options of PyG's loader that are not supported, and their values that change nothing.
@@ -28,6 +29,12 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
 }
 
 
+def _mapped_edges(data: Any) -> MappedEdges | None:
+    """Return the edges of a pair of stores; None of anything else."""
+    is_pair = isinstance(data, tuple) and len(data) == 2
+    return data[1] if is_pair and isinstance(data[1], MappedEdges) else None
+
+
 class NeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG has no types
     """A sampler that draws neighbours of nodes, neighbours of these, and so on.
 
@@ -38,16 +45,19 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG has no types
     batches of :class:`NeighborLoader` do not.
 
     Args:
-        data: a PyG ``Data`` with an ``edge_index``.
+        data: a PyG ``Data`` with an ``edge_index``, or the pair that ``open_store`` returns.
         num_neighbors: how many per hop, -1 for all.
         replace: draw with replacement.
 
     """
 
     def __init__(self, data: Any, num_neighbors: Sequence[int], *, replace: bool = False) -> None:
-        edge_index, num_nodes = checked_edges(data)
         self.num_neighbors = checked_fanouts("num_neighbors", num_neighbors).tolist()
         self.replace = replace
+        if (edges := _mapped_edges(data)) is not None:
+            self._graph = edges.compressed()
+            return
+        edge_index, num_nodes = checked_edges(data)
         sources, targets = edge_index.numpy()
         self._graph = CompressedGraph.from_edges(targets, sources, num_nodes)
 
@@ -84,7 +94,7 @@ class NeighborLoader(NodeLoader, SeededLoader):  # type: ignore[misc]
     ``input_id`` and ``batch_size``; the first ``batch_size`` nodes are the batch's own.
 
     Args:
-        data: a PyG ``Data`` with an ``edge_index``.
+        data: a PyG ``Data`` with an ``edge_index``, or the pair that ``open_store`` returns.
         num_neighbors: how many per hop, -1 for all.
         input_nodes: ids (unique in a batch) or a mask; all nodes by default.
         replace: draw with replacement.
@@ -112,14 +122,15 @@ class NeighborLoader(NodeLoader, SeededLoader):  # type: ignore[misc]
                 )
         sampler = NeighborSampler(data, num_neighbors, replace=replace)
         nodes = None
-        if input_nodes is not None:
-            nodes = checked_nodes(input_nodes, int(data.num_nodes))
+        edges = _mapped_edges(data)
+        num_nodes = int(data.num_nodes) if edges is None else edges.num_nodes
+        if input_nodes is not None or edges is not None:  # PyG asks for nodes of stores
+            nodes = checked_nodes(input_nodes, num_nodes)
             # As in PyG, the input ids of a mask's nodes are the nodes' own numbers.
             is_mask = isinstance(input_nodes, torch.Tensor) and input_nodes.dtype == torch.bool
             kwargs.setdefault("input_id", nodes if is_mask else None)
-        NodeLoader.__init__(
-            self, without_lists(data), sampler, nodes, transform=transform, **kwargs
-        )
+        given = data if edges is not None else without_lists(data)
+        NodeLoader.__init__(self, given, sampler, nodes, transform=transform, **kwargs)
 
     def __call__(self, index: torch.Tensor | Sequence[int]) -> Any:
         """Sample a batch of the input nodes with these indices."""

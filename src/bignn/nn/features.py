@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from bignn import ops
+from bignn import bits, ops
 from bignn.binarize import sign
+from bignn.bits import Words
 from bignn.kernels import default_backend, native
 from bignn.nn.dropout import dropout
 from bignn.nn.packed_arithmetic import mean_in_order
@@ -52,6 +55,20 @@ class BinaryRows:
         rows._signs = None
         rows._made["words"] = torch.from_numpy(words.view("int64"))
         return rows
+
+    @classmethod
+    def of_bits(cls, words: Words, beta: NDArray[np.float32], num_bits: int) -> BinaryRows:
+        """Take packed rows [N, ceil(d / 64)] and their scales [N]; signs are unpacked."""
+        signs = torch.from_numpy(bits.unpack(words, num_bits)).float()
+        rows = cls(signs, torch.from_numpy(beta).unsqueeze(1))
+        rows._made["words"] = torch.from_numpy(words.view("int64"))
+        return rows
+
+    def to(self, device: torch.device) -> BinaryRows:
+        """Return the rows on a device; themselves if they are there."""
+        if self.beta.device == device:
+            return self
+        return BinaryRows(self.signs.to(device), self.beta.to(device))
 
     @classmethod
     def of_words(
@@ -170,6 +187,10 @@ class BinaryRows:
         """The sign of most rows, per column [1, d]."""
         return self._once("usual", lambda: sign(self.signs.sum(dim=0, keepdim=True)))
 
+    def set_usual(self, usual: Tensor) -> None:
+        """Set the usual signs [1, d] of rows that are a part of all rows."""
+        self._made["usual"] = usual
+
     @property
     def deviating(self) -> Tensor:
         """Packed rows of 1 where a sign is not its column's usual one."""
@@ -246,6 +267,11 @@ class SparseFeatures:
     def shape(self) -> torch.Size:
         """[N, d]."""
         return self._all.shape
+
+    @property
+    def matrix(self) -> SparseMatrix:
+        """All entries."""
+        return self._all
 
     def matmul(self, weight: Tensor, p: float, *, training: bool) -> Tensor:
         """Compute ``dropout(X) weight`` for a weight [d, d_out]."""

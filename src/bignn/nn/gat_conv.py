@@ -16,6 +16,7 @@ from bignn.nn.attention import powers_of_rows, softmax_of_rows, weighted_sum
 from bignn.nn.batch_norm import BatchNorm
 from bignn.nn.edge_rounding import edge_bits_in_use, edge_bits_now, round_row_weights
 from bignn.nn.features import BinaryRows
+from bignn.nn.halo import with_halo
 from bignn.nn.linear import FeaturesLike, Linear
 from bignn.nn.packed_arithmetic import (
     attention_of_scores,
@@ -131,6 +132,7 @@ class GATConv(nn.Module):
         With ``edge_bits``, batch normalisation ``norm`` after the layer is folded into it.
         """
         edge_bits = edge_bits_now(self.edge_bits, self.lin.weight)
+        x = with_halo(x, edge_index, self.lin, rounds=edge_bits is not None)
         # The largest source has a row's largest score only if the slope is not negative, and packed
         # models have none above 1.
         if edge_bits is not None and 0 <= self.negative_slope <= 1:

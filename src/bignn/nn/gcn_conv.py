@@ -12,6 +12,7 @@ from bignn.nn.adjacency import Aggregation, EdgesLike, aggregate
 from bignn.nn.batch_norm import BatchNorm, trains_on_bits
 from bignn.nn.edge_rounding import edge_bits_in_use, edge_bits_now, rounded_edges
 from bignn.nn.features import BinaryRows
+from bignn.nn.halo import PartMatrix, with_halo
 from bignn.nn.linear import FeaturesLike, Linear
 from bignn.nn.packed_arithmetic import folded, scale_and_shift
 from bignn.nn.saved_bits.kernels import kernels_for
@@ -103,10 +104,13 @@ class GCNConv(nn.Module):
 
         With ``edge_bits``, batch normalisation ``norm`` after the layer is folded into it.
         """
-        on_bits = self._on_bits(x, edge_index, edge_weight, norm)
+        on_bits = None
+        if not isinstance(edge_index, PartMatrix):  # whose other rows are sent by themselves
+            on_bits = self._on_bits(x, edge_index, edge_weight, norm)
         if on_bits is not None:
             return on_bits.values(*self._binary_parameters())
         edge_bits = edge_bits_now(self.edge_bits, self.lin.weight, edge_weight)
+        x = with_halo(x, edge_index, self.lin, rounds=edge_bits is not None)
         if edge_bits is not None:
             rows = self.lin.binary_rows(x)
             edges = rounded_edges(

@@ -30,13 +30,14 @@ from bignn.nn.evaluation import evaluating
 from bignn.nn.features import BinaryRows
 from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
-from bignn.nn.input_stage import InputStage
+from bignn.nn.input_stage import InputStage, Moments
 from bignn.nn.jumping import JumpingHead
 from bignn.nn.linear import FeaturesLike
 from bignn.nn.sage_conv import SAGEConv
 from bignn.nn.sg_conv import SGConv
 from bignn.nn.sparse import SparseMatrix
 from bignn.runtime.input_bits import choose_input_bits
+from bignn.runtime.input_stage import InputSpec, input_bits_of
 
 Conv = GCNConv | SAGEConv | GATConv | SGConv
 _CONVS: dict[str, Callable[..., Conv]] = {
@@ -231,20 +232,42 @@ class GNN(nn.Module):
             if isinstance(norm, BatchNorm):
                 norm.reset_parameters()
 
-    def fit_input(self, x: Tensor) -> None:
+    def fit_input(
+        self, x: Tensor, moments: Moments | None = None, input_bits: str | None = None
+    ) -> None:
         """Take the input statistics from x; otherwise the first training batch does it.
 
         It also decides ``input_bits="auto"``, once.
+
+        Args:
+            x: the features.
+            moments: computes the statistics where x is a part of the rows (``InputStage.fit``).
+            input_bits: what ``"auto"`` is decided to be; by default what x says.
+
         """
         was_fitted = self.input_stage.has_statistics
-        self.input_stage.fit(x)
+        self.input_stage.fit(x, moments)
         if self.config["input_bits"] == AUTO and not was_fitted:
-            chosen = choose_input_bits(x.detach().float().cpu().numpy())
+            chosen = input_bits or choose_input_bits(x.detach().float().cpu().numpy())
             self.config["input_bits"] = chosen
             if chosen != SIGN:
                 self.config["normalize_rows"] = False
                 self._make_first_layer()
-                self.input_stage.fit(x)
+                self.input_stage.fit(x, moments)
+
+    def load_input_stage(self, spec: InputSpec) -> None:
+        """Take the input stage of packed features; the first layer is made anew if bits differ."""
+        if not self.binarization.features:
+            raise input_error("model", "one with binary features, for a store", "float features")
+        chosen = input_bits_of(spec)
+        self.config["normalize_rows"] = spec.normalize_rows
+        differs = spec.num_columns != self.input_stage.num_bits
+        self.config["input_bits"] = chosen
+        if differs:
+            self._make_first_layer()
+        elif self.input_stage.normalize_rows != spec.normalize_rows:
+            self.input_stage = self._input_stage().to(self.input_stage.mean.device)
+        self.input_stage.load_spec(spec)
 
     def _input_stage(self) -> InputStage:
         config, features = self.config, self.binarization.features

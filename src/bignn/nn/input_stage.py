@@ -6,6 +6,7 @@ numbers, bit for bit. The statistics belong to the model.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -26,7 +27,10 @@ from bignn.runtime.input_bits import (
     rotation_scales,
     rotation_size,
 )
-from bignn.runtime.input_stage import normalized, row_scales
+from bignn.runtime.input_stage import InputSpec, normalized, row_scales
+
+#: Computes mean, deviation and largest magnitude of columns, and the first row, in float64.
+Moments = Callable[[Tensor], tuple[Tensor, Tensor, Tensor, Tensor]]
 
 
 class InputStage(nn.Module):
@@ -112,8 +116,11 @@ class InputStage(nn.Module):
         return self._has_statistics
 
     @torch.no_grad()
-    def fit(self, x: Tensor) -> None:
-        """Take the column statistics, and thresholds, from x [N, d]."""
+    def fit(self, x: Tensor, moments: Moments | None = None) -> None:
+        """Take the column statistics, and thresholds, from x [N, d].
+
+        ``moments`` computes them where x is a part of the rows; thresholds need all rows.
+        """
         self._check(x)
         if not self.standardize:
             return
@@ -124,11 +131,14 @@ class InputStage(nn.Module):
             raise input_error(
                 "x", "finite", "NaN or infinite features", "clean or impute them first"
             )
+        if moments is not None and self.encoder is not None and self.encoder.kind == "threshold":
+            fix = "take 'sign' or 'rotate:K'"
+            raise input_error("input_bits", "no quantiles of a graph in parts", self.encoder, fix)
         rows = self._normalized(x, with_statistics=False).double()
-        deviation = rows.std(dim=0, correction=0)
+        mean, deviation, largest, first = (moments or column_moments)(rows)
         # A constant column has no spread to scale by; rounding must not make one up.
-        constant = deviation <= 1e-7 * rows.abs().amax(dim=0)
-        self.mean.copy_(torch.where(constant, rows[0], rows.mean(dim=0)))
+        constant = deviation <= 1e-7 * largest
+        self.mean.copy_(torch.where(constant, first, mean))
         scale = torch.where(constant, 1.0, 1.0 / deviation)
         if self.encoder is not None and self.encoder.kind == "rotate":
             spread = torch.where(constant, 0.0, deviation).cpu().numpy()
@@ -140,6 +150,27 @@ class InputStage(nn.Module):
             places = torch.arange(1, count + 1, device=x.device) * len(x) // (count + 1)
             self.thresholds.copy_(in_order[places].t())
         self.is_fitted.fill_(True)
+        self._has_statistics = True
+
+    @torch.no_grad()
+    def load_spec(self, spec: InputSpec) -> None:
+        """Take the statistics of a packed input stage of the same steps."""
+        same = (
+            spec.num_features == self.num_features
+            and spec.num_columns == self.num_bits
+            and spec.normalize_rows == self.normalize_rows
+            and (spec.mean is not None) == self.standardize
+            and spec.binarize == self.binarize
+        )
+        if not same:
+            expected = f"{self.num_features} features as {self.num_bits} bits"
+            got = f"{spec.num_features} features as {spec.num_columns} bits"
+            raise input_error("store", f"one of {expected}, as the model reads", got)
+        for name in ("mean", "scale", "diagonals", "thresholds"):
+            if (values := getattr(spec, name)) is not None:
+                getattr(self, name).copy_(torch.from_numpy(values))
+        if self.standardize:
+            self.is_fitted.fill_(True)
         self._has_statistics = True
 
     def forward(self, x: Tensor) -> Tensor | BinaryRows | SparseFeatures:
@@ -212,6 +243,11 @@ class InputStage(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *rest)
         if self.standardize and (prefix + "is_fitted") in state_dict:
             self._has_statistics = bool(state_dict[prefix + "is_fitted"])
+
+
+def column_moments(rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Compute mean, deviation and largest magnitude of columns, and the first row."""
+    return rows.mean(dim=0), rows.std(dim=0, correction=0), rows.abs().amax(dim=0), rows[0]
 
 
 def _absolute_sums(x: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from bignn.nn.adjacency import Aggregation, EdgesLike, aggregate
 from bignn.nn.batch_norm import BatchNorm
 from bignn.nn.edge_rounding import edge_bits_in_use, edge_bits_now, rounded_edges
 from bignn.nn.features import BinaryRows
+from bignn.nn.halo import with_halo
 from bignn.nn.linear import FeaturesLike, Linear
 from bignn.nn.packed_arithmetic import folded
 from bignn.nn.sparse import SparseMatrix
@@ -92,6 +93,7 @@ class SAGEConv(nn.Module):
         With ``edge_bits``, batch normalisation ``norm`` after the layer is folded into it.
         """
         edge_bits = edge_bits_now(self.edge_bits, self.lin_l.weight)
+        x = with_halo(x, edge_index, self.lin_l, rounds=edge_bits is not None)
         if edge_bits is not None:
             return self._rounded(x, edge_index, edge_bits, norm)
         self.lin_l.check_input(x)

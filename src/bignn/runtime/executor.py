@@ -52,11 +52,7 @@ def run(
             if isinstance(step, PackedStep):
                 block = edges(aggregation_of(step), step.inputs[0], step.out)
                 assert isinstance(taken[0], Bits)
-                layer = step.layer
-                if layer.own is None and not len(block.ids):  # nothing to sum, and perhaps no rows
-                    found[step.out] = np.tile(layer.shift, (block.num_rows, 1))
-                else:
-                    found[step.out] = run_layer(step, taken[0], block)
+                found[step.out] = run_layer(step, taken[0], block)
             elif step.op in NEIGHBOURLY:
                 block = edges(aggregation_of(step), step.inputs[0], step.out)
                 found[step.out] = run_on_neighbours(step, taken[0], block)

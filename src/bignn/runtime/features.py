@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn import bits, kernels
+from bignn.bits import Words
 from bignn.graph import Graph, SparseRows
+from bignn.kernels import native
 from bignn.kernels.compressed_rows import entries_of, order_of_entries
 from bignn.kernels.layer import DenseBits, PackedFeatures, SparseBits
 from bignn.runtime.input_stage import InputSpec, absolute_sums, row_scales
@@ -26,18 +28,38 @@ def read_features(stage: InputSpec, graph: Graph) -> tuple[PackedFeatures | Floa
     """Apply a model's input stage to a graph: bits and β, in the smaller form, or floats."""
     if not stage.binarize:
         return stage.normalized(graph.dense_x()), None
-    x = None if stage.encodes else graph.x
-    if isinstance(x, SparseRows) and 2 * x.indices.size <= np.prod(x.shape):
-        read = _read_sparse(stage, x)
+    x = graph.x
+    if isinstance(x, SparseRows) and may_read_sparse(stage, x.indices.size, x.shape[0]):
+        read = read_sparse(stage, x)
         if read is not None:
             return read
+    words, beta = read_dense(stage, graph)
+    return _smaller(words, stage.num_columns), beta
+
+
+def may_read_sparse(stage: InputSpec, num_entries: int, num_rows: int) -> bool:
+    """Whether sparse features of so many entries are read entry by entry."""
+    return not stage.encodes and 2 * num_entries <= num_rows * stage.num_features
+
+
+def read_dense(stage: InputSpec, graph: Graph) -> tuple[Words, Floats]:
+    """Apply an input stage that binarizes row by row: packed rows and β."""
     words = np.empty((graph.num_nodes, bits.words_per_row(stage.num_columns)), dtype=np.uint64)
     beta = np.empty(graph.num_nodes, dtype=np.float32)
     for start, stop in _blocks(graph.num_nodes, stage.num_columns):
-        values = stage.normalized(_dense_rows(graph, start, stop))
-        words[start:stop] = kernels.pack_rows(values)
-        beta[start:stop] = row_scales(values, absolute_sums)[:, 0]
-    return _smaller(words, stage.num_columns), beta
+        words[start:stop], beta[start:stop] = pack_rows_of(stage, _dense_rows(graph, start, stop))
+    return words, beta
+
+
+def pack_rows_of(stage: InputSpec, x: Floats) -> tuple[NDArray[np.uint64], Floats]:
+    """Apply an input stage that binarizes to rows of raw features: bits and β."""
+    if native.is_available() and not stage.encodes and x.dtype == np.float32 and x.shape[1]:
+        statistics = stage.mean, stage.scale
+        return native.pack_features(
+            native.readable(x), stage.normalize_rows, *statistics, kernels.default_backend()
+        )
+    values = stage.normalized(x)
+    return kernels.pack_rows(values), row_scales(values, absolute_sums)[:, 0]
 
 
 def take_features(features: PackedFeatures, nodes: Ints) -> PackedFeatures:
@@ -49,7 +71,7 @@ def take_features(features: PackedFeatures, nodes: Ints) -> PackedFeatures:
     return SparseBits(offsets, features.inputs[entries], features.base)
 
 
-def _read_sparse(stage: InputSpec, x: SparseRows) -> tuple[PackedFeatures, Floats] | None:
+def read_sparse(stage: InputSpec, x: SparseRows) -> tuple[PackedFeatures, Floats] | None:
     """Read features that are mostly 0, entry by entry; None where that would lose digits of β.
 
     What the stage makes of a 0 depends on the column alone: that is the base row, and entries whose

@@ -55,7 +55,7 @@ def _normalized(
         mean = means(x)
         x = x - at_rows(mean.mean(axis=1, keepdims=True) if of_entries else mean)
     if spread == "none":
-        return x
+        return x if center else x.copy()  # results may be overwritten, arguments may not
     if spread == "length":
         return x / (lengths(x) + np.float32(eps))
     squares = means(np.square(x, dtype=np.float64))

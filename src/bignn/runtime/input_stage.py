@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bignn.config.input_bits import SIGN, InputBits
 from bignn.runtime.input_bits import compared, hadamard_matrix, rotated, rotation_matrix
 
 Floats = NDArray[np.float32]
@@ -89,6 +90,15 @@ class InputSpec:
     @cached_property
     def _rotation(self) -> NDArray[np.float64] | None:
         return None if self.diagonals is None else rotation_of(self.diagonals, self.num_features)
+
+
+def input_bits_of(spec: InputSpec) -> str:
+    """Return the option ``input_bits`` of models that read such bits."""
+    if spec.diagonals is not None:
+        return str(InputBits("rotate", len(spec.diagonals)))
+    if spec.thresholds is not None:
+        return str(InputBits("threshold", spec.thresholds.shape[1]))
+    return SIGN
 
 
 def rotation_of(diagonals: NDArray[np.int8], num_features: int) -> NDArray[np.float64]:

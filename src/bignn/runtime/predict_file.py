@@ -25,6 +25,7 @@ from bignn.runtime.hetero_graph import PackedHeteroGraph
 from bignn.runtime.neighbourhood import AnyPackedGraph
 from bignn.runtime.node_order import Order
 from bignn.runtime.predicted_values import scores_of
+from bignn.runtime.store import Store, is_store, predict_store
 from bignn.runtime.tensors import GRAPH_SUFFIX, check_suffix
 
 
@@ -41,21 +42,29 @@ def predict_file(
     threads: int | None = None,
     order: Order | None = None,
     save_graph: str | None = None,
+    memory: str | None = None,
 ) -> dict[str, Any]:
-    """Predict a graph, given by name or file, with a packed model's file.
+    """Predict a graph, given by name or file, or a store, with a packed model's file.
 
     ``nodes`` are names where the graph has names, and numbers where it has none.
     """
+    if is_store(dataset):
+        others = {"nodes": nodes, "plan": plan, "order": order, "save-graph": save_graph}
+        given = [name for name, value in others.items() if value is not None]
+        given += ["explain"] * explain + ["device"] * (device != "cpu")
+        if given:
+            raise input_error(given[0], "left out for a store", repr(dataset))
+        _check_different({"model": model_path}, {"out": out})
+        return _predict_store(model_path, dataset, out, output, memory or "4G", threads)
+    if memory is not None:
+        raise input_error("memory", "left out but for a store", repr(memory))
     first, second = Path(model_path).suffix, Path(dataset).suffix
     if first == ".npz" or (second == ".bignn" and first != ".bignn"):
         raise InputError(
             f"'{model_path}' is no packed model; the model comes first, as 'bignn predict "
             "mine.bignn mine.npz'"
         )
-    if out is not None:
-        if Path(out).suffix not in (".csv", ".npy"):
-            raise input_error("out", "a file name ending in .csv or .npy", repr(out))
-        check_writable(out)
+    check_out(out)
     _check_different(
         {"model": model_path, "dataset": dataset}, {"out": out, "save-graph": save_graph}
     )
@@ -113,6 +122,33 @@ def predict_file(
         if scores is not None:
             report["scores"] = [float(score) for score in table.columns["score"]]
     return report
+
+
+def _predict_store(
+    model_path: str,
+    folder: str,
+    out: str | None,
+    output: Output,
+    memory: str,
+    threads: int | None,
+) -> dict[str, Any]:
+    if out is None:
+        raise input_error("out", "a file name ending in .npy for a store", "none")
+    if threads is not None:
+        set_num_threads(threads)
+    model, store = PackedModel.open(model_path), Store(folder)
+    report = predict_store.predict_store(model, store, out, output=output, memory=memory)
+    accuracy = predict_store.accuracy_of(store, out)
+    return {"model": model_path, "dataset": folder, "test_acc": accuracy, **report}
+
+
+def check_out(out: str | None) -> None:
+    """Refuse a file that predictions cannot be written to."""
+    if out is None:
+        return
+    if Path(out).suffix not in (".csv", ".npy"):
+        raise input_error("out", "a file name ending in .csv or .npy", repr(out))
+    check_writable(out)
 
 
 def _classes_and_scores(
@@ -178,14 +214,26 @@ def _table(
     scores: NDArray[np.float32] | None,
 ) -> PredictionTable:
     kind = "graph" if model.network.is_pooled else "node"
-    numbers = ids.tolist()
+    theirs = graph.class_names if isinstance(graph, PackedGraph) else None
     names = _node_names(model, graph)
+    return prediction_table(kind, ids, values, scores, names, class_names(model, theirs))
+
+
+def prediction_table(
+    kind: str,
+    ids: NDArray[np.int64],
+    values: NDArray[Any],
+    scores: NDArray[np.float32] | None,
+    names: Names | None,
+    classes: tuple[str, ...] | None,
+) -> PredictionTable:
+    """Make columns of predictions, with the names that there are."""
+    numbers = ids.tolist()
     nodes: Sequence[str | int] = numbers
     if names is not None and len(ids) >= len(names) and (ids == np.arange(len(ids))).all():
         nodes = [*names, *numbers[len(names) :]]  # all of them, which is faster than one by one
     elif names is not None:
         nodes = [names[number] if number < len(names) else number for number in numbers]
-    classes = _class_names(model, graph)
     if values.ndim == 1:
         found = values.tolist()
         columns: dict[str, Sequence[Any]] = {
@@ -198,13 +246,11 @@ def _table(
     return PredictionTable(kind, nodes, dict(zip(heads, values.T.tolist(), strict=True)))
 
 
-def _class_names(model: PackedModel, graph: AnyPackedGraph) -> tuple[str, ...] | None:
+def class_names(model: PackedModel, theirs: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """Return the model's names of classes; where it has none, the graph's, if they fit."""
-    names = model.class_names
-    if names is None and isinstance(graph, PackedGraph) and graph.class_names is not None:
-        fits = len(graph.class_names) == model.num_classes
-        names = graph.class_names if fits else None
-    return names
+    if model.class_names is not None or theirs is None:
+        return model.class_names
+    return theirs if len(theirs) == model.num_classes else None
 
 
 @contextmanager
@@ -225,6 +271,8 @@ def _as_arguments(model_path: str, dataset: str) -> Iterator[None]:
 
 def describe(report: dict[str, Any]) -> str:
     """Format the report of :func:`predict_file`."""
+    if "layers" in report:
+        return predict_store.describe(report)
     accuracy = report["test_acc"]
     lines = [
         f"{counted(report['num_nodes'], 'node')} in {1e3 * report['seconds']:.2f} ms"
@@ -239,6 +287,12 @@ def describe(report: dict[str, Any]) -> str:
     if "explanation" in report:
         lines.append(report["explanation"])
     lines += [f"wrote {report[key]}" for key in ("out", "saved_graph") if report[key] is not None]
+    return "\n".join([*lines, *first_predictions(report)])
+
+
+def first_predictions(report: dict[str, Any]) -> list[str]:
+    """Format the first predictions, where no file has them."""
+    lines: list[str] = []
     if report["out"] is None:
         shown = list(zip(report["nodes"], report["predictions"], strict=True))[:10]
         scores = report.get("scores", [None] * len(shown))
@@ -249,7 +303,7 @@ def describe(report: dict[str, Any]) -> str:
         if len(report["nodes"]) > len(shown):
             more = len(report["nodes"]) - len(shown)
             lines.append(f"  ... and {more} more; --out FILE writes them all")
-    return "\n".join(lines)
+    return lines
 
 
 def write(
@@ -304,11 +358,11 @@ def _test_accuracy(
     tested = np.isin(ids, graph.labels["test_idx"])
     if not tested.any():
         return None
-    y = _in_numbers_of(model.class_names, graph.class_names, graph.labels["y"][ids[tested]])
+    y = in_numbers_of(model.class_names, graph.class_names, graph.labels["y"][ids[tested]])
     return 100 * float((y == classes[tested]).mean())
 
 
-def _in_numbers_of(
+def in_numbers_of(
     ours: Sequence[str] | None, theirs: Sequence[str] | None, y: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Give a graph's classes the numbers that a model has for the same names; -1 for others."""

@@ -34,7 +34,7 @@ def run_on_rows(
     if step.op == "binary_linear":
         return _binary_product(step, first, backend)
     if step.op == "binarize":
-        return _binarized(floats_of(first), backend)
+        return binarized(floats_of(first), backend)
     x = floats_of(first)
     out: Floats
     match step.op:
@@ -154,7 +154,8 @@ def _lstm_attention(arrays: Mapping[str, Floats], layers: list[Floats]) -> Float
     return out
 
 
-def _binarized(x: Floats, backend: str) -> Bits:
+def binarized(x: Floats, backend: str) -> Bits:
+    """Take the signs of rows, and their scales β."""
     if backend == "reference":
         words, beta = reference.binarize(x)
     else:

@@ -28,22 +28,26 @@ Opened = TypeVar("Opened")
 MODEL_SUFFIX = ".bignn"
 GRAPH_SUFFIX = ".bigraph"
 LIVE_SUFFIX = ".biglive"
+PART_SUFFIX = ".bigpart"
 
 MODEL_FORMAT = "bignn-model"
 GRAPH_FORMAT = "bignn-graph"
 HETERO_FORMAT = "bignn-hetero-graph"
 LIVE_FORMAT = "bignn-live"
+PART_FORMAT = "bignn-part"
 KINDS = {
     MODEL_FORMAT: "a packed model",
     GRAPH_FORMAT: "a packed graph",
     HETERO_FORMAT: "a packed heterogeneous graph",
     LIVE_FORMAT: "a live graph",
+    PART_FORMAT: "a part of a graph",
 }
 #: What a file of each ending is, and what makes one, for messages.
 _FILES = {
     MODEL_SUFFIX: ("a packed model (.bignn)", "'bignn pack'"),
     GRAPH_SUFFIX: ("a packed graph (.bigraph)", "'bignn predict --save-graph'"),
     LIVE_SUFFIX: ("a live graph (.biglive)", "LiveGraph.save"),
+    PART_SUFFIX: ("a part of a graph (.bigpart)", "'bignn partition'"),
 }
 
 _DTYPES = {

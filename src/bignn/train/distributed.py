@@ -13,6 +13,7 @@ import hashlib
 import os
 import re
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,9 +30,9 @@ from bignn.kernels.random import random_word
 
 T = TypeVar("T")
 
-#: How long a process waits for another that is alive but does not answer. A process that died is
-#: noticed at once, by its closed connection.
-TIMEOUT = timedelta(minutes=5)
+#: Seconds that a process waits for another that is alive but does not answer, as one behind a link
+#: that was cut. A process that died is noticed at once, by its closed connection.
+TIMEOUT = 300.0
 _VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -65,7 +66,7 @@ class World:
         device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
         sent = torch.tensor(mine, dtype=torch.float64, device=device)
         theirs = [torch.empty_like(sent) for _ in range(self.size)]
-        with self._communicating():
+        with self.communicating():
             torch.distributed.all_gather(theirs, sent)
         return [row.tolist() for row in theirs]
 
@@ -129,7 +130,7 @@ class World:
             ]
             exists = torch.tensor([p.grad is not None for p in parameters]).to(parts[0])
             flat = torch.cat([*parts, exists])
-            with self._communicating():
+            with self.communicating():
                 torch.distributed.all_reduce(flat)
             *summed, exists = flat.split([*(p.numel() for p in parameters), len(parameters)])
             for parameter, gradient, found in zip(parameters, summed, exists.tolist(), strict=True):
@@ -147,7 +148,7 @@ class World:
         # As bytes: any dtype, in one message.
         mine = [t.detach().contiguous().reshape(-1).view(torch.uint8) for t in tensors]
         flat = torch.cat(mine)
-        with self._communicating():
+        with self.communicating():
             torch.distributed.broadcast(flat, src=0)
         for tensor, own, leaders in zip(
             tensors, mine, flat.split([len(m) for m in mine]), strict=True
@@ -156,21 +157,26 @@ class World:
                 # A copy, since a view as a larger type must begin at a multiple of its size.
                 tensor.copy_(leaders.clone().view(tensor.dtype).view_as(tensor))
 
+    def check_same(self, what: Mapping[str, str], fix: str = "give all of them the same") -> None:
+        """Refuse texts that are not the same in all processes; ``what`` names each."""
+        if different := [name for name, text in what.items() if self.differs(text)]:
+            raise InputError(f"the processes differ in {' and '.join(different)}; {fix}")
+
     def differs(self, text: str) -> bool:
         """Return whether the processes passed different texts."""
         fingerprint = int.from_bytes(hashlib.sha256(text.encode()).digest()[:6])  # exact as float
         return len({row[0] for row in self.gather(fingerprint)}) > 1
 
     @contextmanager
-    def _communicating(self) -> Iterator[None]:
+    def communicating(self) -> Iterator[None]:
         """Turn torch's errors of communication into one line."""
         try:
             yield
         except RuntimeError as error:
             raise LostProcessError(
                 f"process {self.rank} of {self.size} lost the others: one of them ended or did not "
-                f"answer for {TIMEOUT.seconds // 60} minutes ({_first_sentence(error)}); see the "
-                "last line of that process, and continue with --resume"
+                f"answer for {TIMEOUT:g} s ({_first_sentence(error)}); see the last line of that "
+                "process and the link to it, and run the same again (bignn train: with --resume)"
             ) from error
 
 
@@ -235,13 +241,22 @@ def _join(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.set_device(device)
         backend = "cpu:gloo,cuda:nccl"  # counts stay on the host
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
+
+    patience = timedelta(seconds=TIMEOUT)
     try:
-        torch.distributed.init_process_group(backend, timeout=TIMEOUT)
+        store, rank, size = next(iter(rendezvous("env://", timeout=patience)))
+        # After a restart torchrun's store may still have the addresses of those that died.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = PrefixStore(f"bignn attempt {attempt}", store)
+        torch.distributed.init_process_group(
+            backend, store=store, rank=rank, world_size=size, timeout=patience
+        )
     except (RuntimeError, ValueError) as error:
-        rank, size = os.environ["RANK"], os.environ["WORLD_SIZE"]
         raise LostProcessError(
-            f"process {rank} of {size} cannot join the others ({_first_sentence(error)}); "
-            "start all of them by one torchrun"
+            f"process {os.environ['RANK']} of {os.environ['WORLD_SIZE']} cannot join the others "
+            f"({_first_sentence(error)}); start all of them by one torchrun"
         ) from error
     atexit.register(leave)
 
@@ -252,17 +267,29 @@ def leave() -> None:
         torch.distributed.destroy_process_group()
 
 
+def _end_at_once() -> None:
+    """End a process that lost the others before torch's threads, which still wait, abort it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
+
+
 #: Seconds by which the leader is first to report an error that all processes met.
 _LEADER_HEAD_START = 5.0
 
 
 @contextmanager
-def joined_world(device: str) -> Iterator[World]:
+def joined_world(device: str, timeout: float | None = None) -> Iterator[World]:
     """Join the other processes for the length of a command, and leave them at its end.
 
-    A process that fails, or that ``torchrun`` ends because another one died, reports why in one
-    line, unless the leader reports the same error.
+    ``timeout`` replaces :data:`TIMEOUT`. A process that fails, or that ``torchrun`` ends because
+    another one died, reports why in one line, unless the leader reports the same error.
     """
+    global TIMEOUT
+    if timeout is not None:
+        if not timeout > 0:
+            raise input_error("timeout", "seconds, more than 0", timeout)
+        TIMEOUT = timeout
     if not under_torchrun():
         yield World()
         return
@@ -271,6 +298,8 @@ def joined_world(device: str) -> Iterator[World]:
         yield current_world(resolve_device(device))
     except BaseException as error:
         atexit.unregister(leave)  # it might wait for those who are gone
+        if isinstance(error, LostProcessError):
+            atexit.register(_end_at_once)
         if isinstance(error, LostProcessError) or is_leader():
             handler.action = "finish"
             raise
@@ -320,7 +349,8 @@ class _SigtermHandler:
     def _line() -> str:
         return (
             f"process {os.environ['RANK']} of {os.environ['WORLD_SIZE']} was ended, as when "
-            "another one died; see the last line of that one, and continue with --resume"
+            "another one died; see the last line of that one, and run the same again (bignn train: "
+            "with --resume)"
         )
 
     def _watch(self) -> None:

@@ -13,10 +13,15 @@ from bignn.errors import InputError, input_error
 from bignn.graph import SPLITS, Graph, as_graph
 from bignn.graph.hetero import is_hetero
 from bignn.graph.pyg import array_of, is_data, is_dataset, only_graph
+from bignn.runtime.parts.graph_part import GraphPart
+from bignn.runtime.store import Store
 from bignn.train.batches import Batch, edge_types_of, full_batch
 from bignn.train.graph_sets import GraphSet, GraphSetProblem, split_off
 from bignn.train.links import LinkProblem, pairs_of
+from bignn.train.parts.part_problem import PartProblem
+from bignn.train.parts.training_halo import GradientForm
 from bignn.train.problem import LearningProblem, NodeProblem
+from bignn.train.store_problem import StoreProblem
 from bignn.train.tasks import Loss, Task, task_of
 
 #: Share of a list of graphs that validation takes where none is given.
@@ -31,8 +36,14 @@ def find_problem(
     batch_size: int,
     seed: int,
     device: torch.device,
+    halo_gradients: GradientForm = "float",
 ) -> LearningProblem:
     """Find what the arguments of :func:`bignn.fit` ask for; they are described there."""
+    if isinstance(graph, Store):
+        for name, given in (("val", val), ("test", test)):
+            if given is not None:
+                raise input_error(name, "left out for a store, which has its own", type(given))
+        return StoreProblem(graph, loss if callable(loss) else None, device)
     if is_dataset(graph) and len(graph) == 1:
         graph = only_graph(graph)
     if is_hetero(graph):
@@ -66,6 +77,8 @@ def find_problem(
             raise input_error(
                 name, "left out for the nodes of one graph", type(given).__name__, fix
             )
+    if isinstance(graph, GraphPart):
+        return PartProblem(graph, loss, device, halo_gradients)
     return node_problem(graph, loss, device)
 
 

@@ -18,9 +18,12 @@ from bignn.config.options import check_choice
 from bignn.errors import input_error
 from bignn.files import checked_path, prepare, remove_leftovers
 from bignn.graph import Graphs
+from bignn.runtime.parts.graph_part import GraphPart
+from bignn.runtime.store import Store
 from bignn.train import distributed
 from bignn.train.distill import Teacher, checked_teachers
 from bignn.train.find_problem import find_problem
+from bignn.train.parts.training_halo import GradientForm
 from bignn.train.problem import LearningProblem
 from bignn.train.recipes import Settings
 from bignn.train.recorded import Lane
@@ -39,7 +42,7 @@ _MAX_NODES_ON_ONE_THREAD = 4096
 
 def fit(
     model: nn.Module,
-    graph: Graphs | Iterable[Any],
+    graph: Graphs | Iterable[Any] | Store | GraphPart,
     settings: Settings | Mapping[str, Any] | None = None,
     *,
     seed: int = 0,
@@ -56,6 +59,7 @@ def fit(
     progress: bool = True,
     on_epoch: Callable[[int, float, float], object] | None = None,
     quality: Quality = "plain",
+    halo_gradients: GradientForm = "float",
 ) -> FitResult:
     """Train a model in place; it ends with the weights of its best epoch on validation.
 
@@ -73,7 +77,8 @@ def fit(
             graphs: a list of PyG ``Data``, a ``Batch``, or a loader of batches; where targets are
             of nodes, their ``train_mask`` (of ``val`` and ``test`` theirs) chooses some. Links: a
             ``Data`` with ``edge_label_index``, as PyG's ``RandomLinkSplit`` makes it; where all of
-            them are links, as many other pairs are drawn in every epoch.
+            them are links, as many other pairs are drawn in every epoch. A part of a graph
+            (:func:`bignn.open_part`), one in each process: all train on the whole graph together.
         settings: by default the best known for this kind of model (``bignn.train.recipes``); a
             dictionary such as ``{"epochs": 50}`` changes these. With ``leave_teacher``, the default
             of converted models, a run with a teacher takes up to twice as many epochs.
@@ -105,9 +110,13 @@ def fit(
         quality: ``"best"`` trains a binary model of ours with four float teachers, which are
             trained first, and without them, and keeps the better one on validation (classes of one
             graph only). The width stays the model's own; ``bignn train --quality best`` chooses it.
+        halo_gradients: how processes with parts of a graph send gradients to each other:
+            ``"float"``, or ``"int8"`` for a quarter of the bytes (with error feedback; what
+            rounding left over is not part of a checkpoint).
 
     """
     check_choice("quality", quality, Quality)
+    check_choice("halo_gradients", halo_gradients, GradientForm)
     if quality == "best":
         from bignn.train.quality import fit_best
 
@@ -150,7 +159,7 @@ def fit(
     teachers = [] if teacher is None else checked_teachers(teacher)
     with ExitStack() as stack:
         stack.enter_context(seeded_generators(seed, place))
-        problem = find_problem(graph, val, test, loss, batch_size, seed, place)
+        problem = find_problem(graph, val, test, loss, batch_size, seed, place, halo_gradients)
         stack.enter_context(threads_for(problem.num_nodes))
         started = StartedFit(
             model, problem, settings, seed, teachers, batches, checkpoint_path,

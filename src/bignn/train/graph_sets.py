@@ -21,7 +21,7 @@ from bignn.graph.several import check_edges_within
 from bignn.train.batches import Batch, named_arguments
 from bignn.train.distill import soft_targets
 from bignn.train.distributed import World
-from bignn.train.problem import EveryNth, digest_of
+from bignn.train.problem import EveryNth, digest_of, fit_input_stage
 from bignn.train.tasks import Loss, task_of
 
 #: Settings that are used where none are given: an epoch has many steps.
@@ -244,10 +244,10 @@ class GraphSetProblem:
                 "settings", "without 'inductive' and 'sampling' for many graphs", "one"
             )
 
-    def training_x(self) -> Tensor:
-        """Return the features of the nodes of some training graphs, evenly spaced."""
+    def fit_input(self, model: nn.Module) -> None:
+        """Take the statistics of the nodes of some training graphs, evenly spaced."""
         x: Tensor = self._sample.data.x
-        return x[:: -(-x.numel() // _MAX_STATISTICS_NUMBERS)]
+        fit_input_stage(model, x[:: -(-x.numel() // _MAX_STATISTICS_NUMBERS)])
 
     def trial(self) -> Batch:
         """Return some training graphs."""

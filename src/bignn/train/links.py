@@ -14,7 +14,7 @@ from bignn.errors import InputError, input_error
 from bignn.train.batches import Batch, take_loss_share
 from bignn.train.distill import soft_targets
 from bignn.train.distributed import World
-from bignn.train.problem import digest_of
+from bignn.train.problem import digest_of, fit_input_stage
 from bignn.train.tasks import Task
 
 _SETTINGS = Settings(lr=0.01, epochs=300, patience=50)
@@ -106,10 +106,9 @@ class LinkProblem:
         if settings.inductive or settings.sampling is not None:
             raise input_error("settings", "without 'inductive' and 'sampling' for links", "one")
 
-    def training_x(self) -> Tensor:
-        """Return the features of all nodes."""
-        assert isinstance(self._training.x, Tensor)
-        return self._training.x
+    def fit_input(self, model: nn.Module) -> None:
+        """Take the statistics of all nodes."""
+        fit_input_stage(model, self._training.x)
 
     def trial(self) -> Batch:
         """Return the training pairs."""

@@ -50,8 +50,8 @@ class LearningProblem(Protocol):
     def prepare(self, model: nn.Module, settings: Settings, world: World) -> None:
         """Choose what training and validation see; called once, before anything below."""
 
-    def training_x(self) -> Tensor:
-        """Return the features of training nodes, whose statistics the input stage takes."""
+    def fit_input(self, model: nn.Module) -> None:
+        """Let a model with an input stage take the statistics of training nodes' features."""
 
     def trial(self) -> Batch:
         """Return a batch that the model, and teachers, are tried on."""
@@ -115,11 +115,9 @@ class NodeProblem:
         share = replace(self.whole, loss_nodes=self._val_idx[world.share])
         self.validation_batch = reachable(share, model)
 
-    def training_x(self) -> Tensor:
-        """Return the features of the nodes that training may see."""
-        x = self._visible.x
-        assert isinstance(x, Tensor)
-        return x
+    def fit_input(self, model: nn.Module) -> None:
+        """Take the statistics of the nodes that training may see."""
+        fit_input_stage(model, self._visible.x)
 
     def trial(self) -> Batch:
         """Return what training may see."""
@@ -161,6 +159,12 @@ class NodeProblem:
         if self._test_idx is None:
             return None
         return [replace(self.whole, loss_nodes=self._test_idx[world.share])]
+
+
+def fit_input_stage(model: nn.Module, x: Any, *options: Any) -> None:
+    """Call ``fit_input`` of our models, and of those that bignn.binarize_ has made ours."""
+    if (fit_input := getattr(model, "fit_input", None)) is not None:
+        fit_input(x, *options)
 
 
 class EveryNth:

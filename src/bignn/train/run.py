@@ -74,9 +74,7 @@ class TrainingRun:
         self.settings, self.seed = settings, seed
         self.teachers_digest = weights_digest(teachers) if teachers else None
         problem.prepare(model, settings, world)
-        # Our models, and those that bignn.binarize_ has made ours.
-        if (fit_input := getattr(model, "fit_input", None)) is not None:
-            fit_input(problem.training_x())
+        problem.fit_input(model)
         for batch in islice(problem.validation(), 1):
             num_outputs = check_model(model, batch, problem.task)
             if len(problem.class_names or ()) != num_outputs:

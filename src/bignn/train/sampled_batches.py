@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -169,18 +169,33 @@ class SampledBatches:
         values = self._edge_weights[data.e_id.to(nodes.device)]
         if self.model.layers[0].aggr != "ones_self":  # attention shares out 1 by itself
             values = values * (self._degree[nodes] / drawn.clamp(min=1))[target]
-        if self._has_self_entries:
-            loops = torch.arange(len(nodes), device=nodes.device)
-            # Where nodes keep a term of their own, it stands for their self-loops too.
-            kept = (source != target).nonzero()[:, 0]
-            source, target = torch.cat([source[kept], loops]), torch.cat([target[kept], loops])
-            values = torch.cat([values[kept], self._self_weights[nodes]])
-        size = (len(nodes), len(nodes))
-        matrix = SparseMatrix.from_entries(target, source, values, size)
-        found = torch.as_tensor(data.num_sampled_nodes).cumsum(0).tolist()
-        return tuple(
-            matrix.corner(found[hop], found[hop + 1]) for hop in reversed(range(len(found) - 1))
-        )
+        own = self._self_weights[nodes] if self._has_self_entries else None
+        return hop_matrices(source, target, values, own, len(nodes), data.num_sampled_nodes)
+
+
+def hop_matrices(
+    source: Tensor,
+    target: Tensor,
+    values: Tensor,
+    own: Tensor | None,
+    num_nodes: int,
+    nodes_per_hop: Sequence[int],
+) -> tuple[SparseMatrix, ...]:
+    """Build a matrix per layer of sampled edges; layer l of L makes the first L - l hops.
+
+    ``own`` are weights of the nodes' own terms, None where they have none.
+    """
+    if own is not None:
+        loops = torch.arange(num_nodes, device=source.device)
+        # Where nodes keep a term of their own, it stands for their self-loops too.
+        kept = (source != target).nonzero()[:, 0]
+        source, target = torch.cat([source[kept], loops]), torch.cat([target[kept], loops])
+        values = torch.cat([values[kept], own])
+    matrix = SparseMatrix.from_entries(target, source, values, (num_nodes, num_nodes))
+    found = torch.as_tensor(nodes_per_hop).cumsum(0).tolist()
+    return tuple(
+        matrix.corner(found[hop], found[hop + 1]) for hop in reversed(range(len(found) - 1))
+    )
 
 
 def _rows(x: FeaturesLike, nodes: Tensor) -> FeaturesLike:

@@ -19,12 +19,15 @@ from torch import nn
 from bignn.errors import FileError, WriteError, input_error
 from bignn.graph import Graph
 from bignn.nn import GNN
+from bignn.runtime.parts.graph_part import GraphPart
+from bignn.runtime.store import Store
 from bignn.train import distributed
 from bignn.train.checkpoint import load_model
 from bignn.train.distill import checked_teachers
 from bignn.train.find_problem import node_problem
 from bignn.train.fit import FitResult, StartedFit, fit, seeded_generators
 from bignn.train.jobs import checked_jobs, in_processes
+from bignn.train.parts.training_halo import GradientForm
 from bignn.train.problem import NodeProblem
 from bignn.train.recipes import Recipe
 from bignn.train.recorded import MOST_NODES
@@ -70,7 +73,9 @@ class SeedResults:
         )
 
 
-def fit_seed(recipe: Recipe, graph: Graph, seed: int, **options: Any) -> FitResult:
+def fit_seed(
+    recipe: Recipe, graph: Graph | Store | GraphPart, seed: int, **options: Any
+) -> FitResult:
     """Train one model, whose initial weights and dropout the seed decides.
 
     ``options`` are those of :func:`bignn.fit`.
@@ -78,13 +83,15 @@ def fit_seed(recipe: Recipe, graph: Graph, seed: int, **options: Any) -> FitResu
     return fit_model(recipe, graph, seed, **options)[1]
 
 
-def fit_model(recipe: Recipe, graph: Graph, seed: int, **options: Any) -> tuple[GNN, FitResult]:
+def fit_model(
+    recipe: Recipe, graph: Graph | Store | GraphPart, seed: int, **options: Any
+) -> tuple[GNN, FitResult]:
     """Train one model, as :func:`fit_seed` does, and return it with its result."""
     model = _new_model(recipe, graph, seed)
     return model, fit(model, graph, recipe.settings, seed=seed, **options)
 
 
-def _new_model(recipe: Recipe, graph: Graph, seed: int) -> GNN:
+def _new_model(recipe: Recipe, graph: Graph | Store | GraphPart, seed: int) -> GNN:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return recipe.build(graph)
@@ -115,7 +122,7 @@ class _SeedTask:
     """The training of one seed, as a function that other processes can be given."""
 
     recipe: Recipe
-    graph: Graph
+    graph: Graph | Store | GraphPart
     out: Path
     options: dict[str, Any]
     teachers: Teachers | None
@@ -184,7 +191,7 @@ class _SeedTask:
 
 def train_seeds(
     recipe: Recipe,
-    graph: Graph,
+    graph: Graph | Store | GraphPart,
     seeds: Sequence[int],
     out: str | os.PathLike[str],
     *,
@@ -196,6 +203,7 @@ def train_seeds(
     label: str = "",
     teachers: Teachers | None = None,
     jobs: int = 1,
+    halo_gradients: GradientForm = "float",
 ) -> SeedResults:
     """Train one model per seed; checkpoints are ``<out>/seed-<s>.safetensors``.
 
@@ -214,6 +222,7 @@ def train_seeds(
         "resume": resume,
         "save_every": save_every,
         "progress": progress and min(checked_jobs(jobs), len(seeds)) == 1,
+        "halo_gradients": halo_gradients,
     }
     label = label or graph.name
     task = _SeedTask(recipe, graph, Path(out), options, teachers, replace_unusable, label)
@@ -235,15 +244,16 @@ def train_seeds(
     return SeedResults(list(seeds), results, [task.path(seed) for seed in seeds])
 
 
-def _fit_together(recipe: Recipe, graph: Graph, device: str) -> bool:
+def _fit_together(recipe: Recipe, graph: Graph | Store | GraphPart, device: str) -> bool:
     """Whether seeds of such a run fit on a GPU side by side and keep it no busier than one does."""
     on_gpu = device.partition(":")[0] == "cuda" and not distributed.under_torchrun()
-    return on_gpu and recipe.settings.sampling is None and graph.num_nodes <= MOST_NODES
+    is_small = isinstance(graph, Graph) and graph.num_nodes <= MOST_NODES
+    return on_gpu and recipe.settings.sampling is None and is_small
 
 
 def train_teachers(
     recipe: Recipe,
-    graph: Graph,
+    graph: Graph | GraphPart,
     seeds: Sequence[int],
     count: int,
     out: str | os.PathLike[str],

@@ -221,8 +221,12 @@ def test_only_the_contenders_asked_for_are_timed(
     assert main([*arguments, "--against", "pyg_sparse"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert timed == [{"packed", "pyg_sparse"}]
-    assert row["best_float"] == "pyg_sparse"
+    assert row["speedup_vs_pyg_sparse"] > 0
+    assert row["best_float"] is row["speedup_vs_best_float"] is None  # torch was not timed
     assert row["pyg_ms"] is None and row["agreement"] is None
+    assert main([*arguments, "--against", "torch_sparse"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["best_float"] == "torch_sparse"
     with pytest.raises(InputError, match="'against' must be some of"):
         bench.run(["shapes"], against=["pyg", "dgl"])
 

@@ -205,7 +205,7 @@ def test_the_page_is_the_same_for_the_same_results(folder: Path) -> None:
 
 def test_sections_without_anything_to_show_are_left_out(folder: Path) -> None:
     names = [section.name for section in document_of(folder).sections]
-    assert {*SECTIONS} - {*names} == {"entropy", "width", "speed", "gpu"}
+    assert {*SECTIONS} - {*names} == {"entropy", "width", "speed", "gpu", "store"}
     assert names[-1] == "machines"
 
 

@@ -89,6 +89,23 @@ def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
         raise FileError(f"cannot read '{file}': {error.strerror or error}") from error
 
 
+def npy_layout(file: Path) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Read a .npy file's header: shape, whether in Fortran order, type, where the data begins."""
+    try:
+        with file.open("rb") as opened:
+            return (*_read_header(opened), opened.tell())
+    # NumPy parses the header as a Python literal, so damage can surface as nearly anything.
+    except Exception as error:
+        raise FileError(f"'{file}' is not a NumPy array") from error
+
+
+def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = npy.read_magic(stream)
+    read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    found: tuple[tuple[int, ...], bool, np.dtype[Any]] = read_header(stream)
+    return found
+
+
 @contextmanager
 def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
     check_regular_file(file, "a .npz file")
@@ -167,9 +184,7 @@ def _read_array(
     file: Path, name: str, stream: IO[bytes], stream_bytes: int, kinds: str = "fiub"
 ) -> NDArray[Any]:
     try:
-        version = npy.read_magic(stream)
-        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, fortran_order, dtype = read_header(stream)
+        shape, fortran_order, dtype = _read_header(stream)
     # NumPy parses the header as a Python literal, so damage can surface as nearly anything
     # (tokenize errors, overflow, recursion); all of it means one thing.
     except Exception as error:

@@ -147,7 +147,8 @@ def _read_text(file: Path, delimiter: str | None) -> list[list[str]]:
     return [row for row in rows if row]
 
 
-def _read_parquet(file: Path) -> InputTable:
+def open_parquet(file: Path) -> Any:
+    """Open a Parquet file, to be read whole or by batches of rows."""
     try:
         from pyarrow import ArrowException, parquet
     except ImportError as error:
@@ -155,10 +156,23 @@ def _read_parquet(file: Path) -> InputTable:
             raise
         raise InputError(line) from error
     try:
-        table = parquet.read_table(file)
+        return parquet.ParquetFile(file)
     except (ArrowException, OSError) as error:
-        line = str(error).splitlines()[0]
-        raise FileError(f"'{file}' is not a readable Parquet file ({line})") from None
+        raise _unreadable(file, error) from None
+
+
+def _unreadable(file: Path, error: Exception) -> FileError:
+    return FileError(f"'{file}' is not a readable Parquet file ({str(error).splitlines()[0]})")
+
+
+def _read_parquet(file: Path) -> InputTable:
+    opened = open_parquet(file)
+    from pyarrow import ArrowException
+
+    try:
+        table = opened.read()
+    except (ArrowException, OSError) as error:
+        raise _unreadable(file, error) from None
     if len(set(table.column_names)) != len(table.column_names):
         raise FileError(f"'{file}' has two columns of the same name")
     columns, faults = {}, {}
@@ -169,6 +183,16 @@ def _read_parquet(file: Path) -> InputTable:
             columns[name] = np.full(table.num_rows, None)
             faults[name] = str(fault)
     return InputTable(file, columns, faults)
+
+
+def cells_of_parquet(column: Any) -> tuple[NDArray[Any], str]:
+    """Return a Parquet column as an array, and why it cannot be read, if it cannot."""
+    import pyarrow as pa
+
+    try:
+        return _cells(pa.chunked_array([column])), ""
+    except _ColumnFault as fault:
+        return np.empty(0), str(fault)
 
 
 class _ColumnFault(Exception):  # noqa: N818

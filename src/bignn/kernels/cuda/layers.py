@@ -29,6 +29,9 @@ Result = Literal["classes", "values", "kept"]
 FEW_EDGE_BITS = 8
 #: Products of more inputs may not fit the wider records.
 MOST_INPUTS_OF_RECORDS = (1 << 15) - 1
+#: The sums of so many inputs, added up, fit 32 bits: rows of up to 2,048 entries (longer ones are
+#: summed in pieces) with weights of 8 bits.
+_MOST_INPUTS_OF_BITS = ((1 << 32) - 1) // (2048 * 255)
 
 # The constants of the kernels.
 _SHORT_LANES, _LONG_LANES, _WARP = 16, 512, 32
@@ -467,6 +470,7 @@ def ways_of(device: Device, layer: BinaryLayer) -> str:
     if layer.num_inputs <= MOST_INPUTS_OF_RECORDS and sums <= device.most_shared_bytes:
         ways += "T"
     is_plain = layer.attention is None and layer.edge_bits <= FEW_EDGE_BITS
+    is_plain = is_plain and layer.num_inputs <= _MOST_INPUTS_OF_BITS
     digits = _tile_bytes(padded_inputs(layer.num_inputs))
     if is_plain and digits <= device.most_shared_bytes - 1024:
         ways += "G"

@@ -169,6 +169,7 @@ def _float(make: Callable[[], Run], device: str) -> Row:
 
             with torch.no_grad():
                 launch()
+                torch.cuda.reset_peak_memory_stats(device)  # making it may take more
                 taken = measure({"run": launch}, rounds=21, warm_up=1, budget=_BUDGET)["run"]
         except torch.OutOfMemoryError:
             return {"ms": None, "gb": None, "why_not": "out of memory"}

@@ -56,8 +56,8 @@ def describe(report: dict[str, Any]) -> str:
             *(f"  {row['shape']:<15}{_fastest(row)}" for row in networks),
             "",
             *([_BUSY, ""] if any(row["machine_was_busy"] for row in networks) else []),
-            "best float: the fastest of PyG (edge_index), PyG (CSR), torch by hand (CSR, cheaper",
-            "order, preallocated). simulated: the binary model in floats.",
+            "best float: the fastest timed of PyG (edge_index), PyG (CSR) and torch by hand (CSR,",
+            "cheaper order, preallocated). simulated: the binary model in floats.",
             "MiB: peak of features, weights and activations. agree: nodes whose class is torch's;",
             "flips: hidden bits that differ from torch's float32 sums.",
         ]

@@ -74,6 +74,8 @@ class Results:
         #: What ``bignn bench --device cuda --json`` printed.
         self.gpu = [found for found in benches.values() if "device" in found]
         self.capacity = list(_documents(folder, "capacity", _OF_CAPACITY).values())
+        #: What benchmarks/store_scale.py recorded.
+        self.store = next(iter(_documents(folder, "store", ()).values()), {})
         # A row that was run under several recipes: that of its newest record counts, and it alone.
         newest = {record["row"]: record["recipe"] for record in self.records}
         self._rows: dict[str, dict[int, Record]] = {}

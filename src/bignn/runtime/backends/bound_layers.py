@@ -62,6 +62,8 @@ class BoundLayers:
         lent: list[tuple[Any, BoundLayer]] = []
 
         def run(step: PackedStep, value: Bits, edges: Edges) -> Floats:
+            if (nothing := values_of_nothing(step.layer, edges)) is not None:
+                return nothing
             key = step, backend, native.num_threads()
             with self._lock:
                 idle = self._idle.setdefault(graph, {}).get(key)
@@ -79,4 +81,16 @@ class BoundLayers:
 
 def run_once(backend: str) -> RunLayer:
     """Make a function that runs layers on a part of a graph, and keeps nothing."""
-    return lambda step, value, edges: BoundLayer(step.layer, edges, backend).run(value)
+
+    def run(step: PackedStep, value: Bits, edges: Edges) -> Floats:
+        nothing = values_of_nothing(step.layer, edges)
+        return BoundLayer(step.layer, edges, backend).run(value) if nothing is None else nothing
+
+    return run
+
+
+def values_of_nothing(layer: BinaryLayer, edges: Edges) -> Floats | None:
+    """Compute the values of rows that have nothing to sum, perhaps no rows; None where some do."""
+    if layer.own is not None or len(edges.ids):
+        return None
+    return np.tile(layer.shift, (edges.num_rows, 1))

@@ -15,6 +15,7 @@ from bignn.config.input_bits import AUTO
 from bignn.errors import InputError, did_you_mean, input_error
 from bignn.graph import Graph, GraphLike, as_graph
 from bignn.runtime.input_bits import choose_input_bits, is_dense
+from bignn.runtime.parts.graph_part import Partition
 from bignn.train.recipes.definition import Recipe
 from bignn.train.recipes.paper import PAPER
 from bignn.train.recipes.tables import (
@@ -107,7 +108,7 @@ def recipe(
             raise InputError(f"a recipe has no '{name}'{did_you_mean(name, known)}")
     changed = replace(base, settings=replace(base.settings, **settings), **given)
     if paper is None and changed.binarize in ("features", "both"):
-        changed = _for_features(changed, _features(graph), given)
+        changed = _for_features(changed, graph, given)
     if "fan_outs" not in of_sampling:
         changed = replace(changed, settings=_as_deep(changed.settings, changed.num_layers))
     if (sampling := changed.settings.sampling) is not None:
@@ -167,23 +168,21 @@ def _table(graph: Labelled | GraphLike | None, distill: bool) -> dict[str, Recip
     return STUDENTS if distill else RECIPES
 
 
-def _for_features(own: Recipe, x: Any, given: dict[str, Any]) -> Recipe:
+def _for_features(own: Recipe, graph: Labelled | GraphLike | None, given: dict[str, Any]) -> Recipe:
     """Adapt the recipe of a model with binary features to what the features are like.
 
     A node's length tells something where features are dense: their rows are not normalised.
     """
-    if x is None:
-        return own
-    if "normalize_rows" not in given and is_dense(x):
+    if isinstance(graph, Partition):
+        dense, chosen = graph.is_dense, graph.input_bits
+    elif graph is None or (isinstance(graph, Labelled) and not isinstance(graph, Graph)):
+        return own  # a graph that is not at hand
+    else:
+        x = as_graph(graph).x
+        dense, chosen = is_dense(x), choose_input_bits(x)
+    if "normalize_rows" not in given and dense:
         own = replace(own, normalize_rows=False)
-    return replace(own, input_bits=choose_input_bits(x)) if own.input_bits == AUTO else own
-
-
-def _features(graph: Labelled | GraphLike | None) -> Any:
-    """Return the features of a graph that is at hand."""
-    if graph is None or (isinstance(graph, Labelled) and not isinstance(graph, Graph)):
-        return None
-    return as_graph(graph).x
+    return replace(own, input_bits=chosen) if own.input_bits == AUTO else own
 
 
 def _of_paper(model: str, paper: str) -> Recipe:

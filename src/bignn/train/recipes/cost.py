@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bignn.bits import words_per_row
-from bignn.cost import Cost, LayerCost, Sizes, estimate
+from bignn.cost import Cost, LayerCost, Sizes, estimate, on_machines
 from bignn.graph import Graph
 from bignn.graph.published_sizes import PUBLISHED_SIZES
 from bignn.train.recipes import PAPER, RECIPES, TWINS, recipe
@@ -70,6 +70,46 @@ def report(
         "ratios": asdict(binary.compared(floats)),
     }
     return counted, document
+
+
+def machines_report(
+    counted: Cost, machines: int, halo_rows: int | None, gigabits: float
+) -> dict[str, Any]:
+    """Estimate what machines hold and send each other, float beside binary."""
+    twin = estimate(counted.architecture.twin, counted.sizes)
+    is_binary = counted.architecture.binarize != "none"
+    floats, binary = (twin, counted) if is_binary else (counted, twin)
+    spread = [
+        on_machines(some, machines, halo_rows=halo_rows, gigabits=gigabits)
+        for some in (floats, binary)
+    ]
+    return {
+        "machines": machines,
+        "link_gbit": gigabits,
+        "halo_rows": spread[1].halo_rows * machines,
+        "is_counted": halo_rows is not None,
+        "float": asdict(spread[0]),
+        "binary": asdict(spread[1]),
+    }
+
+
+def _machine_lines(found: dict[str, Any]) -> list[str]:
+    floats, binary = found["float"], found["binary"]
+    source = "as counted" if found["is_counted"] else "assigned at random, the most there can be"
+
+    def line(name: str, key: str, unit: float, digits: int = 2) -> str:
+        left, right = floats[key] / unit, binary[key] / unit
+        ratio = f"{left / right:>8.1f}x" if right else ""
+        return f"  {name:<30}{left:>14,.{digits}f}{right:>14,.{digits}f}{ratio}"
+
+    return [
+        f"{found['machines']} machines, {found['halo_rows']:,.0f} rows of other machines read "
+        f"before each layer ({source})",
+        f"  {'each machine':<30}{'float':>14}{'binary':>14}{'ratio':>9}",
+        line("holds, GB", "memory_bytes", 1e9),
+        line("sends in a forward pass, GB", "sent_bytes", 1e9, 3),
+        line(f"takes at {found['link_gbit']:g} Gbit/s, s", "seconds", 1, 3),
+    ]
 
 
 def _twin_name(model: str) -> str:
@@ -147,6 +187,8 @@ def describe(document: dict[str, Any]) -> str:
         "K = 1024 bytes, M = 1024 K. Biases are not counted; a cycle operation is a multiplication",
         "and an addition, or 64 binary ones. How it is counted: docs/design.md.",
     ]
+    if "machines" in document:
+        lines += ["", *_machine_lines(document["machines"])]
     if "measured" in document:
         lines += ["", *_measured_lines(document["measured"], binary["model"])]
     return "\n".join(lines)

@@ -29,6 +29,7 @@ from bignn.lab.paper.sections.depth import depth
 from bignn.lab.paper.sections.gpu import gpu
 from bignn.lab.paper.sections.overview import overview
 from bignn.lab.paper.sections.speed import speed
+from bignn.lab.paper.sections.store import store
 from bignn.lab.report.document import Document, Section
 from bignn.lab.study.run import Run
 from bignn.train.recipes.cost import cost_of
@@ -50,6 +51,7 @@ SECTIONS: dict[str, Callable[[Results], Section]] = {
     "width": width,
     "speed": speed,
     "gpu": gpu,
+    "store": store,
     "extraction": worked_example,
 }
 
@@ -81,6 +83,7 @@ def document_of(folder: Path, *, even_if_empty: bool = False) -> Document:
         *(() if results.capacity else ("entropy", "width")),
         *(() if results.bench else ("speed",)),
         *(() if results.gpu else ("gpu",)),
+        *(() if results.store else ("store",)),
         *(name for name in _NOTHING_BUT_RUNS if not _has_runs(results, name)),
     }
     sections = [make(results) for name, make in SECTIONS.items() if name not in empty]

@@ -36,7 +36,7 @@ def _cells(row: dict[str, Any]) -> list[tuple[str, ...]]:
     widths = "-".join(map(str, row["sizes"]))
     differing = "" if row["differing_classes"] is None else f"{row['differing_classes']:,}"
     ours = (f"packed ({row['plan']})", ms(row["packed_ms"]), "", f"{row['packed_gb']:.2f}", "")
-    cells = [(f"{row['shape']}, {widths}", *ours, differing)]
+    cells: list[tuple[str, ...]] = [(f"{row['shape']}, {widths}", *ours, differing)]
     for name, found in row["floats"].items():
         if found["ms"] is None:
             cells.append(("", f"{name}: {found['why_not']}", "", "", "", "", ""))

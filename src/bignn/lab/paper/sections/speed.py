@@ -85,7 +85,10 @@ def _time_table(rows: Sequence[Row]) -> Table:
         ),
         "packed, ms" + notes.mark("Times and ratios are medians."),
         "best float, ms"
-        + notes.mark("The fastest of PyG on an edge index, PyG on CSR and torch by hand."),
+        + notes.mark(
+            "The fastest timed of PyG on an edge index, PyG on CSR and torch by hand (MKL); empty "
+            "where torch by hand was not timed."
+        ),
         "faster",
         "by fastest bursts"
         + notes.mark(

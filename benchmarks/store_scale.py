@@ -1,0 +1,385 @@
+"""How do time and memory of a store grow with the graph? Synthetic papers100M from 1/64 up.
+
+    python benchmarks/store_scale.py scales --folder /big/disk [--scales 64,32,16,8,4,2,1]
+        [--memory 8G] [--limit 280] [--model MODEL.bignn]
+    python benchmarks/store_scale.py float --folder /big/disk --scale 64
+    python benchmarks/store_scale.py pack --folder /big/disk [--gigabytes 10]
+    python benchmarks/store_scale.py train --folder /big/disk --scale 8 [--in-memory]
+    python benchmarks/store_scale.py limited --folder /big/disk --scale 1 --limit-memory 8G
+        --memory 6G
+    python benchmarks/store_scale.py edges --folder /big/disk [--millions 200]
+
+``scales`` writes a store of 1/S of papers100M (``bignn synth``) and predicts all nodes with a
+3-layer Bi-GraphSAGE of 256 hidden neurons (``bignn predict --memory``), each in a process of its
+own; a prediction that takes longer than ``--limit`` seconds is killed (-9), and the same command
+continues it: the seconds of its parts are added up. ``float`` runs the same network as PyG's
+GraphSAGE on float features, layer by layer over the whole graph, as far as memory goes. ``pack``
+packs a float memmap beside reading the same file. ``train`` trains one epoch from the store, with
+``--in-memory`` on the same graph in memory. ``edges`` packs random edges. ``limited`` predicts in a
+control group (version 1) whose limit counts the page cache. Records go to docs/results/store.json;
+``bignn reproduce`` makes tables and a figure of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+import warnings
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+RECORD = ROOT / "docs" / "results" / "store.json"
+HIDDEN, LAYERS = 256, 3
+SHAPE = "papers100M"
+
+
+def recorded() -> dict[str, Any]:
+    """Return the records so far."""
+    return json.loads(RECORD.read_text()) if RECORD.exists() else {}
+
+
+def record(kind: str, key: str, value: dict[str, Any]) -> None:
+    """Write a record."""
+    found = recorded()
+    found.setdefault(kind, {})[key] = value
+    RECORD.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+    print(kind, key, json.dumps(value), flush=True)
+
+
+def bignn(
+    *arguments: str, limit: float | None = None, partial: Path | None = None
+) -> tuple[dict[str, Any], float, int]:
+    """Run a command, killed and continued where it takes long: report, seconds, kills.
+
+    With ``partial``, the file that seconds so far are kept in, this process ends after a kill and
+    the same call continues.
+    """
+    command = [sys.executable, "-m", "bignn", *arguments, "--json"]
+    seconds, kills = 0.0, 0
+    if partial is not None and partial.exists():
+        seconds, kills = json.loads(partial.read_text())
+    while True:
+        start = time.perf_counter()
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            out, _ = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            kills += 1
+            seconds += time.perf_counter() - start
+            if partial is not None:
+                partial.write_text(json.dumps([seconds, kills]))
+                raise SystemExit(f"killed after {seconds:.0f} s; run it again to go on") from None
+            continue
+        seconds += time.perf_counter() - start
+        if partial is not None:
+            partial.unlink(missing_ok=True)
+        if process.returncode:
+            raise SystemExit(f"{' '.join(command)} failed")
+        return json.loads(out), seconds, kills
+
+
+def store_of(folder: Path, scale: int) -> Path:
+    """Return the store of 1/scale, written unless it is there."""
+    path = folder / f"{SHAPE}-{scale}"
+    if not (path / "labels.json").exists():
+        report, seconds, _ = bignn("synth", SHAPE, "--scale", str(1 / scale), "-o", str(path))
+        record("synth", str(scale), {"seconds": seconds, "num_edges": report["num_edges"]})
+    return path
+
+
+def untrained_model(store: Path, path: Path) -> Path:
+    """Write an untrained model for a store."""
+    import torch
+
+    import bignn as library
+    from bignn.nn import GraphSAGE
+    from bignn.runtime.store import Store
+
+    opened = Store(store)
+    torch.manual_seed(0)
+    sizes = opened.num_features, HIDDEN, LAYERS, opened.num_classes
+    model = GraphSAGE(*sizes, binarize="both", norm="batch")
+    model.load_input_stage(opened.stage)
+    library.pack(model.eval()).save(path)
+    return path
+
+
+def run_scales(options: argparse.Namespace) -> None:
+    """Predict stores of several sizes."""
+    folder = Path(options.folder)
+    for scale in map(int, options.scales.split(",")):
+        store = store_of(folder, scale)
+        model = Path(options.model or untrained_model(store, folder / "sage.bignn"))
+        out = folder / "predictions.npy"
+        # Others may have filled the cache with this store, or with anything else.
+        report, seconds, kills = bignn(
+            "predict", str(model), str(store), "--memory", options.memory, "--out", str(out),
+            limit=options.limit, partial=folder / f"partial-{scale}.json",
+        )  # fmt: skip
+        record(
+            "predict",
+            f"{scale}{options.note}",
+            {
+                **{key: report[key] for key in ("num_nodes", "num_edges", "layers", "memory")},
+                "seconds": seconds,
+                "kills": kills,
+                "peak_anonymous_bytes": report["peak_anonymous_bytes"],
+                "peak_file_bytes": report["peak_file_bytes"],
+                "test_acc": report["test_acc"],
+                "is_trained": options.model is not None,
+                "store_bytes": sum(file.stat().st_size for file in store.iterdir()),
+            },
+        )
+        out.unlink()
+        if options.remove:
+            shutil.rmtree(store)
+
+
+def run_limited(options: argparse.Namespace) -> None:
+    """Predict in a control group whose limit counts the page cache."""
+    from bignn.runtime.store.memory import memory_bytes
+
+    folder, limit = Path(options.folder), memory_bytes(options.limit_memory)
+    group = Path("/sys/fs/cgroup/memory/bignn-store")
+    group.mkdir(exist_ok=True)
+    (group / "memory.limit_in_bytes").write_text(str(limit))
+    _drop_caches()  # pages that others have read are charged to them
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+    store, out = store_of(folder, options.scale), folder / "predictions.npy"
+    model = Path(options.model or untrained_model(store, folder / "sage.bignn"))
+    report, seconds, _ = bignn(
+        "predict", str(model), str(store), "--memory", options.memory, "--out", str(out),
+        limit=options.limit, partial=folder / f"partial-limited-{options.scale}.json",
+    )  # fmt: skip
+    peak = int((group / "memory.max_usage_in_bytes").read_text())
+    kept = {key: report[key] for key in ("test_acc", "layers", "peak_anonymous_bytes")}
+    kept |= {"limit": limit, "seconds": seconds, "peak": peak, "machine_was_busy": options.busy}
+    record("limited", str(options.scale), kept)
+    out.unlink()
+
+
+def run_float(options: argparse.Namespace) -> None:
+    """Run PyG's GraphSAGE layer by layer over the whole graph, in floats."""
+    import torch
+    from torch_geometric.nn import SAGEConv
+
+    from bignn.runtime.store import Store
+    from bignn.runtime.store.synthetic import SHAPES, SyntheticRows, scaled
+
+    store = Store(store_of(Path(options.folder), options.scale))
+    # A layer's input and output, the mean over neighbours and the nodes' own part, and the edges.
+    needed = 4 * 4 * HIDDEN * store.num_nodes + 16 * store.num_edges
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    available = next(1024 * int(line.split()[1]) for line in lines if "MemAvailable" in line)
+    if needed > available:
+        raise SystemExit(f"floats need {needed / 2**30:.1f} GiB of {available / 2**30:.1f} GiB")
+    rows = SyntheticRows(scaled(SHAPES[SHAPE], 1 / options.scale), 0)
+    x = torch.from_numpy(rows.features(0, store.num_nodes))
+    offsets = torch.from_numpy(np.array(store.offsets))
+    ids = torch.from_numpy(np.array(store.ids).astype(np.int64))
+    size = (store.num_nodes, store.num_nodes)
+    warnings.filterwarnings("ignore", message="Sparse")
+    adjacency = torch.sparse_csr_tensor(offsets, ids, torch.ones(len(ids)), size)
+    widths = [store.num_features, *[HIDDEN] * (LAYERS - 1), store.num_classes]
+    convs = [SAGEConv(a, b) for a, b in pairwise(widths)]
+    start, began = time.perf_counter(), time.process_time()
+    with torch.no_grad():
+        for number, conv in enumerate(convs):
+            x = conv(x, adjacency)
+            x = x.relu_() if number + 1 < len(convs) else x
+        x.argmax(dim=1)
+    seconds, processor = time.perf_counter() - start, time.process_time() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    sizes = {"num_nodes": store.num_nodes, "num_edges": store.num_edges, "peak_bytes": peak}
+    busy = {"machine_was_busy": options.busy, "processor_seconds": processor}
+    record("float", str(options.scale), {**sizes, "seconds": seconds, **busy})
+
+
+def run_pack(options: argparse.Namespace) -> None:
+    """Pack a float memmap, and read the same file as fast as the disk gives it."""
+    from bignn.runtime.store.synthetic import SHAPES, SyntheticRows
+
+    folder, columns = Path(options.folder), 128
+    num_rows = int(options.gigabytes * 1e9) // (4 * columns)
+    path = folder / "floats.npy"
+    if not path.exists():
+        rows = SyntheticRows(SHAPES[SHAPE], 0)
+        with path.open("wb") as file:
+            header = {"descr": "<f4", "fortran_order": False, "shape": (num_rows, columns)}
+            np.lib.format.write_array_header_1_0(file, header)
+            for begin in range(0, num_rows, 1 << 16):
+                file.write(rows.features(begin, min(begin + (1 << 16), num_rows)).data)
+            os.fsync(file.fileno())
+    size = path.stat().st_size
+    reading = _read_seconds(path)
+    _drop_caches()
+    packed = folder / "packed"
+    shutil.rmtree(packed, ignore_errors=True)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    report, _, _ = bignn("pack-features", str(path), "-o", str(packed))
+    after = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    # The disk may keep what it has read in caches of its own, so it is read after it too.
+    again = _read_seconds(path)
+    record(
+        "pack",
+        f"{options.gigabytes:g}{options.note}",
+        {
+            "bytes": size,
+            "read_seconds": reading,
+            "read_rate": size / reading,
+            "read_rate_after": size / again,
+            "seconds": report["seconds"],
+            "statistics_seconds": report["statistics_seconds"],
+            # Two passes read the file twice.
+            "statistics_rate": size / report["statistics_seconds"],
+            "bits_rate": size / (report["seconds"] - report["statistics_seconds"]),
+            "peak_bytes": 1024 * max(before, after),
+        },
+    )
+    shutil.rmtree(packed)
+
+
+def _read_seconds(path: Path) -> float:
+    """Read a file from the disk, and nothing else."""
+    _drop_caches()
+    start = time.perf_counter()
+    with path.open("rb", buffering=0) as file:
+        buffer = bytearray(1 << 24)
+        while file.readinto(buffer):
+            pass
+    return time.perf_counter() - start
+
+
+def _drop_caches() -> None:
+    os.sync()
+    try:
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+    except OSError:
+        print("the page cache could not be emptied: reads may come from memory", file=sys.stderr)
+
+
+def run_train(options: argparse.Namespace) -> None:
+    """Train from a store, or the same graph in memory, for some epochs."""
+    from bignn.runtime.store import Store
+    from bignn.runtime.store.memory import resident_memory
+    from bignn.train.checkpoint import load_model
+    from bignn.train.recipes import recipe
+    from bignn.train.seeds import fit_model
+
+    store = Store(store_of(Path(options.folder), options.scale))
+    changes: dict[str, Any] = {
+        "sampler": "neighbor", "input_bits": "sign", "normalize_rows": False, "norm": "batch",
+        "num_layers": LAYERS, "hidden_channels": HIDDEN, "epochs": options.epochs, "dropout": 0.0,
+        "lr": 0.003, "batch_size": options.batch_size, "fan_outs": (5, 5, 5),
+    }  # fmt: skip
+    graph: Any = _in_memory(store, options.scale) if options.in_memory else store
+    settings = recipe("bi-sage", graph=store, **changes)
+    marks: list[float] = [time.perf_counter()]
+    peak = {"anonymous": 0, "file": 0}
+
+    def after_epoch(epoch: int, loss: float, score: float) -> None:
+        marks.append(time.perf_counter())
+        for kind, size in resident_memory().items():
+            peak[kind] = max(peak[kind], size)
+        print(epoch, loss, score, marks[-1] - marks[-2], flush=True)
+
+    place = Path(options.folder) / f"trained-{options.scale}-{options.in_memory}.safetensors"
+    _, result = fit_model(
+        settings, graph, 0, checkpoint_path=place, on_epoch=after_epoch, progress=False
+    )
+    import bignn as library
+
+    library.pack(load_model(place)).save(place.with_suffix(".bignn"))
+    assert store.train_idx is not None
+    batches = -(-len(store.train_idx) // options.batch_size)
+    seconds = (marks[-1] - marks[0]) / options.epochs
+    record(
+        "train",
+        f"{options.scale}{'-memory' if options.in_memory else ''}",
+        {
+            "num_nodes": store.num_nodes, "num_edges": store.num_edges, "epochs": options.epochs,
+            "batches": batches, "batch_size": options.batch_size, "epoch_seconds": seconds,
+            "seconds_per_1000_batches": 1000 * seconds / batches, "test_acc": result.test_acc,
+            "val_acc": result.val_acc, "peak_anonymous_bytes": peak["anonymous"],
+            "peak_file_bytes": peak["file"],
+        },
+    )  # fmt: skip
+
+
+def _in_memory(store: Any, scale: int) -> Any:
+    import bignn as library
+    from bignn.runtime.store.synthetic import SHAPES, SyntheticRows, scaled
+
+    rows = SyntheticRows(scaled(SHAPES[SHAPE], 1 / scale), 0)
+    target = np.repeat(np.arange(store.num_nodes), np.diff(store.offsets))
+    edge_index = np.stack([store.ids.astype(np.int64), target])
+    x, y = rows.features(0, store.num_nodes), np.array(store.y).astype(np.int64)
+    splits: dict[str, Any] = rows.splits()
+    return library.Graph(x, edge_index, y=y, **splits, name=f"{SHAPE}/{scale} in memory")
+
+
+def run_edges(options: argparse.Namespace) -> None:
+    """Pack random edges by external sort."""
+    folder = Path(options.folder)
+    num_edges, num_nodes = options.millions * 1_000_000, options.millions * 70_000
+    path = folder / "edges.npy"
+    rng = np.random.default_rng(0)
+    with path.open("wb") as file:
+        header = {"descr": "<i4", "fortran_order": False, "shape": (num_edges, 2)}
+        np.lib.format.write_array_header_1_0(file, header)
+        for begin in range(0, num_edges, 1 << 22):
+            count = min(1 << 22, num_edges - begin)
+            file.write(rng.integers(0, num_nodes, (count, 2), dtype=np.int32).data)
+    packed = folder / "packed-edges"
+    shutil.rmtree(packed, ignore_errors=True)
+    _drop_caches()
+    arguments = ["--nodes", str(num_nodes), "--memory", "1G"]
+    report, _, _ = bignn("pack-edges", str(path), "-o", str(packed), *arguments)
+    peak = 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    kept = {key: report[key] for key in ("num_edges", "num_nodes", "seconds", "partition_seconds")}
+    record("edges", str(options.millions), {**kept, "peak_bytes": peak})
+    shutil.rmtree(packed)
+    path.unlink()
+
+
+def main() -> None:
+    """Run one of the measurements."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    jobs = (("scales", run_scales), ("float", run_float), ("pack", run_pack))
+    for name, run in (*jobs, ("train", run_train), ("edges", run_edges), ("limited", run_limited)):
+        job = commands.add_parser(name)
+        job.set_defaults(run=run)
+        job.add_argument("--folder", required=True)
+        job.add_argument("--note", default="")
+        job.add_argument("--busy", action="store_true", help="others use the machine too")
+        job.add_argument("--scales", default="64,32,16,8,4,2,1")
+        job.add_argument("--scale", type=int, default=64)
+        job.add_argument("--memory", default="8G")
+        job.add_argument("--limit", type=float, default=280)
+        job.add_argument("--model")
+        job.add_argument("--remove", action="store_true")
+        job.add_argument("--gigabytes", type=float, default=10)
+        job.add_argument("--epochs", type=int, default=1)
+        job.add_argument("--limit-memory", default="8G")
+        job.add_argument("--millions", type=int, default=200)
+        job.add_argument("--batch-size", type=int, default=256)
+        job.add_argument("--in-memory", action="store_true")
+    options = parser.parse_args()
+    options.run(options)
+
+
+if __name__ == "__main__":
+    main()

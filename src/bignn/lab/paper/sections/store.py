@@ -1,0 +1,181 @@
+"""The section of graphs past memory: what ``benchmarks/store_scale.py`` has measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bignn.lab.paper.results import Results
+from bignn.lab.report.document import Figure, Part, Section, Series, Table
+
+#: Layers of the model that was run; each visits every edge once.
+_LAYERS = 3
+_GIB = 2**30
+
+
+def store(results: Results) -> Section:
+    """Make the section of prediction and training from stores of several sizes."""
+    found = results.store
+    parts: list[Part] = [
+        "Synthetic graphs of ogbn-papers100M's shape and smaller ones (`bignn synth papers100M`), "
+        "their bits and edges on disk; neighbours are anywhere, so that no order of reads helps. A "
+        "3-layer Bi-GraphSAGE of 256 hidden neurons predicts every node by "
+        "`bignn predict MODEL DIR --memory 8G`; `benchmarks/store_scale.py` measures it (one "
+        "machine, 2 cores)."
+    ]
+    predicted = _by_scale(found.get("predict", {}))
+    if predicted:
+        parts += [_prediction(predicted), _per_edge(predicted)]
+    if (beside := _by_scale(found.get("float", {}))) and predicted:
+        parts.append(_beside_float(beside, dict(predicted)))
+    if limited := found.get("limited"):
+        parts.append(_limited(limited))
+    if packed := found.get("pack"):
+        parts.append(_packing(packed))
+    if sorted_edges := found.get("edges"):
+        parts.append(_sorting(sorted_edges))
+    if trained := found.get("train"):
+        parts.append(_training(trained))
+    return Section("store", "Past memory", tuple(parts))
+
+
+_Rows = list[tuple[int, dict[str, Any]]]
+
+
+def _by_scale(rows: dict[str, dict[str, Any]]) -> _Rows:
+    return sorted(((int(scale), row) for scale, row in rows.items()), reverse=True)
+
+
+def _share(scale: int) -> str:
+    return "1" if scale == 1 else f"1/{scale}"
+
+
+def _ns(row: dict[str, Any]) -> float:
+    return float(1e9 * row["seconds"] / (_LAYERS * row["num_edges"]))
+
+
+def _prediction(rows: _Rows) -> Table:
+    cells = tuple(
+        (
+            _share(scale),
+            f"{row['num_nodes']:,}",
+            f"{row['num_edges']:,}",
+            f"{row['store_bytes'] / _GIB:.2f}",
+            f"{row['seconds']:.0f}",
+            " + ".join(f"{layer['seconds']:.0f}" for layer in row["layers"]),
+            f"{_ns(row):.1f}",
+            f"{row['peak_anonymous_bytes'] / _GIB:.2f}",
+            f"{row['peak_file_bytes'] / _GIB:.2f}",
+        )
+        for scale, row in rows
+    )
+    columns = (
+        *("scale", "nodes", "edges", "store, GiB", "seconds", "by layer[^1]"),
+        *("ns per edge and layer", "own memory, GiB", "mapped, GiB"),
+    )
+    notes = (
+        "Of a run that was killed (-9) and continued, the layers after that; seconds count all.",
+    )
+    return Table("All nodes predicted from a store", columns, cells, notes)
+
+
+def _per_edge(rows: _Rows) -> Figure:
+    edges = tuple(float(row["num_edges"]) for _, row in rows)
+    time = tuple(_ns(row) for _, row in rows)
+    memory = tuple(float(row["peak_anonymous_bytes"] / row["num_edges"]) for _, row in rows)
+    series = (
+        Series("nanoseconds per edge and layer", edges, time),
+        Series("bytes of memory per edge", edges, memory),
+    )
+    caption = "Time and memory of prediction from a store, per edge"
+    return Figure("store-per-edge", caption, "lines", "edges", "per edge", series, log_x=True)
+
+
+def _beside_float(rows: _Rows, predicted: dict[int, dict[str, Any]]) -> Table:
+    cells = []
+    for scale, row in rows:
+        mine = predicted.get(scale)
+        own = ("–", "–") if mine is None else (
+            f"{mine['seconds']:.0f}", f"{mine['peak_anonymous_bytes'] / _GIB:.2f}")  # fmt: skip
+        peak, is_busy = f"{row['peak_bytes'] / _GIB:.2f}", row["machine_was_busy"]
+        # While others used the machine, processor seconds of two cores stand for the time.
+        seconds = row["processor_seconds"] / 2 if is_busy else row["seconds"]
+        cells.append((_share(scale), f"{seconds:.0f}{'[^1]' * is_busy}", peak, *own))
+    columns = ("scale", "PyG in float, s", "its memory, GiB", "from the store, s", "memory, GiB")
+    caption = "The same network in float: PyG's SAGEConv over the whole graph in memory"
+    notes = (_BUSY_FLOAT,) if any(row["machine_was_busy"] for _, row in rows) else ()
+    return Table(caption, columns, tuple(cells), notes)
+
+
+_BUSY_FLOAT = "Half of its processor seconds: others used the machine while it ran."
+_BUSY = "Others used the machine while it ran."
+_TRAINED = "Of the model that was trained for an epoch at scale 1/8."
+
+
+def _limited(rows: dict[str, dict[str, Any]]) -> Table:
+    cells = tuple(
+        (
+            _share(int(scale)),
+            f"{row['limit'] / _GIB:.1f}",
+            f"{row['seconds']:.0f}{'[^2]' * row['machine_was_busy']}",
+            f"{row['test_acc']:.1f}",
+        )
+        for scale, row in rows.items()
+    )
+    columns = ("scale", "limit, GiB", "seconds", "test accuracy[^1], %")
+    caption = "Under a limit of a control group, page cache included"
+    is_busy = any(row["machine_was_busy"] for row in rows.values())
+    return Table(caption, columns, cells, (_TRAINED, *([_BUSY] * is_busy)))
+
+
+def _packing(rows: dict[str, dict[str, Any]]) -> Table:
+    cells = tuple(
+        (
+            f"{row['bytes'] / 1e9:.1f}",
+            " / ".join(f"{row[key] / 1e6:,.0f}" for key in ("read_rate", "read_rate_after")),
+            f"{row['statistics_rate'] / 1e6:,.0f}",
+            f"{row['bits_rate'] / 1e6:,.0f}",
+            f"{row['peak_bytes'] / _GIB:.2f}",
+        )
+        for row in rows.values()
+    )
+    columns = (
+        *(
+            "floats, GB",
+            "the file read alone, before / after, MB/s",
+            "statistics, MB/s",
+            "bits, MB/s",
+        ),
+        "memory, GiB",
+    )
+    return Table("`bignn pack-features` of a float memmap, two passes", columns, cells)
+
+
+def _sorting(rows: dict[str, dict[str, Any]]) -> Table:
+    cells = tuple(
+        (f"{row['num_edges']:,}", f"{row['seconds']:.0f}", f"{row['peak_bytes'] / _GIB:.2f}")
+        for row in rows.values()
+    )
+    return Table("`bignn pack-edges` of random edges", ("edges", "seconds", "memory, GiB"), cells)
+
+
+def _training(rows: dict[str, dict[str, Any]]) -> Table:
+    cells = []
+    for key, row in sorted(rows.items(), key=lambda item: (-int(item[0].split("-")[0]), item[0])):
+        scale, _, place = key.partition("-")
+        score = row["test_acc"]
+        cells.append(
+            (
+                f"{_share(int(scale))}, {'in memory' if place else 'store'}",
+                f"{row['epochs']}",
+                f"{row['batches']:,}",
+                f"{row['seconds_per_1000_batches']:.0f}",
+                f"{row['peak_anonymous_bytes'] / _GIB:.2f}",
+                "–" if score is None else f"{score:.1f}",
+            )
+        )
+    columns = (
+        *("scale", "epochs", "batches an epoch", "s per 1,000 batches", "own memory, GiB"),
+        "test accuracy, %",
+    )
+    caption = "Bi-GraphSAGE trained by neighbour sampling, 256 nodes a batch, fan-outs 5, 5, 5"
+    return Table(caption, columns, tuple(cells))

@@ -1,0 +1,1 @@
+"""Graphs in parts, one for each of several processes: cut, written to files, run layer by layer."""

@@ -1,0 +1,249 @@
+"""Files of parts (``.bigpart``): a folder has one for each part; opened with every check."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bignn.errors import FileError, InputError, input_error
+from bignn.files import check_writable, checked_path, remove_leftovers
+from bignn.graph import SPLITS, Graph, SparseRows
+from bignn.graph.names import class_names_of
+from bignn.runtime import tensors
+from bignn.runtime.graph_checks import check_array, check_compressed
+from bignn.runtime.parts.assignment import MOST_PARTS, By
+from bignn.runtime.parts.graph_part import GraphPart, Partition, cut
+from bignn.runtime.tensors import PART_FORMAT, PART_SUFFIX
+
+VERSION = 1
+_NAME = re.compile(rf"part-(\d{{1,4}}){re.escape(PART_SUFFIX)}")
+
+_NEEDED = ("nodes", "halo", "halo_offsets", "sent", "sent_offsets", "offsets", "ids")
+_OPTIONAL = ("weights", "y", *SPLITS)
+_X = ("x",)
+_SPARSE_X = ("x_indptr", "x_indices", "x_data")
+_FACTS = {field.name for field in fields(Partition)}
+_MOST = 1 << 48  # of any size in a header
+
+
+def part_path(folder: str | os.PathLike[str], number: int) -> Path:
+    """Return the path of a part in its folder."""
+    return Path(folder) / f"part-{number}{PART_SUFFIX}"
+
+
+def is_partition(folder: str | os.PathLike[str]) -> bool:
+    """Whether a path is a folder with parts of a graph."""
+    path = Path(folder)
+    return path.is_dir() and any(_NAME.fullmatch(entry.name) for entry in path.iterdir())
+
+
+def write_parts(
+    graph: Graph,
+    num_parts: int,
+    folder: str | os.PathLike[str],
+    by: By = "auto",
+    report: Callable[[GraphPart], object] = lambda _part: None,
+) -> Partition:
+    """Cut a graph into parts and write a file for each; parts of another number are removed.
+
+    ``report`` is called with every part that is written.
+    """
+    target = checked_path(folder, "out", "a folder")
+    if target.exists() and not target.is_dir():
+        raise input_error("out", "a folder", f"the file '{target}'")
+    check_writable(part_path(target, 0))
+    partition = None
+    for part in cut(graph, num_parts, by):
+        if partition is None:
+            _remove_others(target)
+        tensors.write(part_path(target, part.number), *_to_file(part))
+        partition = part.partition
+        report(part)
+    assert partition is not None
+    return partition
+
+
+def _remove_others(folder: Path) -> None:
+    """Remove the parts of an earlier graph: none of them fits the new ones."""
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        if (found := _NAME.fullmatch(entry.name)) is not None:
+            remove_leftovers(part_path(folder, int(found[1])))
+            entry.unlink(missing_ok=True)
+
+
+def open_part(
+    folder: str | os.PathLike[str], number: int | None = None, num_processes: int | None = None
+) -> GraphPart:
+    """Open the part of one process, read whole and compared with its digest.
+
+    Args:
+        folder: the folder of the parts; only the file of this part need be there.
+        number: the part's, which is the process's rank; None for what ``torchrun`` says.
+        num_processes: how many processes there are, which must be as many as parts; None for what
+            ``torchrun`` says.
+
+    """
+    folder = checked_path(folder)
+    number = int(os.environ.get("RANK", "0")) if number is None else number
+    if num_processes is None:
+        num_processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if not is_partition(folder):
+        make = f"'bignn partition GRAPH -k {num_processes} -o {folder}'"
+        raise FileError(f"'{folder}' has no parts of a graph ({PART_SUFFIX}); {make} writes them")
+    path = part_path(folder, number)
+    is_there = path.exists()
+    if not is_there:  # another part says how many there are
+        names = (_NAME.fullmatch(entry.name) for entry in folder.iterdir())
+        known = min(int(found[1]) for found in names if found)
+        path = part_path(folder, known)
+    part = tensors.open_as(path, {PART_FORMAT: _from_file}, verify=True)
+    count = part.partition.num_parts
+    if count != num_processes:
+        start = f"start 'torchrun --nproc-per-node {count}'"
+        raise InputError(
+            f"'{folder}' has {count} parts, for as many processes, and {num_processes} run; {start}"
+            if count > 1
+            else f"'{folder}' has one part, for one process, and {num_processes} run; leave "
+            "torchrun out, or cut the graph into as many parts"
+        )
+    if not is_there:
+        raise FileError(
+            f"'{part_path(folder, number)}' does not exist; copy it to this machine, or start the "
+            "process that needs it where it is"
+        )
+    if part.number != number:
+        raise FileError(f"'{path}' is part {part.number} of its graph; give it its own name again")
+    return part
+
+
+def _to_file(part: GraphPart) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    arrays = {key: getattr(part, key) for key in _NEEDED}
+    arrays |= {key: some for key in _OPTIONAL if (some := getattr(part, key)) is not None}
+    if isinstance(part.x, SparseRows):
+        arrays |= {"x_indptr": part.x.indptr, "x_indices": part.x.indices, "x_data": part.x.values}
+    else:
+        arrays["x"] = part.x
+    header = {
+        "format": PART_FORMAT,
+        "version": VERSION,
+        "number": part.number,
+        "partition": part.partition.facts(),
+    }
+    return arrays, header
+
+
+def _from_file(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> GraphPart:
+    version = header.get("version")
+    if type(version) is not int or version != VERSION:
+        raise FileError(f"version {version!r} is not known, expected {VERSION}")
+    if unknown := sorted(set(header) - {"format", "version", "number", "partition"}):
+        raise FileError(f"it has an unknown part '{unknown[0][:40]}'; a newer bignn may read it")
+    partition, number = _partition(header.get("partition")), header.get("number")
+    if type(number) is not int or not 0 <= number < partition.num_parts:
+        raise FileError(f"its number is not in 0..{partition.num_parts - 1}")
+    of_x = _SPARSE_X if "x_indptr" in arrays else _X
+    for key in (*_NEEDED, *of_x):
+        if key not in arrays:
+            raise FileError(f"array '{key}' is missing")
+    if unknown := sorted(set(arrays) - {*_NEEDED, *_OPTIONAL, *of_x}):
+        raise FileError(f"it has an unknown array '{unknown[0][:40]}'; a newer bignn may read it")
+    _check(partition, number, arrays)
+    x: Any = arrays.get("x")
+    if x is None:
+        indptr, indices, values = (arrays[key] for key in _SPARSE_X)
+        x = SparseRows(indptr, indices, values, (len(arrays["nodes"]), partition.num_features))
+    needed: dict[str, Any] = {key: arrays[key] for key in _NEEDED}
+    optional: dict[str, Any] = {key: arrays.get(key) for key in _OPTIONAL}
+    part = GraphPart(partition, number, x=x, **needed | optional)
+    try:
+        part.features_graph()
+    except InputError as error:
+        raise FileError(str(error)) from None
+    return part
+
+
+def _partition(facts: Any) -> Partition:
+    """Read what all parts have in common."""
+    if not isinstance(facts, dict) or set(facts) != _FACTS:
+        raise FileError("what it says of the partition is not complete")
+    for name, value in facts.items():
+        kind = Partition.__annotations__[name]
+        is_right = {
+            "str": isinstance(value, str),
+            "int": type(value) is int and 0 <= value < _MOST,
+            "int | None": value is None or (type(value) is int and 0 <= value < _MOST),
+            "bool": isinstance(value, bool),
+        }.get(kind, True)
+        if not is_right:
+            raise FileError(f"its '{name}' is {str(value)[:40]!r}")
+    if not 1 <= facts["num_parts"] <= MOST_PARTS or facts["num_features"] < 1:
+        raise FileError("its sizes are out of range")
+    names = facts["class_names"]
+    try:
+        known = None if names is None else class_names_of(names)
+    except InputError as error:
+        raise FileError(str(error)) from None
+    return Partition(**{**facts, "class_names": known})
+
+
+def _check(partition: Partition, number: int, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse arrays that do not fit each other."""
+    nodes, halo, sent = (arrays[key] for key in ("nodes", "halo", "sent"))
+    for key in ("nodes", "halo", "sent"):
+        check_array(key, arrays[key], [np.int64], (None,))
+    num_nodes, num_parts = len(nodes), partition.num_parts
+    if not num_nodes:
+        raise FileError("it has no nodes")
+    for key in ("nodes", "halo"):
+        ids = arrays[key]
+        if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < partition.num_nodes:
+            raise FileError(f"array '{key}' has numbers that are not nodes")
+    if (np.diff(nodes) <= 0).any():
+        raise FileError("array 'nodes' does not rise")
+    if len(np.intersect1d(nodes, halo)) or len(np.unique(halo)) != len(halo):
+        raise FileError("array 'halo' has nodes twice, or the part's own")
+    check_compressed("halo_offsets", arrays["halo_offsets"], "halo", halo, num_parts,
+                     partition.num_nodes)  # fmt: skip
+    check_compressed("sent_offsets", arrays["sent_offsets"], "sent", sent, num_parts, num_nodes)
+    for key in ("halo_offsets", "sent_offsets"):
+        if arrays[key][number] != arrays[key][number + 1]:
+            raise FileError(f"by '{key}' it exchanges rows with itself")
+    ids, local = arrays["ids"], num_nodes + len(halo)
+    check_array("ids", ids, [np.int32, np.int64], (None,))
+    check_compressed("offsets", arrays["offsets"], "ids", ids, num_nodes, local)
+    if "weights" in arrays:
+        check_array("weights", arrays["weights"], [np.float32], ids.shape)
+        if (arrays["weights"] < 0).any():
+            raise FileError("array 'weights' has negative values")
+    if "x" in arrays:
+        check_array("x", arrays["x"], [np.float32], (num_nodes, partition.num_features))
+    else:
+        check_compressed("x_indptr", arrays["x_indptr"], "x_indices", arrays["x_indices"],
+                         num_nodes, partition.num_features)  # fmt: skip
+        check_array("x_indices", arrays["x_indices"], [np.int64], (None,))
+        check_array("x_data", arrays["x_data"], [np.float32], arrays["x_indices"].shape)
+    _check_labels(partition, arrays, num_nodes)
+
+
+def _check_labels(partition: Partition, arrays: Mapping[str, NDArray[Any]], num_nodes: int) -> None:
+    if "y" in arrays:
+        y = arrays["y"]
+        check_array("y", y, [np.int64], (num_nodes,))
+        if not -1 <= int(y.min()) <= int(y.max()) < partition.num_classes:
+            raise FileError("array 'y' has numbers that are not classes")
+    for key in SPLITS:
+        if key not in arrays:
+            continue
+        idx = arrays[key]
+        check_array(key, idx, [np.int64], (None,))
+        if "y" not in arrays:
+            raise FileError(f"array '{key}' comes without 'y'")
+        if len(idx) and not 0 <= int(idx.min()) <= int(idx.max()) < num_nodes:
+            raise FileError(f"array '{key}' has numbers that are not rows")

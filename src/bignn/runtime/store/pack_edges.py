@@ -1,0 +1,239 @@
+"""Packs lists of edges of any size to a store's compressed rows, by external sort.
+
+First all edges go to buckets of targets, a file each; then bucket after bucket is read whole,
+sorted and appended. Memory is bounded by the size of a block and of the largest bucket.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bignn.errors import FileError, WriteError, counted, input_error
+from bignn.files import checked_path
+from bignn.graph.readers.edge_lists import EdgeFile, edge_files
+from bignn.kernels.edge_buckets import sort_bucket, to_buckets
+from bignn.runtime.store.memory import memory_bytes
+from bignn.runtime.store.progress import ProgressLines, duration
+from bignn.runtime.store.store import EDGES, MOST_NODES
+from bignn.runtime.store.unfinished import UnfinishedPart
+
+_EDGE_BYTES = 8
+#: Most buckets, each an open file.
+_MOST_BUCKETS = 512
+#: Most and fewest edges that are read at a time.
+_MOST_AT_ONCE, _FEWEST_AT_ONCE = 1 << 23, 1 << 16
+
+
+def pack_edges(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    num_nodes: int,
+    undirected: bool = False,
+    memory: str | int = "1G",
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Pack a list of edges, or a folder of them, to the edges of a store.
+
+    A killed run is continued by the next one of the same arguments, to the same bytes.
+
+    Args:
+        path: a .npy ([edges, 2] or [2, edges]), .parquet or text file, or a folder of them; an edge
+            is its source, then its target.
+        out: the store's folder.
+        num_nodes: N; ids are 0 to N - 1.
+        undirected: add the reverse of every edge, and keep repeated edges once.
+        memory: bytes that may be used, as ``"1G"``.
+        progress: write lines about it on stderr.
+
+    """
+    if not 0 < num_nodes <= MOST_NODES:
+        raise input_error("nodes", f"1 to {MOST_NODES:,}", f"{num_nodes:,}")
+    budget = memory_bytes(memory, least=64 << 20)
+    files = edge_files(path)
+    at_once = int(np.clip(budget // (16 * _EDGE_BYTES), _FEWEST_AT_ONCE, _MOST_AT_ONCE))
+    identity = {
+        "files": [file.facts() for file in files],
+        "num_nodes": num_nodes,
+        "undirected": undirected,
+        "at_once": at_once,
+        "budget": budget,
+    }
+    start = time.perf_counter()
+    with UnfinishedPart(checked_path(out), EDGES, identity) as part:
+        resumed = part.was_begun
+        sort = _ExternalSort(part, files, num_nodes, undirected, budget)
+        sort.to_buckets(at_once, progress=progress)
+        partition_seconds = time.perf_counter() - start
+        num_edges = sort.to_rows(progress=progress)
+        finish_edges(part, num_nodes, num_edges)
+        sort.remove_buckets()
+    return {
+        "out": str(out),
+        "num_nodes": num_nodes,
+        "num_edges": num_edges,
+        "resumed": resumed,
+        "bytes_read": sum(file.size for file in files),
+        "seconds": time.perf_counter() - start,
+        "partition_seconds": partition_seconds,
+    }
+
+
+def describe(report: dict[str, Any]) -> str:
+    """Format the report of :func:`pack_edges`."""
+    rate = report["num_edges"] / max(report["seconds"], 1e-9) / 1e6
+    return (
+        f"{counted(report['num_edges'], 'edge')} of {counted(report['num_nodes'], 'node')} in "
+        f"{duration(report['seconds'])} ({rate:.1f} million a second)\nwrote {report['out']}"
+    )
+
+
+def finish_edges(part: UnfinishedPart, num_nodes: int, num_edges: int) -> None:
+    """Write the manifest of a store's edges."""
+    part.finish({"num_nodes": num_nodes, "num_edges": num_edges})
+
+
+class _ExternalSort:
+    """Edges on their way from files to rows; ``part.state`` says how far they are."""
+
+    def __init__(
+        self,
+        part: UnfinishedPart,
+        files: list[EdgeFile],
+        num_nodes: int,
+        undirected: bool,
+        budget: int,
+    ) -> None:
+        self.part, self.files = part, files
+        self.num_nodes, self.undirected = num_nodes, undirected
+        self.folder = part.folder / "edges.buckets"
+        # Text takes about 2 bytes per digit; binary edges 8 bytes or more.
+        likely = sum(file.size for file in files) / _EDGE_BYTES * (2 if undirected else 1)
+        # A bucket is held as edges, as ids and in the system's buffers; degrees are skewed.
+        wanted = int(likely * 6 * _EDGE_BYTES / budget) + 1
+        count = max(1, min(wanted, _MOST_BUCKETS // 2, num_nodes))
+        self.shift = max(0, (num_nodes // count).bit_length() - 1)  # up to twice as many
+        self.num_buckets = max(1, -(-num_nodes >> self.shift))
+        state = part.state.setdefault("buckets", {"file": 0, "block": 0, "sizes": None, "done": 0})
+        if state["sizes"] is None:
+            state["sizes"] = [0] * self.num_buckets
+        self.state = state
+
+    def _path(self, bucket: int) -> Path:
+        return self.folder / f"{bucket:04d}.bin"
+
+    def to_buckets(self, at_once: int, *, progress: bool) -> None:
+        """Distribute what is not distributed yet."""
+        state, total = self.state, sum(file.size for file in self.files)
+        if state["file"] >= len(self.files):
+            return
+        before = sum(file.size for file in self.files[: state["file"]])
+        lines = ProgressLines("edges to buckets", total, before, is_shown=progress)
+        opened = self._open_buckets()
+        try:
+            for number in range(state["file"], len(self.files)):
+                file = self.files[number]
+                row = file.first_row
+                for block, (sources, targets) in enumerate(file.read(at_once)):
+                    if block >= state["block"]:
+                        self._distribute(opened, file, row, sources, targets)
+                        state["block"] = block + 1
+                        self._record(opened)
+                    row += len(sources)
+                    lines.add(min(file.size, sources.itemsize * 2 * len(sources)))
+                state["file"], state["block"] = number + 1, 0
+                self._record(opened)
+            for bucket in opened:
+                bucket.flush()
+                os.fsync(bucket.fileno())
+            self.part.record(force=True)
+        except OSError as error:
+            raise _write_error(self.folder, error) from error
+        finally:
+            for bucket in opened:
+                bucket.close()
+
+    def _open_buckets(self) -> list[io.FileIO]:
+        self.folder.mkdir(exist_ok=True)
+        opened = []
+        for bucket, size in enumerate(self.state["sizes"]):
+            file = self._path(bucket).open("r+b" if size else "w+b", buffering=0)
+            file.truncate(size)  # what came after the last record
+            file.seek(size)
+            opened.append(file)
+        return opened
+
+    def _record(self, opened: list[io.FileIO]) -> None:
+        def flush() -> None:
+            for bucket in opened:
+                os.fsync(bucket.fileno())
+
+        self.part.record(before=flush)
+
+    def _distribute(
+        self,
+        opened: list[io.FileIO],
+        file: EdgeFile,
+        first_row: int,
+        sources: NDArray[Any],
+        targets: NDArray[Any],
+    ) -> None:
+        ends = [(sources, targets), (targets, sources)] if self.undirected else [(sources, targets)]
+        for source, target in ends:
+            made = to_buckets(source, target, self.num_nodes, self.shift)
+            if isinstance(made, int):
+                got = f"edge {sources[made]} -> {targets[made]}"
+                raise FileError(
+                    f"'{file.path}': row {first_row + made} has {got}, expected node ids in "
+                    f"0..{self.num_nodes - 1}"
+                )
+            edges, counts = made
+            content, begin = edges.reshape(-1).view(np.uint8).data, 0
+            for bucket, count in enumerate(counts.tolist()):
+                size = count * _EDGE_BYTES
+                if size:
+                    opened[bucket].write(content[begin : begin + size])
+                    self.state["sizes"][bucket] += size
+                    begin += size
+
+    def to_rows(self, *, progress: bool) -> int:
+        """Sort bucket after bucket; return the number of edges."""
+        offsets = self.part.writer("offsets", "<i8", [])
+        ids = self.part.writer("ids", "<i4", [])
+        sizes = self.state["sizes"]
+        done = self.state["done"]
+        lines = ProgressLines("buckets to rows", sum(sizes), sum(sizes[:done]), is_shown=progress)
+        if not done and not offsets.part.num_rows:
+            offsets.append(np.zeros(1, dtype=np.int64))
+        for bucket in range(done, self.num_buckets):
+            first = bucket << self.shift
+            rows = min(1 << self.shift, self.num_nodes - first)
+            edges = np.fromfile(self._path(bucket), np.int32).reshape(-1, 2)
+            if edges.nbytes != sizes[bucket]:
+                raise FileError(f"'{self._path(bucket)}' was changed; remove '{self.folder}' and "
+                                "run the command again")  # fmt: skip
+            starts, some = sort_bucket(edges, rows, merges=self.undirected)
+            offsets.append(starts[1:] + ids.part.num_rows)
+            ids.append(some)
+            self.state["done"] = bucket + 1
+            self.part.record()
+            lines.add(sizes[bucket])
+        return ids.part.num_rows
+
+    def remove_buckets(self) -> None:
+        """Remove the files between the two halves."""
+        for bucket in range(self.num_buckets):
+            self._path(bucket).unlink(missing_ok=True)
+        self.folder.rmdir()
+
+
+def _write_error(path: Path, error: OSError) -> WriteError:
+    fix = "free some space and run the command again: it continues"
+    return WriteError(f"cannot write '{path}': {error.strerror or error}; {fix}")

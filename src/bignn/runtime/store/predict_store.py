@@ -1,0 +1,308 @@
+"""Predicts all nodes of a store with a packed model, layer by layer over ranges of rows.
+
+A layer's sources, bits and scales of all nodes, are read into memory if they fit the budget and
+mapped otherwise; edges are read and results written block by block. Hidden bits go to files beside
+the result, so that a run that was killed is continued in the middle of a layer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bignn.bits import Words, words_per_row
+from bignn.errors import FileError, InputError, counted, input_error
+from bignn.files import check_writable, checked_path
+from bignn.kernels.layer import BinaryLayer
+from bignn.kernels.reference import first_largest
+from bignn.runtime.layer_ranges import LayerOverRows, LayerSources
+from bignn.runtime.packed_model import PackedModel
+from bignn.runtime.predicted_values import Output, check_output, finished
+from bignn.runtime.store.ahead import read_ahead
+from bignn.runtime.store.array_file import HEADER_BYTES
+from bignn.runtime.store.memory import memory_bytes, resident_memory
+from bignn.runtime.store.progress import ProgressLines, duration
+from bignn.runtime.store.row_edges import RowEdges, check_kind, row_blocks
+from bignn.runtime.store.store import Store, StorePart
+from bignn.runtime.store.unfinished import UnfinishedPart
+
+#: Bytes of edges that a block has, about, and its most rows.
+_BLOCK_BYTES = 1 << 24
+_BLOCK_ROWS = 1 << 18
+#: The part of a budget that sources in memory may take; the rest is for blocks and the program.
+_SOURCES_SHARE = 0.8
+_LEAST_MEMORY = 256 << 20
+
+
+def predict_store(
+    model: PackedModel,
+    store: Store,
+    out: str | os.PathLike[str],
+    *,
+    output: Output = "classes",
+    memory: str | int = "4G",
+    backend: str | None = None,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Predict all nodes into a ``.npy`` file; a killed run is continued by the next one.
+
+    The values are those of :meth:`PackedModel.predict` on the graph in memory, to the last bit.
+
+    Args:
+        model: a packed model whose layers are all packed, with the store's input statistics.
+        store: the graph.
+        out: the file to write.
+        output: as in :meth:`PackedModel.predict`.
+        memory: bytes that may be resident, as ``"8G"``.
+        backend: as in :mod:`bignn.kernels`.
+        progress: write lines about it on stderr.
+
+    """
+    check_output(output)
+    target = checked_path(out)
+    if target.suffix != ".npy":
+        raise input_error("out", "a file name ending in .npy for a store", repr(os.fspath(out)))
+    check_writable(target)
+    budget = memory_bytes(memory, least=_LEAST_MEMORY)
+    _check_model(model, store)
+    run = _LayerwiseRun(model, store, target, output, budget, backend, is_shown=progress)
+    return run.run()
+
+
+def _check_model(model: PackedModel, store: Store) -> None:
+    network = model.network
+    if not network.layers or network.rest:
+        raise InputError(
+            "'model' must be made of packed layers alone to predict a store, this one has other "
+            "operations; predict the graph in memory"
+        )
+    if model.input_digest != store.stage.digest():
+        raise input_error(
+            "store", "packed with this model's input statistics", f"'{store.path}'",
+            "pack its features again with --like MODEL.bignn",
+        )  # fmt: skip
+    for layer in network.layers:
+        check_kind(layer.aggr)
+
+
+class _LayerwiseRun:
+    """A prediction under way."""
+
+    def __init__(
+        self,
+        model: PackedModel,
+        store: Store,
+        out: Path,
+        output: Output,
+        budget: int,
+        backend: str | None,
+        *,
+        is_shown: bool,
+    ) -> None:
+        self.model, self.store, self.out, self.output = model, store, out, output
+        self.budget, self.backend = budget, backend
+        self.layers = model.network.layers
+        self.work = out.with_name(f"{out.name}.work")
+        degree = max(1.0, store.num_edges / max(1, store.num_nodes))
+        bound = min(_BLOCK_BYTES, budget // 32)
+        self.block_rows = int(np.clip(bound / (4 * degree), 64, _BLOCK_ROWS))
+        self.rows = RowEdges(store, self.block_rows)
+        weights = hashlib.blake2b(digest_size=16)
+        for name, array in sorted(model.arrays.items()):
+            weights.update(name.encode() + np.ascontiguousarray(array).tobytes())
+        weights.update(repr(model.operations).encode())
+        self.identity = {
+            "model": weights.hexdigest(),
+            "store": store.digest(),
+            "output": output,
+        }
+        self.is_shown = is_shown
+        self.peak = {"anonymous": 0, "file": 0}
+
+    def run(self) -> dict[str, Any]:
+        start = time.perf_counter()
+        last = len(self.layers) - 1
+        first = self._first_layer()
+        lines = ProgressLines("layers", len(self.layers) * self.store.num_nodes,
+                              first * self.store.num_nodes, is_shown=self.is_shown)  # fmt: skip
+        stages = []
+        for number in range(first, last + 1):
+            begun = time.perf_counter()
+            resumed = self._run_layer(number, lines)
+            if number:
+                self._remove(number - 1)
+            stages.append(
+                {
+                    "layer": number,
+                    "seconds": time.perf_counter() - begun,
+                    "resumed_at_row": resumed,
+                }
+            )
+        made = self.work / f"{_array_names(last, is_last=True)[0]}.npy"
+        made.replace(self.out)
+        shutil.rmtree(self.work, ignore_errors=True)
+        return {
+            "num_nodes": self.store.num_nodes,
+            "num_edges": self.store.num_edges,
+            "seconds": time.perf_counter() - start,
+            "layers": stages,
+            "memory": self.budget,
+            "peak_anonymous_bytes": self.peak["anonymous"],
+            "peak_file_bytes": self.peak["file"],
+            "out": str(self.out),
+        }
+
+    def _first_layer(self) -> int:
+        """Return the layer to go on with: the one after the last that is finished."""
+        for number in reversed(range(len(self.layers))):
+            with self._part(number) as part:
+                if part.is_finished():
+                    return number + 1
+        return 0
+
+    def _part(self, number: int) -> UnfinishedPart:
+        return UnfinishedPart(self.work, f"layer{number}", {**self.identity, "layer": number})
+
+    def _run_layer(self, number: int, lines: ProgressLines) -> int:
+        """Run one layer; return the row at which it was taken up."""
+        layer, is_last = self.layers[number], number == len(self.layers) - 1
+        with self._part(number) as part:
+            names = _array_names(number, is_last=is_last)
+            writers = [
+                part.writer(name, dtype, shape)
+                for name, (dtype, shape) in zip(names, self._rows_of(layer, is_last), strict=True)
+            ]
+            begun = writers[0].part.num_rows
+            lines.add(begun)
+            sources, drop = self._sources(number)
+            bound = LayerOverRows(layer, sources, backend=self.backend)
+            make = self._finisher(bound) if is_last else bound.bits
+            blocks = row_blocks(self.store.num_nodes, self.block_rows, begun)
+            for begin, end, edges in read_ahead(self.rows.ahead(layer.aggr, blocks)):
+                made = make(edges)
+                for writer, rows in zip(writers, made, strict=True):
+                    writer.append(rows)
+                part.record()
+                self._watch_memory(drop)
+                lines.add(end - begin)
+            part.finish({"num_nodes": self.store.num_nodes})
+        return begun
+
+    def _finisher(self, bound: LayerOverRows) -> Callable[..., tuple[NDArray[Any]]]:
+        if self.output == "classes":
+            return lambda edges: (bound.classes(edges),)
+
+        def finish(edges: Any) -> tuple[NDArray[Any]]:
+            values = bound.values(edges)
+            return (finished(values, self.output),)
+
+        return finish
+
+    def _rows_of(self, layer: BinaryLayer, is_last: bool) -> list[tuple[str, list[int]]]:
+        """Return types and row shapes of what a layer writes."""
+        if not is_last:
+            return [("<u8", [words_per_row(layer.num_outputs)]), ("<f4", [])]
+        if self.output == "classes":
+            return [("<i8", [])]
+        sample = finished(np.zeros((1, layer.num_outputs), dtype=np.float32), self.output)
+        return [(sample.dtype.str, list(sample.shape[1:]))]
+
+    def _sources(self, number: int) -> tuple[LayerSources, Callable[[], None] | None]:
+        """Return a layer's sources, and what gives mapped pages back, if they are mapped."""
+        if number == 0:
+            words_path, beta = self.store.features.path("bits"), self.store.beta
+        else:
+            before, names = self._before(number), _array_names(number - 1, is_last=False)
+            words_path, beta = before.path(names[0]), before.map(names[1])
+        layer, num_nodes = self.layers[number], self.store.num_nodes
+        width = words_per_row(layer.num_inputs)
+        scores = 8 * layer.heads * num_nodes if layer.attention is not None else 0
+        always = 4 * num_nodes + scores + (4 * num_nodes if layer.aggr == "gcn" else 0)
+        if always > _SOURCES_SHARE * self.budget:
+            needed = always / _SOURCES_SHARE / 2**30
+            raise input_error("memory", f"{needed:.1f}G or more for this model and graph",
+                              f"{self.budget / 2**30:.1f}G")  # fmt: skip
+        fits = always + 8 * width * num_nodes <= _SOURCES_SHARE * self.budget
+        words, drop = _words_of(words_path, num_nodes, width, in_memory=fits)
+        scale = self.rows.source_scale(layer.aggr)
+        return LayerSources.of(words, beta, scale), drop
+
+    def _before(self, number: int) -> StorePart:
+        kind = f"layer{number - 1}"
+        with self._part(number - 1) as part:
+            if not part.is_finished():
+                raise FileError(f"'{part.manifest}' was changed; remove '{self.work}' and predict")
+        return StorePart.open(self.work, kind, needed=_array_names(number - 1, is_last=False))
+
+    def _remove(self, number: int) -> None:
+        """Remove the files of a layer that nothing reads any more; its manifest stays."""
+        for name in _array_names(number, is_last=False):
+            (self.work / f"{name}.npy").unlink(missing_ok=True)
+
+    def _watch_memory(self, drop: Callable[[], None] | None) -> None:
+        """Note what is resident, and give mapped pages back where they are over the budget."""
+        now = resident_memory()
+        if drop is not None and sum(now.values()) > _SOURCES_SHARE * self.budget:
+            drop()
+        for kind, size in now.items():
+            self.peak[kind] = max(self.peak[kind], size)
+
+
+def _array_names(number: int, *, is_last: bool) -> tuple[str, ...]:
+    if is_last:
+        return (f"layer{number}.predictions",)
+    return f"layer{number}.bits", f"layer{number}.beta"
+
+
+def _words_of(
+    path: Path, num_rows: int, width: int, *, in_memory: bool
+) -> tuple[Words, Callable[[], None] | None]:
+    """Read packed rows into memory, or map them."""
+    if in_memory:
+        words: Words = np.fromfile(path, np.uint64, num_rows * width, offset=HEADER_BYTES)
+        if len(words) != num_rows * width:
+            raise FileError(f"'{path}' is cut off")
+        return words.reshape(num_rows, width), None
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if hasattr(mapped, "madvise"):
+        mapped.madvise(mmap.MADV_RANDOM)
+    words = np.frombuffer(mapped, np.uint64, num_rows * width, HEADER_BYTES)
+
+    def drop() -> None:
+        if hasattr(mapped, "madvise"):
+            mapped.madvise(mmap.MADV_DONTNEED)
+
+    return words.reshape(num_rows, width), drop
+
+
+def accuracy_of(store: Store, path: str | os.PathLike[str]) -> float | None:
+    """Return percent of the store's test nodes that were predicted right; None without any."""
+    nodes = store.split("test_idx")
+    if nodes is None or not len(nodes) or store.labels is None:
+        return None
+    predicted = np.load(path, mmap_mode="r")[nodes]
+    classes = predicted if predicted.ndim == 1 else first_largest(np.asarray(predicted))
+    return 100 * float((classes == store.y[nodes]).mean())
+
+
+def describe(report: dict[str, Any]) -> str:
+    """Format the report of :func:`predict_store`, with what the command adds to it."""
+    accuracy = report.get("test_acc")
+    by_layer = ", ".join(duration(stage["seconds"]) for stage in report["layers"])
+    return (
+        f"{counted(report['num_nodes'], 'node')} and {counted(report['num_edges'], 'edge')} in "
+        f"{duration(report['seconds'])} (layers: {by_layer})"
+        + ("" if accuracy is None else f", test accuracy {accuracy:.1f} %")
+        + f"\nmost memory: {report['peak_anonymous_bytes'] / 2**20:,.0f} MiB of the process's own, "
+        f"{report['peak_file_bytes'] / 2**20:,.0f} MiB of mapped files\nwrote {report['out']}"
+    )

@@ -1,0 +1,114 @@
+"""Edges of ranges of a store's rows, as each kind of neighbourhood sum weighs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bignn.errors import FileError, InputError
+from bignn.kernels.compressed_rows import offsets_fit
+from bignn.kernels.edge_kinds import EDGE_KINDS, split_relation
+from bignn.kernels.gcn_degrees import degree_scale
+from bignn.kernels.layer import Edges
+from bignn.runtime.store.store import Store
+
+Floats = NDArray[np.float32]
+
+#: Kinds of sum that a store's edges, which have no weights and no types, serve.
+KINDS = ("gcn", "mean", "mean_self", "sum", "attention")
+
+
+def check_kind(aggr: str) -> None:
+    """Refuse a kind of sum that a store's edges do not serve."""
+    if split_relation(aggr)[1] is not None or aggr not in KINDS:
+        raise InputError(
+            f"the model sums neighbours by '{aggr}', a store serves {', '.join(KINDS)}; predict "
+            "the graph in memory"
+        )
+
+
+def row_blocks(num_rows: int, block_rows: int, first: int = 0) -> list[tuple[int, int]]:
+    """Cut rows from ``first`` on into blocks."""
+    return [
+        (begin, min(begin + block_rows, num_rows)) for begin in range(first, num_rows, block_rows)
+    ]
+
+
+class RowEdges:
+    """The edges of any range of a store's rows, read from disk when they are asked for."""
+
+    def __init__(self, store: Store, block_rows: int) -> None:
+        self._store, self._block_rows = store, block_rows
+        self._degree_scale: Floats | None = None
+
+    def source_scale(self, aggr: str) -> Floats | None:
+        """Return the factor of every source's β in a kind of sum; None for all ones."""
+        return self._scale() if aggr == "gcn" else None
+
+    def edges(self, aggr: str, begin: int, end: int) -> Edges:
+        """Return the edges of the rows [begin, end)."""
+        offsets, ids = self.read(begin, end)
+        own_ids = np.arange(begin, end, dtype=np.int32)
+        kind = EDGE_KINDS[aggr]
+        if kind.loops == "added":
+            offsets, ids = _with_own(offsets, ids, own_ids)
+        factor = np.ones(end - begin, dtype=np.float32)
+        if kind.factor == "mean":
+            factor /= np.maximum(np.diff(offsets), 1).astype(np.float32)
+        elif aggr == "gcn":
+            factor = self._scale()[begin:end]
+        return Edges(offsets, ids, None, factor, self._store.num_nodes, own_ids)
+
+    def read(self, begin: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Read neighbours as they are stored: offsets from 0 on, and ids."""
+        part = self._store.edges
+        offsets = part.read("offsets", begin, end + 1)
+        first, last = int(offsets[0]), int(offsets[-1])
+        is_sound = 0 <= first <= last <= self._store.num_edges
+        offsets -= first
+        if not is_sound or not offsets_fit(offsets, last - first):
+            where = f"rows {begin} to {end - 1}"
+            raise FileError(f"'{part.path('offsets')}' is damaged in {where}; pack it again")
+        return offsets, part.read("ids", first, last)
+
+    def _scale(self) -> Floats:
+        """Return ``1 / sqrt(degree)`` of A + I for all nodes; reads the edges once."""
+        if self._degree_scale is None:
+            made = np.empty(self._store.num_nodes, dtype=np.float32)
+            for begin, end in row_blocks(len(made), self._block_rows):
+                offsets, ids = self.read(begin, end)
+                is_loop = ids == np.repeat(np.arange(begin, end, dtype=np.int32), np.diff(offsets))
+                degree = 1.0 + np.diff(offsets) - _sums(is_loop, offsets)
+                made[begin:end] = degree_scale(degree).astype(np.float32)
+            self._degree_scale = made
+        return self._degree_scale
+
+    def ahead(self, aggr: str, blocks: list[tuple[int, int]]) -> Iterator[tuple[int, int, Edges]]:
+        """Yield the edges of blocks of rows; each is read when it is asked for."""
+        for begin, end in blocks:
+            yield begin, end, self.edges(aggr, begin, end)
+
+
+def _sums(values: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sum the values of each row."""
+    totals = np.zeros(len(values) + 1, dtype=np.int64)
+    np.cumsum(values, out=totals[1:])
+    return np.asarray(totals[offsets[1:]] - totals[offsets[:-1]])
+
+
+def _with_own(
+    offsets: NDArray[np.int64], ids: NDArray[np.int32], own_ids: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Make every row its own neighbour, once and last; sums do not depend on the order."""
+    rows = np.repeat(np.arange(len(own_ids)), np.diff(offsets))
+    others = ids != own_ids[rows]
+    kept = rows[others]
+    made = np.zeros(len(offsets), dtype=np.int64)
+    np.cumsum(np.bincount(kept, minlength=len(own_ids)) + 1, out=made[1:])
+    with_own = np.empty(int(made[-1]), dtype=np.int32)
+    with_own[np.arange(len(kept)) + kept] = ids[others]
+    with_own[made[1:] - 1] = own_ids
+    return made, with_own

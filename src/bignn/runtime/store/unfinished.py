@@ -1,0 +1,171 @@
+"""Work on a store that may be killed at any moment: what is done is recorded, and continued.
+
+A job writes arrays block by block. Every few seconds the blocks are flushed to disk and a journal
+beside them says how far they go. A later run of the same job (the same inputs and options) cuts the
+files to what the journal says and goes on; since blocks do not depend on where a run began, the
+result has the same bytes. In the end files get their names, then the manifest is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bignn.errors import FileError, WriteError
+from bignn.files import atomic_path, remove_leftovers
+from bignn.runtime.store.array_file import ArrayPart, ArrayWriter
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+#: Seconds between records of what is done.
+_RECORD_EVERY = 5.0
+
+VERSION = 1
+
+
+class UnfinishedPart:
+    """A part of a store (``"features"``, ``"edges"``, ``"labels"``, ...) that is being written.
+
+    Args:
+        folder: the store's folder; made if it is not there.
+        kind: the part's name.
+        identity: inputs and options, as JSON holds them; only a run of the same is continued.
+
+    """
+
+    def __init__(self, folder: Path, kind: str, identity: Mapping[str, Any]) -> None:
+        self.folder, self.kind = folder, kind
+        self._identity = json.loads(json.dumps(identity))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(folder / f".{kind}.lock", os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise WriteError(f"cannot write '{folder}': {error.strerror or error}") from None
+        if fcntl is not None:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(self._lock)
+                raise WriteError(f"'{folder}': another process writes its {kind} now") from None
+        self._journal = folder / f"{kind}.journal.json"
+        self._writers: dict[str, ArrayWriter] = {}
+        #: What the job itself keeps from run to run, as JSON holds it.
+        self.state: dict[str, Any] = {}
+        self._parts: dict[str, ArrayPart] = {}
+        self._recorded = time.monotonic()
+        self._read()
+
+    @property
+    def manifest(self) -> Path:
+        """The file that makes the part count."""
+        return self.folder / f"{self.kind}.json"
+
+    @property
+    def was_begun(self) -> bool:
+        """Whether an earlier run of this job left something to go on from."""
+        return bool(self._parts or self.state)
+
+    def _read(self) -> None:
+        remove_leftovers(self._journal)
+        if not self._journal.exists():
+            return
+        try:
+            stored = json.loads(self._journal.read_text())
+            if stored["identity"] != self._identity or stored["version"] != VERSION:
+                print(f"{self.folder}: other {self.kind} were begun here; beginning anew",
+                      file=sys.stderr)  # fmt: skip
+                return
+            parts = {
+                name: ArrayPart.from_json(self._journal, part)
+                for name, part in stored["arrays"].items()
+            }
+            state = dict(stored["state"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, FileError):
+            return  # a journal that cannot be read is one that was never written
+        if all(self._is_there(name, part) for name, part in parts.items()):
+            self._parts, self.state = parts, state
+
+    def _is_there(self, name: str, part: ArrayPart) -> bool:
+        path = self._path(name)
+        for file in (path.with_name(f"{path.name}.part"), path):
+            if file.exists():
+                return file.stat().st_size >= part.nbytes
+        return False
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.npy"
+
+    def is_finished(self) -> bool:
+        """Whether an earlier run of this very job wrote the manifest."""
+        try:
+            stored = json.loads(self.manifest.read_text())
+            return bool(stored["made_of"] == self._identity and stored["version"] == VERSION)
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+
+    def writer(self, name: str, dtype: str, row_shape: list[int]) -> ArrayWriter:
+        """Return the writer of an array, at the end of what was recorded of it."""
+        self.manifest.unlink(missing_ok=True)  # from here on its arrays are not what it says
+        path, part = self._path(name), self._parts.get(name)
+        if part is None or part.dtype != dtype or part.row_shape != row_shape:
+            part = ArrayPart(dtype, row_shape)
+        unfinished = path.with_name(f"{path.name}.part")
+        if part.num_rows and not unfinished.exists() and path.exists():
+            path.replace(unfinished)  # killed after the first file got its name
+        self._writers[name] = ArrayWriter(path, part)
+        return self._writers[name]
+
+    def record(self, *, force: bool = False, before: Callable[[], object] | None = None) -> None:
+        """Record what is done, if the last record is some seconds old.
+
+        ``before`` flushes files of the job's own first.
+        """
+        if not force and time.monotonic() - self._recorded < _RECORD_EVERY:
+            return
+        if before is not None:
+            before()
+        for writer in self._writers.values():
+            writer.flush()
+        arrays = {name: writer.part.as_json() for name, writer in self._writers.items()}
+        self._write(self._journal, {"identity": self._identity, "state": self.state}, arrays)
+        self._recorded = time.monotonic()
+
+    def finish(self, header: Mapping[str, Any]) -> dict[str, Any]:
+        """Name the files, write the manifest, and forget the journal; return the manifest."""
+        self.record(force=True)
+        for writer in self._writers.values():
+            writer.finish()
+        arrays = {name: writer.part.as_json() for name, writer in self._writers.items()}
+        written = {"format": f"bignn store {self.kind}", **header, "made_of": self._identity}
+        self._write(self.manifest, written, arrays)
+        self._journal.unlink(missing_ok=True)
+        self.close()
+        return written
+
+    def _write(self, path: Path, header: Mapping[str, Any], arrays: dict[str, Any]) -> None:
+        content = {"version": VERSION, **header, "arrays": arrays}
+        with atomic_path(path) as temporary:
+            temporary.write_text(json.dumps(content, indent=None if "state" in header else 1))
+
+    def close(self) -> None:
+        """Close all files; what was recorded stays for a later run."""
+        for writer in self._writers.values():
+            writer.close()
+        self._writers = {}
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def __enter__(self) -> UnfinishedPart:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

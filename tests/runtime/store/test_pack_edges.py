@@ -1,0 +1,147 @@
+"""Edges of any number become the compressed rows that memory gives; faults are named."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from small_stores import file_bytes
+
+from bignn.errors import FileError, InputError
+from bignn.kernels import edge_buckets, native
+from bignn.kernels.compressed_rows import compress_edges
+from bignn.runtime.store import pack_edges as packing
+from bignn.runtime.store import unfinished
+from bignn.runtime.store.pack_edges import pack_edges
+from bignn.runtime.store.store import EDGES, StorePart
+
+NODES = 1000
+
+
+def some_edges(count: int = 20_000) -> NDArray[np.int64]:
+    edges = np.random.default_rng(0).integers(0, NODES, (2, count))
+    edges[1] = edges[1] ** 2 // NODES  # skewed
+    return edges
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "_FEWEST_AT_ONCE", 512)
+    monkeypatch.setattr(packing, "_MOST_AT_ONCE", 512)
+
+
+def packed(path: Path, out: Path, **options: Any) -> StorePart:
+    pack_edges(path, out, num_nodes=NODES, progress=False, **options)
+    part = StorePart.open(out, EDGES)
+    part.verify()
+    assert not (out / "edges.buckets").exists()
+    return part
+
+
+def check(part: StorePart, edges: NDArray[np.int64]) -> None:
+    offsets, ids, _ = compress_edges(edges[0], edges[1], None, NODES)
+    assert (part.map("offsets") == offsets).all()
+    assert (part.map("ids") == ids).all()
+
+
+def write_files(folder: Path, edges: NDArray[np.int64]) -> Path:
+    """The same edges in all formats, one after the other."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    folder.mkdir()
+    np.save(folder / "0.npy", edges[:, :3000])
+    np.save(folder / "1.npy", edges[:, 3000:7000].T.astype(np.int32, order="C"))
+    table = pa.table({"source": edges[0, 7000:9000], "target": edges[1, 7000:9000]})
+    parquet.write_table(table, folder / "2.parquet")
+    np.savetxt(folder / "3.csv", edges[:, 9000:15000].T, "%d", ",", header="a,b", comments="")
+    np.savetxt(folder / "4.txt", edges[:, 15000:].T, "%d")
+    return folder
+
+
+def test_all_formats_give_what_memory_gives(tmp_path: Path) -> None:
+    edges = some_edges()
+    check(packed(write_files(tmp_path / "files", edges), tmp_path / "s"), edges)
+    np.save(tmp_path / "edges.npy", edges)
+    check(packed(tmp_path / "edges.npy", tmp_path / "t"), edges)
+
+
+@pytest.mark.parametrize("buckets", [2, 4, 14, 512])
+def test_any_number_of_buckets(
+    tmp_path: Path, buckets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "_MOST_BUCKETS", buckets)
+    monkeypatch.setattr(packing, "memory_bytes", lambda *_, **__: 1)
+    edges = some_edges()
+    np.save(tmp_path / "edges.npy", edges)
+    check(packed(tmp_path / "edges.npy", tmp_path / "s"), edges)
+
+
+def test_undirected_edges_are_kept_once(tmp_path: Path) -> None:
+    edges = some_edges()
+    np.save(tmp_path / "edges.npy", edges)
+    part = packed(tmp_path / "edges.npy", tmp_path / "s", undirected=True)
+    check(part, np.unique(np.concatenate([edges, edges[::-1]], axis=1), axis=1))
+
+
+def test_without_the_native_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    edges = some_edges(3000)
+    np.save(tmp_path / "edges.npy", edges)
+    whole = packed(tmp_path / "edges.npy", tmp_path / "whole", undirected=True)
+    monkeypatch.setattr(native, "is_available", lambda: False)
+    monkeypatch.setattr(packing, "_MOST_BUCKETS", 16)
+    again = packed(tmp_path / "edges.npy", tmp_path / "again", undirected=True)
+    assert (again.map("ids") == whole.map("ids")).all()
+    assert edge_buckets.to_buckets(np.array([0, 5]), np.array([1, 0]), 5, 1) == 1
+
+
+def test_a_run_that_stops_anywhere_is_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "memory_bytes", lambda *_, **__: 20_000)
+    monkeypatch.setattr(unfinished, "_RECORD_EVERY", 0.0)
+    folder = write_files(tmp_path / "files", some_edges())
+    packed(folder, tmp_path / "whole")
+    left, runs = 0, 0
+
+    def stopping(make: Any) -> Any:
+        def run(*args: Any, **options: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise KeyboardInterrupt
+            return make(*args, **options)
+
+        return run
+
+    monkeypatch.setattr(packing, "to_buckets", stopping(edge_buckets.to_buckets))
+    monkeypatch.setattr(packing, "sort_bucket", stopping(edge_buckets.sort_bucket))
+    out = tmp_path / "parts"
+    while not (out / "edges.json").exists():
+        left, runs = 9, runs + 1
+        with suppress(KeyboardInterrupt):
+            pack_edges(folder, out, num_nodes=NODES, progress=False)
+    assert runs > 4
+    assert file_bytes(out) == file_bytes(tmp_path / "whole")
+
+
+def test_faults_are_named_with_file_and_row(tmp_path: Path) -> None:
+    edges = some_edges(2000)
+    edges[0, 1234] = NODES
+    np.save(tmp_path / "edges.npy", edges)
+    line = r"edges.npy': row 1234 has edge 1000 -> \d+, expected node ids in 0..999"
+    with pytest.raises(FileError, match=line):
+        packed(tmp_path / "edges.npy", tmp_path / "s")
+    (tmp_path / "e.csv").write_text("source,target\n1,2\n3,-4\n")
+    with pytest.raises(FileError, match=r"e.csv': row 2 has edge 3 -> -4, expected"):
+        packed(tmp_path / "e.csv", tmp_path / "s")
+    (tmp_path / "e.csv").write_text("1,2\n3,x\n")
+    with pytest.raises(FileError, match=r"e.csv': row 1 must begin with two node ids, got '3,x'"):
+        packed(tmp_path / "e.csv", tmp_path / "s")
+    (tmp_path / "edges.npy").write_bytes((tmp_path / "edges.npy").read_bytes()[:-8])
+    with pytest.raises(FileError, match=r"claims 32,000 bytes but holds 31,992: it is cut off"):
+        packed(tmp_path / "edges.npy", tmp_path / "s")
+    with pytest.raises(InputError, match="'nodes' must be 1 to"):
+        pack_edges(tmp_path / "e.csv", tmp_path / "s", num_nodes=0)
