@@ -367,10 +367,6 @@ def test_converted_models_pack_to_the_last_bit_with_rounded_weights(graph: Graph
         assert np.array_equal(packed.predict(packed_graph, output="logits"), expected), kind
 
 
-def test_a_model_of_one_type_of_nodes_takes_no_type(graph: bignn.Graph) -> None:
-    own = bignn.recipe("bi-gcn", graph=graph).build(graph)
-    converted = pyg.GCN(graph.num_features, 8, 2, graph.num_classes)
-    bignn.binarize_(converted)
-    for model in (own, converted):
-        with pytest.raises(InputError, match="'node_type' must be of a heterogeneous model, got"):
-            bignn.pack(model, node_type="p")
+def test_a_type_of_nodes_is_refused_where_there_is_one() -> None:
+    with pytest.raises(InputError, match=r"'node_type' must be left out .*, got 'paper'"):
+        bignn.pack(GCN(5, 4, 2, 2), node_type="paper")

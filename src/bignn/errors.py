@@ -59,9 +59,9 @@ def input_error(argument: str, expected: str, got: object, fix: str = "") -> Inp
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean '<the nearest name>'?``, or nothing if none is near."""
+    """Ask for the known name that is nearest to another; nothing where none is near."""
     near = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean '{near[0]}'?" if near else ""
+    return f"did you mean '{near[0]}'?" if near else ""
 
 
 def offsets_error(argument: str, offsets: Iterable[int], end: int) -> InputError:

@@ -160,6 +160,10 @@ def test_wrong_usage_is_one_line_and_exits_2(capsys: pytest.CaptureFixture[str])
         ),
         (["train", "cora", "--device", "tpu"], "bignn train: error: argument --device: expected "),
         (["predict", "--fly"], "bignn predict: error: the following arguments are required"),
+        (
+            ["train", "cora", "--epoch", "3"],
+            "bignn train: error: unrecognized arguments: --epoch",
+        ),
         (["train", "cora", "--fly"], "bignn train: error: unrecognized arguments: --fly; see 'big"),
         *(
             (

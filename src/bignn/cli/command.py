@@ -51,7 +51,9 @@ def command(
     commands: Any, name: str, run: Callable[[argparse.Namespace], Report | None], summary: str
 ) -> Parser:
     """Add a command; ``run`` returns None in a process that has nothing to report."""
-    parser: Parser = commands.add_parser(name, help=summary, description=summary)
+    parser: Parser = commands.add_parser(
+        name, help=summary, description=summary, allow_abbrev=False
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
     parser.set_defaults(run=run, parser=parser)
     return parser

@@ -116,6 +116,6 @@ class Settings:
         names = [option.name for option in fields(self)]
         for name in changes:
             if name not in names:
-                got = f"{name!r}{did_you_mean(str(name), names)}"
-                raise input_error("settings", f"changes of some of {names}", got)
+                expected = f"changes of some of {names}"
+                raise input_error("settings", expected, repr(name), did_you_mean(name, names))
         return replace(self, **changes)

@@ -165,8 +165,8 @@ def _look_for(name: str) -> _Found | None:
     )
     meant = did_you_mean(name, PUBLISHED_SIZES)
     raise InputError(
-        f"unknown dataset '{name}'{meant}; known are {list(PUBLISHED_SIZES)}, the path of a .npz "
-        f"file, or the name of one in {folder}"
+        f"unknown dataset '{name}'{meant and f'; {meant}'}; known are {list(PUBLISHED_SIZES)}, the "
+        f"path of a .npz file, or the name of one in {folder}"
     )
 
 

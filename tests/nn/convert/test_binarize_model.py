@@ -301,6 +301,6 @@ def test_the_report_counts_bytes() -> None:
     assert "features+weights" in str(report)
 
 
-def test_auto_input_bits_are_for_our_own_models() -> None:
-    with pytest.raises(InputError, match=r"'input_bits' must be 'sign', .*; 'auto' is for models"):
-        bignn.binarize_(pyg.GCN(12, 8, 2, 3), input_bits="auto")
+def test_bits_that_only_our_own_models_choose_are_refused() -> None:
+    with pytest.raises(InputError, match=r"got 'auto'; 'auto' is for models of bignn\.nn"):
+        bignn.binarize_(pyg.GCN(5, 4, 2, 2), input_bits="auto")

@@ -132,9 +132,8 @@ def binarize_(
         raise input_error("narrow", "a whole number, 0 or more", repr(narrow))
     edge_bits = edge_bits_in_use(edge_bits, binarize)
     if input_bits == AUTO:
-        expected = f"'{SIGN}', 'rotate:K' or 'threshold:K' with K bits per feature"
-        fix = "'auto' is for models of bignn.nn; for few dense features take 'rotate:16'"
-        raise input_error("input_bits", expected, f"'{AUTO}'", fix)
+        fix = "'auto' is for models of bignn.nn; for few, dense features try 'rotate:16'"
+        raise input_error("input_bits", "'sign', 'rotate:K' or 'threshold:K'", "'auto'", fix)
     encodes = parse_input_bits(input_bits) is not None and binarization.features
     if encodes and first is None and not isinstance(model, BasicGNN):
         fix = "name the layer that reads the features: first='conv1'"

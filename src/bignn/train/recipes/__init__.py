@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from bignn.config import SampleKind, Sampling, Settings
 from bignn.config.input_bits import AUTO
-from bignn.errors import InputError, did_you_mean, input_error
+from bignn.errors import did_you_mean, input_error
 from bignn.graph import Graph, GraphLike, as_graph
 from bignn.runtime.input_bits import choose_input_bits, is_dense
 from bignn.runtime.parts.graph_part import Partition
@@ -101,11 +101,10 @@ def recipe(
     settings = {name: given.pop(name) for name in list(given) if name in of_settings}
     if of_sampling:
         settings["sampling"] = _sampled(base.settings.sampling, of_sampling)
-    of_recipe = [field.name for field in fields(Recipe) if field.name != "settings"]
-    for name in given:
-        if name not in of_recipe:
-            known = [*of_recipe, *of_settings, *SAMPLING]
-            raise InputError(f"a recipe has no '{name}'{did_you_mean(name, known)}")
+    of_recipe = {field.name for field in fields(Recipe)}
+    for name in given.keys() - of_recipe:
+        known = sorted((of_recipe - {"settings"}) | of_settings | set(SAMPLING))
+        raise input_error("changes", f"some of {known}", repr(name), did_you_mean(name, known))
     changed = replace(base, settings=replace(base.settings, **settings), **given)
     if paper is None and changed.binarize in ("features", "both"):
         changed = _for_features(changed, graph, given)
