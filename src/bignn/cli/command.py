@@ -19,10 +19,6 @@ Report = tuple[dict[str, Any], Callable[[dict[str, Any]], str]]
 class Parser(argparse.ArgumentParser):
     """An argument parser that reports wrong usage in one line, without all options before it."""
 
-    def __init__(self, **options: Any) -> None:
-        # A flag is accepted by its whole name alone: --epoch is a mistake, not --epochs.
-        super().__init__(allow_abbrev=False, **options)
-
     def error(self, message: str) -> NoReturn:
         """Print one line and end the process with exit code 2."""
         self.exit(2, f"{self.prog}: error: {message}; see '{self.prog} --help'\n")
