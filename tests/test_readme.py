@@ -10,6 +10,7 @@ import torch
 from conftest import make_packed_model
 
 import bignn
+from bignn.cli import main
 
 README = Path(__file__).parent.parent / "README.md"
 GUIDE = README.parent / "docs" / "guide.md"
@@ -20,7 +21,7 @@ def programs(page: Path) -> list[str]:
 
 
 QUICKSTART, CONVERSION, WIDTH = programs(README)
-LIBRARIES, MANY_GRAPHS, LIVE, SAMPLING, SAMPLED_FIT = programs(GUIDE)
+LIBRARIES, MANY_GRAPHS, LIVE, SAMPLING, SAMPLED_FIT, STORE = programs(GUIDE)
 
 
 @pytest.fixture
@@ -95,3 +96,12 @@ def test_sampling_runs(capsys: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(0)
     exec(SAMPLED_FIT.replace("epochs=40", "epochs=10"), names)
     assert float(capsys.readouterr().out.split()[-1]) > 50  # far above the largest class's 30 %
+
+
+def test_the_loader_over_a_store_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["synth", "papers100M", "--scale", "1e-5", "-o", "papers"]) == 0
+    names: dict[str, Any] = {}
+    exec(STORE, names)
+    batch = next(iter(names["loader"]))
+    assert batch.x.shape == (batch.num_nodes, 128)

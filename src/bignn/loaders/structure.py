@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import copy
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -52,6 +53,8 @@ def checked_nodes(input_nodes: Any, num_nodes: int) -> Tensor:
     """Return the ids, int64 [n], of nodes that are given by ids or a mask; all for None."""
     if input_nodes is None:
         return torch.arange(num_nodes)
+    if isinstance(input_nodes, np.ndarray):  # torch warns of arrays that cannot be written to
+        input_nodes = input_nodes.copy()
     nodes = torch.as_tensor(input_nodes).detach().cpu()
     if nodes.dtype == torch.bool:
         if nodes.shape != (num_nodes,):

@@ -91,7 +91,7 @@ def test_what_was_done_is_not_done_again(
 ) -> None:
     study = Study(toy, swept=(2,), seeds=1, changes=(("epochs", 2),))
     first = width.run(study, tmp_path / "out")
-    monkeypatch.setattr("bignn.train.fit.TrainingRun.train", None)  # whoever trains fails
+    monkeypatch.setattr("bignn.train.fit.TrainingRun.epochs", None)  # whoever trains fails
     assert width.run(study, tmp_path / "out") == first
     with pytest.raises(TypeError):
         width.run(Study(toy, swept=(3,), seeds=1, changes=(("epochs", 2),)), tmp_path / "out")
