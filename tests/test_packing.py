@@ -368,5 +368,8 @@ def test_converted_models_pack_to_the_last_bit_with_rounded_weights(graph: Graph
 
 
 def test_a_type_of_nodes_is_refused_where_there_is_one() -> None:
-    with pytest.raises(InputError, match=r"'node_type' must be left out .*, got 'paper'"):
-        bignn.pack(GCN(5, 4, 2, 2), node_type="paper")
+    converted = pyg.GCN(5, 4, 2, 2)
+    bignn.binarize_(converted)
+    for model in (GCN(5, 4, 2, 2), converted):
+        with pytest.raises(InputError, match=r"'node_type' must be left out .*, got 'paper'"):
+            bignn.pack(model, node_type="paper")

@@ -73,8 +73,7 @@ def _packed(model: torch.nn.Module, node_type: str | None) -> PackedModel:
     writer = _Writer()
     if not isinstance(model, GNN):
         return _converted(writer, model, node_type)
-    if node_type is not None:
-        raise input_error("node_type", "left out for a model of one type of nodes", repr(node_type))
+    _refuse_node_type(node_type)
     value = _input(writer, model.input_stage, "x")
     hidden: list[str] = []
     for number, conv in enumerate(model.layers):
@@ -89,6 +88,11 @@ def _packed(model: torch.nn.Module, node_type: str | None) -> PackedModel:
     if model.lin is not None:
         _head(writer, model.lin, hidden)
     return PackedModel(writer.operations, writer.arrays, model.input_stage.num_features)
+
+
+def _refuse_node_type(node_type: str | None) -> None:
+    if node_type is not None:
+        raise input_error("node_type", "left out for a model of one type of nodes", repr(node_type))
 
 
 def _input(writer: _Writer, stage: InputStage, value: str) -> str:
@@ -116,6 +120,8 @@ def _converted(writer: _Writer, model: torch.nn.Module, node_type: str | None) -
     from bignn.nn.convert.wrapped_layer import input_maps
 
     traced = trace(model, node_type)
+    if not traced.relations:
+        _refuse_node_type(node_type)
     steps = traced.steps
     convolutions = [s for s in steps if s.op == "layer" and not isinstance(s.module, Linear)]
     inputs = sorted({name for step in steps for name in step.inputs if name.startswith("x")})

@@ -396,3 +396,10 @@ def test_a_full_disk_is_one_line() -> None:
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "cannot write to stdout: No space left" in done.stderr
+
+
+def test_flags_are_not_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "cora", "--epoch", "3"])
+    assert ended.value.code == 2
+    assert "unrecognized arguments: --epoch 3; see" in capsys.readouterr().err

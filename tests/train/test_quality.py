@@ -63,8 +63,7 @@ def test_the_first_seed_decides_for_students(
         out = tmp_path / f"{better}-is-better"
 
         def validation(trained: SeedResults, better: str = better) -> float:
-            is_alone = trained.checkpoints[0].parent.name == "alone"
-            return float(is_alone == (better == "alone"))
+            return float(trained.checkpoints[0].parent.name == better)
 
         monkeypatch.setattr(SeedResults, "val_acc", property(validation))
         assert main([*command, "--out", str(out), "--json"]) == 0
@@ -72,13 +71,15 @@ def test_the_first_seed_decides_for_students(
         assert report["distilled"] == (better == "distilled")
         assert report["seeds"] == [0, 1]
         trained = sorted(p.relative_to(out).as_posix() for p in out.rglob("seed-*.safetensors"))
-        both = ["alone/seed-0.safetensors", "seed-0.safetensors"]
-        rest = "seed-1.safetensors" if better == "distilled" else "alone/seed-1.safetensors"
+        both = ["alone/seed-0.safetensors", "distilled/seed-0.safetensors"]
+        chosen = [f"{better}/seed-1.safetensors", "seed-0.safetensors", "seed-1.safetensors"]
         students = [p for p in trained if not p.startswith("teacher")]
-        assert students == sorted([*both, rest])
-        assert Path(report["checkpoint"]).parent == (
-            out if better == "distilled" else out / "alone"
-        )
+        assert students == sorted([*both, *chosen])
+        assert Path(report["checkpoint"]).parent == out
+        for name in ("seed-0.safetensors", "seed-1.safetensors"):
+            assert (out / name).read_bytes() == (out / better / name).read_bytes()
+        assert main([*command, "--out", str(out), "--resume", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["test_acc"] == report["test_acc"]
     # Told to, it follows; and nothing is tried.
     assert main([*command, "--out", str(tmp_path / "o"), "--always-follow", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)

@@ -249,6 +249,42 @@ def test_scores_are_those_of_their_definitions() -> None:
     assert float(given.loss(out, known, None)) == 2
 
 
+def test_masks_choose_the_nodes_of_a_list_of_graphs() -> None:
+    """Labels outside of the masks count in no loss and in no score."""
+    data = bignn.to_pyg(bignn.load("cora"))
+    other = data.clone()
+    other.y = torch.where(data.train_mask | data.val_mask, data.y, (data.y + 1) % 7)
+
+    def trained(graph: Any, **options: Any) -> tuple[bignn.FitResult, Tensor]:
+        torch.manual_seed(0)
+        model = pyg.GCN(1433, 8, 2, 7)
+        found = bignn.fit(model, graph, Settings(epochs=3), progress=False, **options)
+        return found, next(iter(model.parameters())).detach()
+
+    found, weights = trained([data], val=[data], test=[data])
+    again, same = trained([other], val=[other])
+    assert torch.equal(weights, same)
+    assert found.val_loss == again.val_loss
+    assert found.test_acc is not None
+    assert found.test_acc * int(data.test_mask.sum()) / 100 == pytest.approx(
+        round(found.test_acc * int(data.test_mask.sum()) / 100)
+    )
+    bare = data.clone()
+    del bare.train_mask
+    with pytest.raises(InputError, match="'train_mask' must be of all graphs, got that of some"):
+        trained([data, bare], val=[data])
+    bare.train_mask = torch.zeros_like(data.train_mask)
+    with pytest.raises(InputError, match="'train_mask' has no True in any graph of 'graph'"):
+        trained([bare], val=[data])
+    bare.train_mask = data.train_mask.long()
+    with pytest.raises(InputError, match=r"'train_mask' must be one boolean per node .*got int64"):
+        trained([bare], val=[data])
+    with pytest.raises(
+        InputError, match=r"'val' must be given for a list of one graph, .*call fit"
+    ):
+        trained([data])
+
+
 def test_what_many_graphs_lack_is_said_in_one_line() -> None:
     graphs = make_graphs(8, classes)
     model = Pooled(pyg.global_mean_pool)
@@ -378,7 +414,7 @@ def test_relations_reach_models_of_many_graphs_and_of_links() -> None:
     for step in (1, 2):
         for graph in graphs:
             graph.edge_type = step * torch.arange(graph.num_edges) % 3
-        parts = GraphSet(graphs, "graphs", 8, torch.device("cpu"))
+        parts = GraphSet(graphs, "graph", 8, torch.device("cpu"))
         digests.append(GraphSetProblem(parts, parts, None, None, torch.device("cpu")).digest())
     assert digests[0] != digests[1]
 

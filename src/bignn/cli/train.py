@@ -226,7 +226,7 @@ def _trained_students(
     common: Any,
 ) -> Report:
     """Train with teachers, unless the first seed is better without by its validation accuracy."""
-    from bignn.train.quality import train_students, without_teaching
+    from bignn.train.quality import keep_chosen, train_students, without_teaching
 
     changes = without_teaching(changes_of(options, _OF_RECIPE))
     alone = recipe(options.model, graph=graph, paper=_paper(options), **changes)
@@ -236,12 +236,13 @@ def _trained_students(
         graph,
         _seeds(options),
         taught_by[1],
-        out=out,
+        out=out / "distilled",
         out_alone=out / "alone",
         label=f"{options.model} on {Path(options.dataset).stem}",
         **common,
     )
-    report = _results(options, students.chosen) | _of_students(students)
+    chosen = keep_chosen(students, out)
+    report = _results(options, chosen) | _of_students(students)
     return report | {"teacher_test_acc_mean": taught_by[0]}, _describe_train
 
 

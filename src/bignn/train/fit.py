@@ -74,12 +74,14 @@ def fit(
         graph: one of these. A :class:`bignn.Graph` or a PyG ``Data`` with labels and a train and
             val split, or a ``Dataset`` of one; ``Data.y`` may also be labels of 0 and 1 [nodes,
             labels] or numbers; its names of classes become ``model.class_names``. Many
-            graphs: a list of PyG ``Data``, a ``Batch``, or a loader of batches. Links: a ``Data``
-            with ``edge_label_index``, as PyG's ``RandomLinkSplit`` makes it; where all of them are
-            links, as many other pairs are drawn in every epoch. A part of a graph
+            graphs: a list of PyG ``Data``, a ``Batch``, or a loader of batches; where targets are
+            of nodes, their ``train_mask`` (of ``val`` and ``test`` theirs) chooses some. Links: a
+            ``Data`` with ``edge_label_index``, as PyG's ``RandomLinkSplit`` makes it; where all of
+            them are links, as many other pairs are drawn in every epoch. A part of a graph
             (:func:`bignn.open_part`), one in each process: all train on the whole graph together.
         settings: by default the best known for this kind of model (``bignn.train.recipes``); a
-            dictionary such as ``{"epochs": 50}`` changes these.
+            dictionary such as ``{"epochs": 50}`` changes these. With ``leave_teacher``, the default
+            of converted models, a run with a teacher takes up to twice as many epochs.
         seed: the seed of dropout and sampling; the model's initial weights are the caller's.
         teacher: a trained model to learn from, on every node, labelled or not (on the nodes of the
             batch where neighbours or layers are sampled); or several, whose

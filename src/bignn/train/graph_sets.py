@@ -30,6 +30,8 @@ _SETTINGS = Settings(lr=0.001, epochs=100, patience=20)
 # spaced, and of no more than this many numbers.
 _NUM_STATISTICS_GRAPHS = 1024
 _MAX_STATISTICS_NUMBERS = 1 << 27
+# The mask that chooses nodes of the graphs of each argument.
+_MASKS = {"graph": "train_mask", "val": "val_mask", "test": "test_mask"}
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ class GraphSet:
     def __init__(self, graphs: Any, argument: str, batch_size: int, device: torch.device) -> None:
         self.graphs, self._device, self._batch_size = graphs, device, batch_size
         self._argument = argument
+        #: The mask of the nodes that count, where targets are of nodes and the graphs have it.
+        self._mask = _MASKS[argument]
         if isinstance(graphs, PyGBatch):
             self.graphs = graphs.to_data_list()
         elif not isinstance(graphs, Iterable) or iter(graphs) is graphs:
@@ -94,10 +98,10 @@ class GraphSet:
                 raise InputError(f"{name}: {str(error).removeprefix(f'{name}: ')}") from None
         return self
 
-    def numbered(self, numbers: Iterable[int]) -> GraphSet:
-        """Return the graphs of a list that have some numbers."""
+    def numbered(self, numbers: Iterable[int], argument: str) -> GraphSet:
+        """Return the graphs of a list that have some numbers, in the part of an argument."""
         chosen = [self.graphs[number] for number in numbers]
-        return GraphSet(chosen, self._argument, self._batch_size, self._device)
+        return GraphSet(chosen, argument, self._batch_size, self._device)
 
     def sample(self, count: int) -> GraphBatch:
         """Return up to ``count`` graphs of a list, evenly spaced, or a loader's first batch."""
@@ -128,6 +132,9 @@ class GraphSet:
         if isinstance(data, list | tuple):
             for graph in data:
                 self._check(graph)
+            if len({graph.get(self._mask) is None for graph in data}) > 1:
+                fix = "give every Data one, or none"
+                raise input_error(self._mask, "of all graphs", "that of some", fix)
             data = PyGBatch.from_data_list(data)
         self._check(data)
         if not self.is_list and data.get("batch") is not None:
@@ -147,6 +154,11 @@ class GraphSet:
             fix = "give every Data a 'y' of shape [1] or [1, targets]"
             raise input_error("y", expected, f"shape {list(y.shape)}", fix)
         learned = torch.arange(len(y), device=self._device)
+        if rows[len(y)] == "node" and (mask := data.get(self._mask)) is not None:
+            if mask.dtype != torch.bool or mask.shape != learned.shape:
+                got = f"{str(mask.dtype).removeprefix('torch.')} of shape {list(mask.shape)}"
+                raise input_error(self._mask, f"one boolean per node [{len(y)}]", got)
+            learned = learned[mask]
         weight = data.get("edge_weight")
         return GraphBatch(data.x, data.edge_index, weight, y, learned, data=data)
 
@@ -168,11 +180,17 @@ class GraphSet:
         """Return the targets of all graphs, whose type decides the task."""
         return torch.cat([batch.y for batch in self])
 
+    def refuse_without_terms(self) -> None:
+        """Refuse a list of graphs whose masks have no node."""
+        if self.is_list and not any(len(batch.loss_nodes) for batch in self):
+            raise InputError(f"'{self._mask}' has no True in any graph of '{self._argument}'")
+
     def tensors(self) -> Iterator[Tensor]:
         """Yield all tensors that are read of the graphs, in an order that is always the same."""
         graphs = self.graphs if self.is_list else getattr(self.graphs, "dataset", ())
         for data in graphs:
-            for name in ("x", "edge_index", "edge_weight", "edge_attr", "edge_type", "y"):
+            names = ("x", "edge_index", "edge_weight", "edge_attr", "edge_type", "y", self._mask)
+            for name in names:
                 if isinstance(part := data.get(name), Tensor):
                     yield part
 
@@ -214,6 +232,8 @@ class GraphSetProblem:
         self.num_nodes = len(self._sample.data.batch)
         self.class_names = training.class_names()
         self.task = task_of(training.targets(), loss)
+        for graphs in (training, validation):
+            graphs.refuse_without_terms()
         self._teachers: Sequence[nn.Module] = ()
         self._temperature = 1.0
 
@@ -292,7 +312,13 @@ def split_off(graphs: GraphSet, share: float, seed: int) -> tuple[GraphSet, Grap
         raise input_error("val", "graphs for a loader", share, "split the data set first")
     count = len(graphs.graphs)
     size = round(share * count)
+    if count == 1:
+        fix = "for one graph with masks call fit(model, data)"
+        raise InputError(
+            f"'val' must be given for a list of one graph, which cannot be split; {fix}"
+        )
     if not 0 < size < count:
         raise input_error("val", f"a share that leaves some of {count} graphs on both sides", share)
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed)).tolist()
-    return graphs.numbered(sorted(order[size:])), graphs.numbered(sorted(order[:size]))
+    rest, chosen = sorted(order[size:]), sorted(order[:size])
+    return graphs.numbered(rest, "graph"), graphs.numbered(chosen, "val")

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import copyfile
 from statistics import fmean
 from typing import Any, Literal
 
@@ -19,7 +20,9 @@ from torch import nn
 from bignn.capacity import recommend_width
 from bignn.config import Settings
 from bignn.errors import InputError, input_error
+from bignn.files import atomic_path
 from bignn.graph import Graph, GraphLike, as_graph
+from bignn.train import distributed
 from bignn.train.checkpoint import load_model
 from bignn.train.fit import FitResult, Quality, fit
 from bignn.train.recipes import (
@@ -142,6 +145,16 @@ def train_students(
     if rest := seeds[deciding:]:
         found[kind] = found[kind] + train(kind, rest)
     return Students(kind, found["distilled"], found["alone"])
+
+
+def keep_chosen(students: Students, out: Path) -> SeedResults:
+    """Copy the chosen models to ``out``, where they are whichever kind was better."""
+    paths = [out / path.name for path in students.chosen.checkpoints]
+    if distributed.is_leader():
+        for path, kept in zip(students.chosen.checkpoints, paths, strict=True):
+            with atomic_path(kept) as file:
+                copyfile(path, file)
+    return replace(students.chosen, checkpoints=paths)
 
 
 def without_teaching(changes: dict[str, Any]) -> dict[str, Any]:
