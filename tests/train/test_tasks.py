@@ -438,13 +438,3 @@ def test_no_node_is_drawn_as_a_pair_with_itself() -> None:
     drawn = batch.pairs[:, 200:]
     assert drawn.shape[1] > 150
     assert bool((drawn[0] != drawn[1]).all())
-
-
-def test_masks_in_a_list_are_refused_since_all_nodes_are_learned() -> None:
-    graphs = make_graphs(4, lambda _, x: torch.zeros(len(x), dtype=torch.long))
-    for data in graphs:
-        data.train_mask = torch.ones(data.num_nodes, dtype=torch.bool)
-    GraphSet(graphs, "graph", 2, torch.device("cpu")).check()
-    graphs[2].train_mask[0] = False
-    with pytest.raises(InputError, match="graph 2: 'train_mask' must be left out in a list"):
-        GraphSet(graphs, "graph", 2, torch.device("cpu")).check()

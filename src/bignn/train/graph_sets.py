@@ -89,7 +89,6 @@ class GraphSet:
             name = f"graph {number}" if self._argument == "graph" else f"{self._argument}[{number}]"
             try:
                 self._check(data)
-                _refuse_masks(data)
                 x = array_of("x", data.x, as_floats=True)
                 x = x.reshape(len(x), math.prod(x.shape[1:]))
                 edges = array_of("edge_index", data.edge_index)
@@ -193,15 +192,6 @@ class GraphSet:
             for name in names:
                 if isinstance(part := data.get(name), Tensor):
                     yield part
-
-
-def _refuse_masks(data: Any) -> None:
-    """Refuse a graph of a list that has nodes to be left out: all are learned, and scored."""
-    for name in ("train_mask", "val_mask", "test_mask"):
-        mask = getattr(data, name, None)
-        if mask is not None and not bool(torch.as_tensor(mask).all()):
-            fix = "to learn the nodes of one graph, pass it without a list"
-            raise input_error(name, "left out in a list of graphs", "a mask of some nodes", fix)
 
 
 class GraphSetProblem:
