@@ -185,6 +185,7 @@ class _LayerwiseRun:
             lines.add(begun)
             sources, drop = self._sources(number)
             bound = LayerOverRows(layer, sources, backend=self.backend)
+            make: Callable[..., tuple[NDArray[Any], ...]]
             make = self._finisher(bound) if is_last else bound.bits
             blocks = row_blocks(self.store.num_nodes, self.block_rows, begun)
             for begin, end, edges in read_ahead(self.rows.ahead(layer.aggr, blocks)):
