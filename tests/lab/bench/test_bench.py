@@ -214,6 +214,15 @@ def test_rounded_models_agree_with_torch_on_every_node_and_bit(
         assert "5-bit edge weights" in suite_report.describe(report)
 
 
+def test_progress_says_that_others_used_the_cores(
+    timed: list[set[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("bignn.lab.bench.other_load.OtherLoad.is_in_the_way", True)
+    bench.run(["shapes"], scale=0.005, only=["arxiv"], memory=False, against=["torch_sparse"])
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "x as fast as" in line]
+    assert line.endswith("not reliable: other processes used the cores")
+
+
 def test_only_the_contenders_asked_for_are_timed(
     timed: list[set[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -199,6 +199,8 @@ def _network(
     row |= _measured(make_problem(name, scale=scale, **how), rivals, log)
     if row["best_float"] is not None:
         ratio = f"{row['speedup_vs_best_float']:.1f}x as fast as {row['best_float']}"
+        if row["machine_was_busy"]:
+            ratio += ", not reliable: other processes used the cores"
         log(f"packed {row['packed_ms']:.3g} ms, {ratio}")
     if memory:
         measured = {"packed": "packed", "simulated": "simulated", row["best_float"]: "float"}
