@@ -438,3 +438,9 @@ def test_no_node_is_drawn_as_a_pair_with_itself() -> None:
     drawn = batch.pairs[:, 200:]
     assert drawn.shape[1] > 150
     assert bool((drawn[0] != drawn[1]).all())
+
+
+def test_classes_that_are_floats_are_advised_to_be_whole() -> None:
+    data = node_data(torch.arange(30.0) % 3)
+    with pytest.raises(InputError, match=r"as many outputs as 'y' \(1\), got 3; .*y\.long\(\)"):
+        bignn.fit(pyg.GCN(data.num_features, 8, 2, 3), data, QUICK, progress=False)

@@ -47,7 +47,15 @@ def check_model(model: nn.Module, batch: Batch, task: Task, argument: str = "mod
     if task.kind == "classes" and num_outputs < expected:
         raise input_error(argument, f"one with an output per class ({expected})", num_outputs)
     if task.kind != "classes" and num_outputs != expected:
-        raise input_error(argument, f"one with as many outputs as 'y' ({expected})", num_outputs)
+        looks_whole = batch.y.is_floating_point() and bool((batch.y == batch.y.round()).all())
+        fix = (
+            "floats are learned as values; classes are whole numbers: y.long()"
+            if looks_whole
+            else ""
+        )
+        raise input_error(
+            argument, f"one with as many outputs as 'y' ({expected})", num_outputs, fix
+        )
     return num_outputs
 
 
