@@ -136,11 +136,11 @@ def float_model() -> None:
         problem.prepare(model, Settings(), world)
         batch, exchange = problem.trial(), problem.halo.exchange
         world.barrier()
-        began, before = time.perf_counter(), exchange.sent_bytes
+        began, before = time.perf_counter(), exchange.forward.sent
         with torch.no_grad():
             batch.logits(model)
         world.barrier()
-        sent = world.totals(exchange.sent_bytes - before)[0]
+        sent = world.totals(exchange.forward.sent - before)[0]
         report = {"seconds": time.perf_counter() - began, "exchange": {"bytes": int(sent)}}
     if world.is_leader:
         print(json.dumps(report))

@@ -15,6 +15,7 @@ import pytest
 import torch
 from conftest import make_arrays
 
+import bignn
 from bignn.cli import main
 from bignn.errors import InputError
 from bignn.graph import from_arrays
@@ -29,6 +30,8 @@ from bignn.train.sampled_batches import SampledBatches, Sampling
 
 CPU = torch.device("cpu")
 HERE = Path(__file__).parent
+#: Where processes find helpers of tests and bignn, installed or not.
+PATHS = os.pathsep.join(map(str, (HERE, HERE.parent, Path(bignn.__file__).parent.parent)))
 
 
 def torchrun(*arguments: str, cwd: Path, processes: int = 2) -> subprocess.CompletedProcess[str]:
@@ -47,7 +50,7 @@ def torchrun(*arguments: str, cwd: Path, processes: int = 2) -> subprocess.Compl
             **os.environ,
             "OMP_NUM_THREADS": "1",
             "PYTHONWARNINGS": "ignore",
-            "PYTHONPATH": f"{HERE}{os.pathsep}{HERE.parent}",
+            "PYTHONPATH": PATHS,
             # Names of this machine that do not resolve make gloo look for long.
             "GLOO_SOCKET_IFNAME": "lo",
         },

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_arrays, make_packed_model
-from test_distributed import torchrun, weights
+from small_stores import make_store, packed_model
+from test_distributed import PATHS, torchrun, weights
 
 from bignn.cli import main
 from bignn.errors import InputError
@@ -21,6 +22,8 @@ from bignn.graph import Graph, from_arrays
 from bignn.nn import GAT, GCN, GNN, GraphSAGE
 from bignn.runtime.parts.graph_part import GraphPart, cut
 from bignn.runtime.parts.part_files import open_part, write_parts
+from bignn.runtime.parts.store_parts import write_store_parts
+from bignn.runtime.store.predict_store import predict_store
 from bignn.train.batches import Batch
 from bignn.train.distributed import World
 from bignn.train.find_problem import find_problem
@@ -29,7 +32,6 @@ from bignn.train.parts.training_halo import TrainingHalo, from_bits, to_bits
 from bignn.train.recipes import Settings
 
 CPU = torch.device("cpu")
-HERE = Path(__file__).parent
 
 
 def models() -> dict[str, GNN]:
@@ -70,6 +72,12 @@ def first_step(
         return gradients, batch.logits(model), batch
 
 
+def stored_model(part: GraphPart) -> GNN:
+    """A model for parts of a store."""
+    torch.manual_seed(0)
+    return GCN(part.partition.num_features, 8, 2, part.partition.num_classes, binarize="both")
+
+
 SCRIPT = """
 import json, os, shutil, sys
 from pathlib import Path
@@ -85,7 +93,7 @@ from bignn.train.distill import weights_digest
 from bignn.train.fit import fit
 from bignn.train.parts.predict_parts import predict_parts
 from bignn.train.recipes import Settings, recipe
-from test_parts import CPU, first_step, models
+from test_parts import CPU, first_step, models, stored_model
 
 said = {}
 with joined_world("cpu") as world:
@@ -97,6 +105,9 @@ with joined_world("cpu") as world:
         steps[name] = gradients + [logits]
     for name in ("gcn", "gat"):
         steps[f"{name} int8"] = first_step(models()[name], part, world, halo_gradients="int8")[0]
+    stored = open_part("store-parts", rank, 2)
+    gradients, logits, _ = first_step(stored_model(stored), stored, world)
+    steps["store"] = gradients + [logits]
     torch.save({"nodes": torch.from_numpy(part.nodes.copy()), **steps}, f"steps-{rank}.pt")
     # Other first weights in each process, dropout of their own: one result.
     for form in ("float", "int8"):
@@ -105,6 +116,7 @@ with joined_world("cpu") as world:
         options = {"halo_gradients": form, "progress": False}
         result = fit(model, part, Settings(lr=0.03, epochs=12), **options)
         said[form] = [weights_digest([model]), result.val_loss, result.val_acc, result.test_acc]
+        said[f"{form} bytes"] = result.exchanged | {"epochs": result.epochs}
     refused = []
     for change in (
         {"graph": open_part("other", rank, 2)} if rank else {"graph": part},
@@ -132,6 +144,8 @@ with joined_world("cpu") as world:
         with open("out.txt" if rank == 0 else os.devnull, "a") as sys.stdout:
             code = main(["predict", "model.bignn", "parts", *options])
         assert code == 0
+    with open(os.devnull, "a") as sys.stdout:
+        assert main(["predict", "store.bignn", "store-parts", "--out", "store.npy"]) == 0
 sys.stdout = sys.__stdout__
 Path(f"said-{rank}.json").write_text(json.dumps(said))
 """
@@ -146,6 +160,11 @@ def test_two_processes_with_parts_are_one(tmp_path: Path) -> None:
     packed = make_packed_model([20, 9, 3])
     packed.save(tmp_path / "model.bignn")
     make_packed_model([20, 9, 3], seed=1).save(tmp_path / "other.bignn")
+    store = make_store(tmp_path / "store")
+    write_store_parts(store.path, 2, tmp_path / "store-parts")
+    write_store_parts(store.path, 1, tmp_path / "store-whole")
+    of_store = packed_model(store, "sage")
+    of_store.save(tmp_path / "store.bignn")
     # Inside of joined_world a command does not leave it.
     script = SCRIPT.replace('main(["predict"', 'predict(["predict"').replace(
         "said = {}", PREDICT + "said = {}"
@@ -173,10 +192,29 @@ def test_two_processes_with_parts_are_one(tmp_path: Path) -> None:
         for place, gradient in enumerate(gradients):
             found = ranks[0][f"{name} int8"][place]
             assert (found - gradient).abs().max() <= 0.02 * gradient.abs().max().clamp(min=0.1)
+    whole = open_part(tmp_path / "store-whole", 0, 1)
+    gradients, logits, _ = first_step(stored_model(whole), whole, World())
+    assert torch.allclose(torch.cat([rank["store"][-1] for rank in ranks]), logits, atol=2e-5)
+    for place, gradient in enumerate(gradients):
+        assert torch.allclose(ranks[0]["store"][place], gradient, atol=2e-5), place
+    predict_store(of_store, store, tmp_path / "one.npy", progress=False)
+    assert np.array_equal(np.load(tmp_path / "store.npy"), np.load(tmp_path / "one.npy"))
     first, second = (json.loads((tmp_path / f"said-{rank}.json").read_text()) for rank in (0, 1))
     assert first == second
     for form in ("float", "int8"):
         assert first[form][1] < 0.69, form  # chance is log 2
+        # Gradients of 8 columns each epoch.
+        sent, rows = first[f"{form} bytes"], sum(part.num_halo for part in cut(graph, 2, "ranges"))
+        width = 4 * 8 if form == "float" else 8 + 4
+        assert sent["backward_bytes"] == sent["epochs"] * rows * width, form
+        assert sent["backward_float32_bytes"] == sent["epochs"] * rows * 4 * 8
+        # Degrees once; then c times 20 columns, which are constant, and p times 8.
+        floats = sent["forward_float32_bytes"] / rows - 4  # 80 c + 32 p
+        in_bits = sent["forward_bytes"] / rows - 4  # (3 + 4) c + (1 + 4) p
+        constant = (5 * floats - 32 * in_bits) / (5 * 80 - 32 * 7)
+        passes = (in_bits - 7 * constant) / 5
+        assert constant in (1, 2)
+        assert passes.is_integer() and passes >= 2 * sent["epochs"]
     assert "the processes differ in 'graph'" in first["refused"][0]
     assert "a graph in parts is trained full batch" in first["refused"][1]
     assert first["refused"][2:] == [
@@ -228,6 +266,19 @@ def test_a_world_of_one_is_the_plain_training(tmp_path: Path) -> None:
         assert mine.test_acc == pytest.approx(plain.test_acc), name
 
 
+def test_one_process_exchanges_rows_with_itself() -> None:
+    """What a GPU's NCCL is tried by, on the CPU: gradients and predictions of the plain graph."""
+    script = Path(__file__).parents[2] / "benchmarks" / "nccl.py"
+    arguments = [str(script), "--device", "cpu", "--epochs", "2"]
+    environment = {**os.environ, "PYTHONPATH": PATHS, "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "cpu tensors go by gloo, 1,102 rows to itself" in done.stdout
+    assert done.stdout.splitlines()[-1] == "all equal"
+
+
 def test_what_cannot_train_in_parts_is_refused(tmp_path: Path) -> None:
     graph = from_arrays(make_arrays(), name="toy")
     whole, half = next(cut(graph, 1)), next(cut(graph, 2))
@@ -241,6 +292,11 @@ def test_what_cannot_train_in_parts_is_refused(tmp_path: Path) -> None:
         fit(model, whole, teacher=GraphSAGE(20, 8, 2, 2), **options)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="'batches' must be left out"):
         fit(model, whole, batches=[1], **options)  # type: ignore[arg-type]
+    store = make_store(tmp_path / "store")
+    write_store_parts(store.path, 1, tmp_path / "parts")
+    stored = open_part(tmp_path / "parts", 0, 1)
+    with pytest.raises(InputError, match="a teacher needs raw features, which no store has"):
+        fit(stored_model(stored), stored, teacher=stored_model(stored), **options)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="'loss' must be that of classes"):
         fit(model, whole, loss="bce", **options)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="no quantiles of a graph in parts"):
@@ -276,8 +332,8 @@ def test_errors_of_rounding_are_fed_back() -> None:
         def wait_tensor(self) -> torch.Tensor:
             return self.rows
 
-    def start_tensor(rows: torch.Tensor, *, back: bool) -> Any:
-        assert back
+    def start_tensor(rows: torch.Tensor, *, back: bool, columns: int) -> Any:
+        assert back and columns == 33
         return Loop(rows)
 
     exchange.start_tensor = start_tensor  # type: ignore[method-assign,assignment]
@@ -311,7 +367,7 @@ def start(
         **{"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)},
         **{"LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)},
         **{"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "GLOO_SOCKET_IFNAME": "lo"},
-        "PYTHONPATH": f"{HERE}{os.pathsep}{HERE.parent}",
+        "PYTHONPATH": PATHS,
     }
     return subprocess.Popen(
         [sys.executable, str(script), *arguments],

@@ -12,7 +12,7 @@ from bignn.errors import counted
 from bignn.runtime.parts.assignment import By
 
 if TYPE_CHECKING:
-    from bignn.runtime.parts.graph_part import GraphPart
+    from bignn.runtime.parts.graph_part import PartSizes
 
 #: Seconds from which on every part that is written gets a line.
 _REPORT_AFTER = 3.0
@@ -27,37 +27,38 @@ def add_partition(commands: Any) -> None:
         "Cut a graph into parts, one for each of several processes (torchrun) or machines.",
     )
     add = parser.add_argument
-    add_dataset(add)
+    add_dataset(add, ", or the folder of a store (see 'bignn pack-features')")
     add("-k", "--num-parts", type=int, required=True, metavar="K",
         help="number of parts, one per process")  # fmt: skip
     add("-o", "--out", required=True, metavar="DIR", help="folder for the parts (part-0.bigpart, "
         "...); a machine needs the parts of its own processes only")  # fmt: skip
     add("--by", choices=get_args(By), default="auto", help="metis: cut few edges (needs pymetis); "
-        "ranges: as nodes are numbered; auto: metis where it is installed, up to 200 million edges "
-        "(default: auto)")  # fmt: skip
+        "ranges: as nodes are numbered; auto: metis where it is installed, up to 200 million "
+        "edges, and ranges for a store (default: auto)")  # fmt: skip
 
 
 def _partition(options: argparse.Namespace) -> Report:
     from bignn.graph import load
     from bignn.runtime.parts.part_files import part_path, write_parts
+    from bignn.runtime.parts.store_parts import write_store_parts
+    from bignn.runtime.store import is_store
 
-    graph = load(options.dataset)
     start = time.perf_counter()
     parts = []
 
-    def report(part: GraphPart) -> None:
-        parts.append(
-            {
-                "nodes": part.num_nodes,
-                "edges": len(part.ids),
-                "halo": part.num_halo,
-                "bytes": part_path(options.out, part.number).stat().st_size,
-            }
-        )
+    def report(part: PartSizes) -> None:
+        path = part_path(options.out, part.number)
+        parts.append({**part._asdict(), "bytes": path.stat().st_size})
         if time.perf_counter() - start > _REPORT_AFTER:
             print(f"wrote part {part.number}", file=sys.stderr, flush=True)
 
-    partition = write_parts(graph, options.num_parts, options.out, options.by, report)
+    given = options.num_parts, options.out, options.by, report
+    if is_store(options.dataset):
+        partition = write_store_parts(options.dataset, *given)
+    else:
+        graph = load(options.dataset)
+        start = time.perf_counter()
+        partition = write_parts(graph, *given)
     return {
         "dataset": options.dataset,
         "out": options.out,

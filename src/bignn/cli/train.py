@@ -27,7 +27,7 @@ from bignn.cli.recipe_flags import (
 )
 from bignn.errors import InputError, input_error
 from bignn.runtime.input_stage import input_bits_of
-from bignn.runtime.parts.graph_part import GraphPart
+from bignn.runtime.parts.graph_part import GraphPart, StoredBits
 from bignn.runtime.parts.part_files import is_partition, open_part
 from bignn.runtime.store import Store, is_store
 from bignn.train.averages import mean_and_std, plus_minus
@@ -127,6 +127,9 @@ def _trained(options: argparse.Namespace, world: World) -> Report:
         graph = open_part(options.dataset, world.rank, world.size)
         if options.quality == "best":
             raise input_error("quality", "'plain' for a graph in parts", repr(options.quality))
+        for name in ("distill", "teacher"):
+            if isinstance(graph.x, StoredBits) and getattr(options, name):
+                raise input_error(name, "left out for parts of a store", getattr(options, name))
         world.check_same(
             {"their version of bignn": bignn.__version__, "their parts": graph.partition.digest},
             "install one version, and copy the parts of one 'bignn partition' to all machines",
@@ -214,7 +217,15 @@ def _results(options: argparse.Namespace, trained: SeedResults) -> dict[str, Any
         "epochs": [result.epochs for result in trained.results],
         "seconds_per_run": sum(result.seconds for result in trained.results) / count,
         "checkpoint": str(trained.checkpoints[trained.best]),
-    }
+    } | _exchanged(trained)
+
+
+def _exchanged(trained: SeedResults) -> dict[str, Any]:
+    """Return the bytes that processes with parts of a graph sent each other, of all seeds."""
+    counts = [result.exchanged for result in trained.results if result.exchanged is not None]
+    if not counts:
+        return {}
+    return {"exchange": {name: sum(some[name] for some in counts) for name in counts[0]}}
 
 
 def _trained_students(
@@ -347,5 +358,18 @@ def _describe_train(report: dict[str, Any]) -> str:
         f"{kind} on {report['dataset']}: {test}, "
         f"validation {report['val_acc_mean']:.1f} % "
         f"({count} seed{'s' if count > 1 else ''}, {report['seconds_per_run']:.1f} s each)\n"
-        f"{teacher}checkpoint {report['checkpoint']}"
+        f"{teacher}{_describe_exchange(report)}checkpoint {report['checkpoint']}"
     )
+
+
+def _describe_exchange(report: dict[str, Any]) -> str:
+    """Format the bytes between parts; nothing where none were sent."""
+    sent = report.get("exchange")
+    if not sent or not sent["forward_bytes"]:
+        return ""
+    directions = []
+    for name, what in (("forward", "rows forward"), ("backward", "gradients back")):
+        count, floats = sent[f"{name}_bytes"], sent[f"{name}_float32_bytes"]
+        ratio = f", {floats / count:.1f} times as many" if floats > count else ""
+        directions.append(f"{count:,} bytes of {what} (as float32 {floats:,}{ratio})")
+    return f"sent {' and '.join(directions)}\n"

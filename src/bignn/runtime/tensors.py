@@ -7,9 +7,11 @@ version (docs/format.md).
 from __future__ import annotations
 
 import json
+import math
 import os
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -138,6 +140,63 @@ def write(
             save_file(contiguous, temporary, metadata=metadata)
         except SafetensorError as error:  # as of a full disk
             raise WriteError(f"cannot write '{path}': {error}") from error
+
+
+@dataclass(frozen=True)
+class StreamedArray:
+    """An array that is made block by block while it is written.
+
+    Attributes:
+        dtype: NumPy's name of the type, as ``"<u8"``.
+        shape: its shape.
+        blocks: the blocks, which have the elements in order.
+
+    """
+
+    dtype: str
+    shape: Sequence[int]
+    blocks: Iterator[NDArray[Any]]
+
+
+def write_streamed(
+    path: str | os.PathLike[str], arrays: Mapping[str, StreamedArray], header: Mapping[str, Any]
+) -> None:
+    """Write what :func:`write` would, though no array is ever in memory whole."""
+    text = json.dumps(header, allow_nan=False)
+    names = {dtype: name for name, dtype in _DTYPES.items()}
+    # As safetensors orders them, so that each begins at a multiple of its type's size.
+    order = sorted(arrays, key=lambda name: (-np.dtype(arrays[name].dtype).itemsize, name))
+    places: dict[str, Any] = {}
+    begin = 0
+    for name in order:
+        array = arrays[name]
+        end = begin + math.prod(array.shape) * np.dtype(array.dtype).itemsize
+        places[name] = {"dtype": names[array.dtype], "shape": list(array.shape)}
+        places[name]["data_offsets"] = [begin, end]
+        begin = end
+
+    def head(digest: str, header_digest: str) -> bytes:
+        metadata = {"bignn": text, "digest": digest, "header_digest": header_digest}
+        made = json.dumps({"__metadata__": metadata, **places}).encode()
+        made += b" " * (-len(made) % 8)
+        return len(made).to_bytes(8, "little") + made
+
+    with atomic_path(path) as temporary:
+        start = len(head("0" * 32, "0" * 32))
+        with temporary.open("wb") as file:
+            file.seek(start)
+            for name in order:
+                for block in arrays[name].blocks:
+                    assert block.dtype.str == arrays[name].dtype, (name, block.dtype)
+                    file.write(_bytes(block, None))
+                assert file.tell() == start + places[name]["data_offsets"][1], name
+        # Digests come before the arrays in the file, and are known after them.
+        raw = np.memmap(temporary, dtype=np.uint8, mode="r")
+        written = {name: _array(raw, places[name], start) for name in order}
+        known = head(digest_of(text, written), digest_of(text, written, _SMALL_BYTES))
+        assert len(known) == start
+        with temporary.open("r+b") as begun:
+            begun.write(known)
 
 
 def read(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[Arrays, dict[str, Any]]:

@@ -42,10 +42,23 @@ class LostProcessError(InputError):
 
 @dataclass(frozen=True)
 class World:
-    """The processes that train together, seen from one of them."""
+    """The processes that train together, seen from one of them.
+
+    Attributes:
+        rank: this process's number.
+        size: how many there are.
+        is_joined: whether torch connects them, which it may a process alone, too.
+
+    """
 
     rank: int = 0
     size: int = 1
+    is_joined: bool = False
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether what is exchanged goes through torch.distributed."""
+        return self.is_joined or self.size > 1
 
     @property
     def is_leader(self) -> bool:
@@ -60,7 +73,7 @@ class World:
     def gather(self, *values: float) -> list[list[float]]:
         """Return the values of each process, by rank; whole numbers up to 2^53 are exact."""
         mine = [float(value) for value in values]
-        if self.size == 1:
+        if not self.is_connected:
             return [mine]
         # Over NCCL alone, as a caller may have it, only tensors on a GPU can be sent.
         device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
@@ -118,7 +131,7 @@ class World:
         weights, wants a gradient of every parameter in every process, and wraps the model, whose
         own methods batches call. Models this small leave nothing to overlap.
         """
-        if self.size == 1:
+        if not self.is_connected:
             return
         kinds: dict[torch.dtype, list[nn.Parameter]] = {}
         for parameter in model.parameters():
@@ -143,7 +156,7 @@ class World:
         Tensors that are equal already are not touched, so that caches made from them stay valid.
         """
         tensors = list(tensors)
-        if self.size == 1 or not tensors:
+        if not self.is_connected or not tensors:
             return
         # As bytes: any dtype, in one message.
         mine = [t.detach().contiguous().reshape(-1).view(torch.uint8) for t in tensors]
@@ -233,7 +246,8 @@ def current_world(device: torch.device) -> World:
         if not under_torchrun():
             return World()
         _join(device)
-    return World(torch.distributed.get_rank(), torch.distributed.get_world_size())
+    size = torch.distributed.get_world_size()
+    return World(torch.distributed.get_rank(), size, is_joined=True)
 
 
 def _join(device: torch.device) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -153,7 +154,8 @@ class Recorder:
                 torch.cuda.set_sync_debug_mode(before)
         for warning in waiting:
             if "synchronizing" in str(warning.message):
-                self._waits, self.why_not = False, "an epoch waits for the GPU"
+                place = f"{Path(warning.filename).name}, line {warning.lineno}"
+                self._waits, self.why_not = False, f"an epoch waits for the GPU: {place}"
             else:
                 warnings.warn_explicit(
                     warning.message, warning.category, warning.filename, warning.lineno

@@ -30,6 +30,7 @@ from bignn.train.distill import distillation_loss, on_device, weights_digest
 from bignn.train.distributed import World
 from bignn.train.early_stopping import is_better, should_stop
 from bignn.train.optimizer import adam, adam_state
+from bignn.train.parts.part_problem import PartProblem
 from bignn.train.problem import LearningProblem
 from bignn.train.progress import Progress
 from bignn.train.recipes import Settings
@@ -101,7 +102,7 @@ class TrainingRun:
         self._snapshot: _RunState | None = None
 
     def _new_recorder(self) -> Recorder:
-        task, is_alone = self.problem.task, self.world.size == 1
+        task, is_alone = self.problem.task, not self.world.is_connected
         is_able = is_alone and self.is_full_batch and task.kind == "classes"
         is_able = is_able and task.loss_function is None and isinstance(self.model, GNN)
         return Recorder(is_able, self.problem.device, self.problem.num_nodes, self.progress.epoch)
@@ -347,9 +348,11 @@ class TrainingRun:
         self.model.eval()
         set_class_names(self.model, self.problem.class_names)
         best, metric = self.progress, self.problem.task.metric
+        exchanged = self.problem.exchanged() if isinstance(self.problem, PartProblem) else None
         return FitResult(
-            best.best_loss, best.best_acc, test, best.best_epoch, best.epoch, best.seconds, metric
-        )
+            best.best_loss, best.best_acc, test, best.best_epoch, best.epoch, best.seconds, metric,
+            exchanged,
+        )  # fmt: skip
 
     def _identity(self) -> dict[str, Any]:
         """Return what tells this run from others; only its own checkpoint can be resumed."""

@@ -37,15 +37,20 @@ def assign(graph: Graph, num_parts: int, by: By = "auto") -> tuple[NDArray[np.in
     """
     if by not in get_args(By):
         raise input_error("by", f"one of {list(get_args(By))}", repr(by))
-    most = min(graph.num_nodes, MOST_PARTS)
-    is_count = isinstance(num_parts, int) and not isinstance(num_parts, bool)
-    if not is_count or not 1 <= num_parts <= most:
-        raise input_error("num_parts", f"a number of parts from 1 to {most}", repr(num_parts))
+    check_count(num_parts, graph.num_nodes)
     if by == "auto":
         fits = graph.num_edges <= MOST_EDGES_OF_METIS and find_spec("pymetis") is not None
         by = "metis" if fits else "ranges"
     owner = by_metis(graph, num_parts) if by == "metis" else by_ranges(graph, num_parts)
     return _without_empty_parts(owner, num_parts), by
+
+
+def check_count(num_parts: int, num_nodes: int) -> None:
+    """Refuse a number of parts that a graph cannot be cut into."""
+    most = min(num_nodes, MOST_PARTS)
+    is_count = isinstance(num_parts, int) and not isinstance(num_parts, bool)
+    if not is_count or not 1 <= num_parts <= most:
+        raise input_error("num_parts", f"a number of parts from 1 to {most}", repr(num_parts))
 
 
 def by_ranges(graph: Graph, num_parts: int) -> NDArray[np.int32]:

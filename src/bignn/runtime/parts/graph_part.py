@@ -6,15 +6,17 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bignn.bits import Words
 from bignn.errors import InputError
 from bignn.graph import SPLITS, Graph, SparseRows
 from bignn.kernels.compressed_rows import entries_of
 from bignn.runtime.input_bits import choose_input_bits, is_dense
+from bignn.runtime.input_stage import InputSpec
 from bignn.runtime.parts.assignment import By, assign
 
 Floats = NDArray[np.float32]
@@ -68,6 +70,31 @@ class Partition:
 
 
 @dataclass(frozen=True, eq=False)
+class StoredBits:
+    """Features of a part of a store: bits and scales as they are there.
+
+    Attributes:
+        words: bits of the owned nodes.
+        beta: their scales β.
+        stage: the input stage that both were made by.
+
+    """
+
+    words: Words
+    beta: Floats
+    stage: InputSpec
+
+
+class PartSizes(NamedTuple):
+    """What a part has of each, for reports."""
+
+    number: int
+    nodes: int
+    edges: int
+    halo: int
+
+
+@dataclass(frozen=True, eq=False)
 class GraphPart:
     """One part of a graph. Local rows are the owned nodes, then the halo.
 
@@ -81,7 +108,7 @@ class GraphPart:
         sent_offsets: those of part p are ``sent[sent_offsets[p]:sent_offsets[p + 1]]``.
         offsets, ids, weights: owned row i has the sources ``ids[offsets[i]:offsets[i + 1]]``, local
             rows in the order given; weights are None where all are 1.
-        x: features of the owned nodes.
+        x: features of the owned nodes; bits where a store was cut.
         y: their classes; None without labels.
         train_idx, val_idx, test_idx: owned rows of the splits; None where the graph has none.
 
@@ -97,7 +124,7 @@ class GraphPart:
     offsets: Ints
     ids: NDArray[Any]
     weights: Floats | None
-    x: Floats | SparseRows
+    x: Floats | SparseRows | StoredBits
     y: Ints | None = None
     train_idx: Ints | None = None
     val_idx: Ints | None = None
@@ -129,8 +156,14 @@ class GraphPart:
         target = np.repeat(np.arange(self.num_nodes), np.diff(self.offsets))
         return self.ids.astype(np.int64), target, self.weights
 
+    @property
+    def sizes(self) -> PartSizes:
+        """Numbers of nodes, edges and rows of other parts."""
+        return PartSizes(self.number, self.num_nodes, len(self.ids), self.num_halo)
+
     def features_graph(self) -> Graph:
-        """Return the owned nodes as a graph without edges, whose features can be read."""
+        """Return the owned nodes as a graph without edges, whose raw features can be read."""
+        assert not isinstance(self.x, StoredBits), "a store has no raw features"
         return Graph(self.x, np.empty((2, 0), dtype=np.int64), name=self.partition.name)
 
 

@@ -12,14 +12,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bignn.bits import pack, unpack, words_per_row
 from bignn.errors import FileError, InputError, input_error
 from bignn.files import check_writable, checked_path, remove_leftovers
 from bignn.graph import SPLITS, Graph, SparseRows
 from bignn.graph.names import class_names_of
+from bignn.kernels.layer import DenseBits
 from bignn.runtime import tensors
-from bignn.runtime.graph_checks import check_array, check_compressed
+from bignn.runtime.graph_checks import check_array, check_compressed, check_features
+from bignn.runtime.input_bits import NUM_DIAGONALS, rotation_size
+from bignn.runtime.input_stage import InputSpec
 from bignn.runtime.parts.assignment import MOST_PARTS, By
-from bignn.runtime.parts.graph_part import GraphPart, Partition, cut
+from bignn.runtime.parts.graph_part import GraphPart, Partition, PartSizes, StoredBits, cut
+from bignn.runtime.store import is_store
 from bignn.runtime.tensors import PART_FORMAT, PART_SUFFIX
 
 VERSION = 1
@@ -29,6 +34,9 @@ _NEEDED = ("nodes", "halo", "halo_offsets", "sent", "sent_offsets", "offsets", "
 _OPTIONAL = ("weights", "y", *SPLITS)
 _X = ("x",)
 _SPARSE_X = ("x_indptr", "x_indices", "x_data")
+#: Of a part of a store: bits and scales, and the numbers of the stage that made them.
+_STORED_X = ("x_words", "x_beta")
+_OF_STAGE = ("input_mean", "input_scale", "input_diagonals", "input_thresholds")
 _FACTS = {field.name for field in fields(Partition)}
 _MOST = 1 << 48  # of any size in a header
 
@@ -49,28 +57,36 @@ def write_parts(
     num_parts: int,
     folder: str | os.PathLike[str],
     by: By = "auto",
-    report: Callable[[GraphPart], object] = lambda _part: None,
+    report: Callable[[PartSizes], object] = lambda _sizes: None,
 ) -> Partition:
     """Cut a graph into parts and write a file for each; parts of another number are removed.
 
-    ``report`` is called with every part that is written.
+    ``report`` is called with the sizes of every part that is written.
     """
-    target = checked_path(folder, "out", "a folder")
-    if target.exists() and not target.is_dir():
-        raise input_error("out", "a folder", f"the file '{target}'")
-    check_writable(part_path(target, 0))
+    target = checked_folder(folder)
     partition = None
     for part in cut(graph, num_parts, by):
         if partition is None:
-            _remove_others(target)
+            remove_parts(target)
         tensors.write(part_path(target, part.number), *_to_file(part))
         partition = part.partition
-        report(part)
+        report(part.sizes)
     assert partition is not None
     return partition
 
 
-def _remove_others(folder: Path) -> None:
+def checked_folder(folder: str | os.PathLike[str]) -> Path:
+    """Return the folder that parts are written to; refuse one that cannot be."""
+    target = checked_path(folder, "out", "a folder")
+    if target.exists() and not target.is_dir():
+        raise input_error("out", "a folder", f"the file '{target}'")
+    if is_store(target):
+        raise input_error("out", "a folder of its own for the parts", f"the store '{target}'")
+    check_writable(part_path(target, 0))
+    return target
+
+
+def remove_parts(folder: Path) -> None:
     """Remove the parts of an earlier graph: none of them fits the new ones."""
     for entry in folder.iterdir() if folder.is_dir() else ():
         if (found := _NAME.fullmatch(entry.name)) is not None:
@@ -123,50 +139,104 @@ def open_part(
     return part
 
 
-def _to_file(part: GraphPart) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    arrays = {key: getattr(part, key) for key in _NEEDED}
-    arrays |= {key: some for key in _OPTIONAL if (some := getattr(part, key)) is not None}
-    if isinstance(part.x, SparseRows):
-        arrays |= {"x_indptr": part.x.indptr, "x_indices": part.x.indices, "x_data": part.x.values}
-    else:
-        arrays["x"] = part.x
+def part_header(
+    partition: Partition, number: int, stage: InputSpec | None = None
+) -> dict[str, Any]:
+    """Return the header of a part's file; ``stage`` is that of a store's features."""
     header = {
         "format": PART_FORMAT,
         "version": VERSION,
-        "number": part.number,
-        "partition": part.partition.facts(),
+        "number": number,
+        "partition": partition.facts(),
     }
-    return arrays, header
+    if stage is not None:
+        header["input"] = {"normalize_rows": stage.normalize_rows}
+    return header
+
+
+def stage_arrays(stage: InputSpec) -> dict[str, NDArray[Any]]:
+    """Return the numbers of a store's input stage as a part's file has them."""
+    diagonals = None if stage.diagonals is None else pack(stage.diagonals)
+    values = (stage.mean, stage.scale, diagonals, stage.thresholds)
+    named = zip(_OF_STAGE, values, strict=True)
+    return {name: array for name, array in named if array is not None}
+
+
+def _to_file(part: GraphPart) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    arrays = {key: getattr(part, key) for key in _NEEDED}
+    arrays |= {key: some for key in _OPTIONAL if (some := getattr(part, key)) is not None}
+    stage = None
+    if isinstance(part.x, StoredBits):
+        stage = part.x.stage
+        arrays |= {"x_words": part.x.words, "x_beta": part.x.beta, **stage_arrays(stage)}
+    elif isinstance(part.x, SparseRows):
+        arrays |= {"x_indptr": part.x.indptr, "x_indices": part.x.indices, "x_data": part.x.values}
+    else:
+        arrays["x"] = part.x
+    return arrays, part_header(part.partition, part.number, stage)
 
 
 def _from_file(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> GraphPart:
     version = header.get("version")
     if type(version) is not int or version != VERSION:
         raise FileError(f"version {version!r} is not known, expected {VERSION}")
-    if unknown := sorted(set(header) - {"format", "version", "number", "partition"}):
+    if unknown := sorted(set(header) - {"format", "version", "number", "partition", "input"}):
         raise FileError(f"it has an unknown part '{unknown[0][:40]}'; a newer bignn may read it")
     partition, number = _partition(header.get("partition")), header.get("number")
     if type(number) is not int or not 0 <= number < partition.num_parts:
         raise FileError(f"its number is not in 0..{partition.num_parts - 1}")
-    of_x = _SPARSE_X if "x_indptr" in arrays else _X
+    is_stored = "input" in header
+    of_x = _STORED_X if is_stored else _SPARSE_X if "x_indptr" in arrays else _X
     for key in (*_NEEDED, *of_x):
         if key not in arrays:
             raise FileError(f"array '{key}' is missing")
-    if unknown := sorted(set(arrays) - {*_NEEDED, *_OPTIONAL, *of_x}):
+    allowed = {*_NEEDED, *_OPTIONAL, *of_x, *(_OF_STAGE if is_stored else ())}
+    if unknown := sorted(set(arrays) - allowed):
         raise FileError(f"it has an unknown array '{unknown[0][:40]}'; a newer bignn may read it")
     _check(partition, number, arrays)
     x: Any = arrays.get("x")
-    if x is None:
+    if is_stored:
+        x = _stored_bits(partition, arrays, header["input"])
+    elif x is None:
         indptr, indices, values = (arrays[key] for key in _SPARSE_X)
         x = SparseRows(indptr, indices, values, (len(arrays["nodes"]), partition.num_features))
     needed: dict[str, Any] = {key: arrays[key] for key in _NEEDED}
     optional: dict[str, Any] = {key: arrays.get(key) for key in _OPTIONAL}
     part = GraphPart(partition, number, x=x, **needed | optional)
     try:
-        part.features_graph()
+        if not is_stored:
+            part.features_graph()
     except InputError as error:
         raise FileError(str(error)) from None
     return part
+
+
+def _stored_bits(
+    partition: Partition, arrays: Mapping[str, NDArray[Any]], stage: Any
+) -> StoredBits:
+    """Read bits and scales of a store, and the stage that made them."""
+    is_right = isinstance(stage, dict) and set(stage) == {"normalize_rows"}
+    if not is_right or not isinstance(stage["normalize_rows"], bool):
+        raise FileError("what it says of its input stage is not complete")
+    # Copies, which may be written to where files may not.
+    found = {name: np.array(arrays[name]) for name in _OF_STAGE if name in arrays}
+    mean, scale, words, thresholds = (found.get(name) for name in _OF_STAGE)
+    size = partition.num_features
+    for name, values in (("input_mean", mean), ("input_scale", scale)):
+        if values is not None:
+            check_array(name, values, [np.float32], (size,))
+    diagonals = None
+    if thresholds is not None:
+        check_array("input_thresholds", thresholds, [np.float32], (size, None))
+    if words is not None:
+        padded = rotation_size(size)
+        shape = (None, NUM_DIAGONALS, words_per_row(padded))
+        check_array("input_diagonals", words, [np.uint64], shape)
+        diagonals = unpack(words, padded)
+    spec = InputSpec(size, stage["normalize_rows"], mean, scale, True, diagonals, thresholds)
+    count, beta = len(arrays["nodes"]), arrays["x_beta"]
+    check_features("", DenseBits(arrays["x_words"]), beta, count, spec.num_columns)
+    return StoredBits(arrays["x_words"], beta, spec)
 
 
 def _partition(facts: Any) -> Partition:
@@ -224,7 +294,7 @@ def _check(partition: Partition, number: int, arrays: Mapping[str, NDArray[Any]]
             raise FileError("array 'weights' has negative values")
     if "x" in arrays:
         check_array("x", arrays["x"], [np.float32], (num_nodes, partition.num_features))
-    else:
+    elif "x_indptr" in arrays:
         check_compressed("x_indptr", arrays["x_indptr"], "x_indices", arrays["x_indices"],
                          num_nodes, partition.num_features)  # fmt: skip
         check_array("x_indices", arrays["x_indices"], [np.int64], (None,))

@@ -24,7 +24,7 @@ from bignn.runtime.features import may_read_sparse, read_dense, read_sparse
 from bignn.runtime.layer_ranges import LayerOverRows, LayerSources
 from bignn.runtime.network import Network, PackedStep
 from bignn.runtime.operations import GRAPHWIDE, NEIGHBOURLY
-from bignn.runtime.parts.graph_part import GraphPart
+from bignn.runtime.parts.graph_part import GraphPart, StoredBits
 from bignn.runtime.parts.messages import Exchange, MessageForm, from_message, to_message
 from bignn.runtime.parts.part_edges import PartEdges, part_edges
 from bignn.runtime.planner import plan_layers
@@ -223,6 +223,14 @@ class PartRun:
     def _read_features(self) -> Bits:
         """Apply the input stage to the owned nodes, in the form that the whole graph would be."""
         stage, partition = self._network.input, self._part.partition
+        if isinstance(stored := self._part.x, StoredBits):
+            if stored.stage.digest() != stage.digest():
+                raise input_error(
+                    "dataset", "parts of a store with this model's input statistics",
+                    f"those of '{partition.name}'",
+                    "pack its features again with --like MODEL.bignn, and cut it again",
+                )  # fmt: skip
+            return Bits(np.array(stored.words), np.array(stored.beta), stage.num_columns)
         graph, found = self._part.features_graph(), None
         entries = partition.x_entries
         if entries is not None and may_read_sparse(stage, entries, partition.num_nodes):

@@ -136,9 +136,13 @@ class Store:
         self.labels = StorePart.open(self.path, LABELS) if has_labels else None
         self._check_sizes()
         if verify:
-            for part in (self.features, self.edges, self.labels):
-                if part is not None:
-                    part.verify()
+            self.verify()
+
+    def verify(self) -> None:
+        """Read everything once and compare it with its digests."""
+        for part in (self.features, self.edges, self.labels):
+            if part is not None:
+                part.verify()
 
     def _check_sizes(self) -> None:
         nodes, bits = self.num_nodes, self.num_bits

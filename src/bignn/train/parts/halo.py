@@ -14,6 +14,14 @@ from bignn.runtime.parts.messages import Bytes
 from bignn.train.distributed import World
 
 
+@dataclass
+class SentBytes:
+    """Bytes that were sent in one direction, and those of the same rows as float32."""
+
+    sent: int = 0
+    as_float32: int = 0
+
+
 class HaloExchange:
     """What connects one process's part with those of the others.
 
@@ -21,7 +29,8 @@ class HaloExchange:
 
     Attributes:
         world: the processes.
-        sent_bytes: bytes of all messages that this process sent to others so far.
+        forward: bytes of rows that this process sent to those that read them, so far.
+        backward: bytes of gradients that it sent to the rows' owners, so far.
 
     """
 
@@ -29,20 +38,33 @@ class HaloExchange:
         self.world = world
         self._sent_counts = np.diff(part.sent_offsets).tolist()
         self._halo_counts = np.diff(part.halo_offsets).tolist()
-        self.sent_bytes = 0
+        self.forward, self.backward = SentBytes(), SentBytes()
 
     def start(self, rows: Bytes) -> PendingRows:
         """Send rows [s, width], each to the process that has it in its halo."""
         return self.start_tensor(torch.from_numpy(np.ascontiguousarray(rows)))
 
-    def start_tensor(self, rows: Tensor, *, back: bool = False) -> PendingRows:
-        """Send the rows of a tensor [s, width]; ``back`` sends the halo's rows to their owners."""
+    def start_tensor(
+        self, rows: Tensor, *, back: bool = False, columns: int | None = None
+    ) -> PendingRows:
+        """Send the rows of a tensor [s, width].
+
+        Args:
+            rows: the rows.
+            back: send the halo's rows to their owners.
+            columns: numbers that a row stands for, to count its bytes as float32; None for as many
+                as it has of them.
+
+        """
         counts = self._sent_counts, self._halo_counts
         given, asked = counts[::-1] if back else counts
         width = rows.shape[1]
         out = rows.new_empty((sum(asked), width))
-        self.sent_bytes += rows.numel() * rows.element_size()
-        if self.world.size == 1:
+        counted = self.backward if back else self.forward
+        num_bytes = rows.numel() * rows.element_size()
+        counted.sent += num_bytes
+        counted.as_float32 += num_bytes if columns is None else 4 * len(rows) * columns
+        if not self.world.is_connected:
             return PendingRows(self.world, out, None, rows)
         with self.world.communicating():
             work = torch.distributed.all_to_all_single(
@@ -85,5 +107,5 @@ class PendingRows:
 
     def wait(self) -> Bytes:
         """Wait for the rows, as an array of bytes."""
-        arrived: Bytes = self.wait_tensor().numpy()
+        arrived: Bytes = self.wait_tensor().cpu().numpy()
         return arrived

@@ -17,11 +17,13 @@ from bignn.kernels.edge_kinds import weigh_edges
 from bignn.nn import GNN
 from bignn.nn.adjacency import Aggregation
 from bignn.nn.batch_norm import shared_statistics
+from bignn.nn.features import BinaryRows
 from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
 from bignn.nn.halo import PartMatrix
+from bignn.nn.linear import FeaturesLike
 from bignn.nn.sage_conv import SAGEConv
-from bignn.runtime.parts.graph_part import GraphPart
+from bignn.runtime.parts.graph_part import GraphPart, StoredBits
 from bignn.train.batches import Batch
 from bignn.train.distill import soft_targets
 from bignn.train.distributed import World
@@ -103,15 +105,26 @@ class PartProblem:
         self.halo = TrainingHalo(world, self.part, self.device, self._gradients)
         self._aggr = layer.aggr
         y, train = self._tensor(self.part.y), self._tensor(self.part.train_idx)
-        x = self.part.features_graph().dense_x()
         self._whole: Batch = PartBatch(
-            torch.from_numpy(np.array(x)).to(self.device),
+            self._features(model),
             self._matrix(layer.aggr),
             None,
             y,
             train,
             world=world,
         )
+
+    def _features(self, model: nn.Module) -> FeaturesLike:
+        """Return the owned nodes' features; the bits of a store come with its input stage."""
+        stored = self.part.x
+        if not isinstance(stored, StoredBits):
+            x = self.part.features_graph().dense_x()
+            return torch.from_numpy(np.array(x)).to(self.device)
+        assert isinstance(model, GNN)
+        model.load_input_stage(stored.stage)
+        # Copies, since tensors may be written to and files may not.
+        words, beta = np.array(stored.words), np.array(stored.beta)
+        return BinaryRows.of_bits(words, beta, stored.stage.num_columns).to(self.device)
 
     def _tensor(self, array: Any) -> Tensor:
         return torch.from_numpy(np.array(array)).to(self.device)
@@ -145,8 +158,9 @@ class PartProblem:
         return replace(made, halo=self.halo)
 
     def fit_input(self, model: nn.Module) -> None:
-        """Take the statistics of all nodes of the graph."""
-        fit_input_stage(model, self._whole.x, self._moments, self.part.partition.input_bits)
+        """Take the statistics of all nodes of the graph, unless a store had its own."""
+        if isinstance(x := self._whole.x, Tensor):
+            fit_input_stage(model, x, self._moments, self.part.partition.input_bits)
 
     def _moments(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         world, count = self._world, self.part.partition.num_nodes
@@ -157,12 +171,24 @@ class PartProblem:
         first = sum_over_processes(world, rows[0] if world.is_leader else torch.zeros_like(rows[0]))
         return mean, (squares / count).sqrt(), largest, first
 
+    def exchanged(self) -> dict[str, int]:
+        """Count what all processes have sent since this run began, for reports."""
+        forward, backward = self.halo.exchange.forward, self.halo.exchange.backward
+        numbers = self._world.totals(
+            forward.sent, forward.as_float32, backward.sent, backward.as_float32
+        )
+        names = ("forward_bytes", "forward_float32_bytes", "backward_bytes")
+        counts = map(int, numbers)
+        return dict(zip((*names, "backward_float32_bytes"), counts, strict=True))
+
     def trial(self) -> Batch:
         """Return the part."""
         return self._whole
 
     def learn_from(self, teachers: Sequence[nn.Module], temperature: float) -> None:
         """Compute the teachers' targets of every node, once."""
+        if isinstance(self.part.x, StoredBits):
+            raise InputError("learning from a teacher needs raw features, which no store has")
         for teacher in teachers:
             if (theirs := _first_layer("teacher", teacher).aggr) != self._aggr:
                 expected = f"one that weighs neighbours as the model does ({self._aggr}), for parts"

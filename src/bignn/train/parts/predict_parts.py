@@ -158,7 +158,7 @@ def _exchanged(
     world: World, run: PartRun, exchange: HaloExchange, form: MessageForm
 ) -> dict[str, Any]:
     """Count what was sent, all processes together, beside the same rows as float32."""
-    sent = int(world.totals(exchange.sent_bytes)[0])
+    sent = int(world.totals(exchange.forward.sent)[0])
     layers = []
     for rows, columns in run.exchanged:
         total = int(world.totals(rows)[0])

@@ -74,7 +74,7 @@ class TrainingHalo:
     def send(self, x: Tensor, beta: Tensor) -> Tensor:
         """Send signs and scales; return the halo's signs, and keep its scales."""
         message = torch.cat([to_bits(x[self.sent_rows]), _as_bytes(beta[self.sent_rows])], dim=1)
-        arrived = self.exchange.start_tensor(message).wait_tensor()
+        arrived = self.exchange.start_tensor(message, columns=x.shape[1]).wait_tensor()
         self._scales = _as_floats(arrived[:, -4:])
         return from_bits(arrived[:, :-4], x.shape[1]).to(x.dtype)
 
@@ -88,7 +88,8 @@ class TrainingHalo:
         whole = (wanted / scale.clamp(min=torch.finfo(scale.dtype).tiny)).round_()
         self._left[key] = wanted - whole * scale
         message = torch.cat([whole.to(torch.int8).view(torch.uint8), _as_bytes(scale)], dim=1)
-        arrived = self.exchange.start_tensor(message, back=True).wait_tensor()
+        columns = gradient.shape[1]
+        arrived = self.exchange.start_tensor(message, back=True, columns=columns).wait_tensor()
         scales = _as_floats(arrived[:, -4:])
         return arrived[:, :-4].view(torch.int8).to(gradient.dtype) * scales
 
@@ -129,7 +130,7 @@ class _Sum(torch.autograd.Function):
 
 def _summed(x: Tensor, world: World) -> Tensor:
     total = x.detach().clone().contiguous()
-    if world.size > 1:
+    if world.is_connected:
         with world.communicating():
             torch.distributed.all_reduce(total)
     return total
@@ -143,7 +144,7 @@ def sum_over_processes(world: World, x: Tensor) -> Tensor:
 def largest_over_processes(world: World, x: Tensor) -> Tensor:
     """Take the largest of each number over all processes."""
     largest = x.detach().clone().contiguous()
-    if world.size > 1:
+    if world.is_connected:
         with world.communicating():
             torch.distributed.all_reduce(largest, torch.distributed.ReduceOp.MAX)
     return largest
