@@ -37,8 +37,10 @@ class Problem:
     features: PackedFeatures
     beta: Floats
 
-    def bind(self, ways: str, backend: str) -> PackedLayers:
-        return PackedLayers(self.layers, self.edges, ways, self.features, self.beta, backend)
+    def bind(self, ways: str, backend: str, block_shift: int | None = None) -> PackedLayers:
+        return PackedLayers(
+            self.layers, self.edges, ways, self.features, self.beta, backend, block_shift
+        )
 
     def run(self, ways: str, backend: str, output: Output = "values") -> NDArray[Any]:
         bound = self.bind(ways, backend)
@@ -132,6 +134,17 @@ def make_problem(
         make_sparse(rng, num_sources, sizes[0]),
         rng.random(num_sources, dtype=np.float32),
     )
+
+
+def in_order(problem: Problem) -> Problem:
+    """The same rows with their neighbours in order."""
+    edges = []
+    for some in problem.edges:
+        target = np.repeat(np.arange(some.num_rows), np.diff(some.offsets))
+        order = np.lexsort((some.ids, target))
+        weights = None if some.weights is None else some.weights[order]
+        edges.append(replace(some, ids=some.ids[order], weights=weights))
+    return replace(problem, edges=edges)
 
 
 def with_own(layer: BinaryLayer, rng: np.random.Generator) -> BinaryLayer:

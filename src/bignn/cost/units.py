@@ -47,6 +47,7 @@ _GROUPS = (
     ("next shared line", "next wide line"),
     ("next far line",),
     ("shared line ahead", "wide line ahead", "far line ahead"),
+    ("listed neighbour", "block line"),
 )
 
 # Doubling a group's cost must explain as much as an error of this in one layer's time: what the

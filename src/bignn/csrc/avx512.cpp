@@ -6,6 +6,7 @@
 // spills arrays of them.
 #include "avx512_attention.h"
 #include "avx512_bits.h"
+#include "avx512_blocks.h"
 #include "avx512_ends.h"
 #include "avx512_product.h"
 #include "avx512_records.h"
@@ -16,9 +17,9 @@
 namespace bignn {
 namespace {
 
-struct Avx512
-    : With<Plain<Avx512>, avx512::XnorPieces, avx512::WeightPieces, avx512::AttentionPieces,
-           avx512::RecordPieces, avx512::ProductPieces, avx512::BitPieces, avx512::EndPieces> {
+struct Avx512 : With<Plain<Avx512>, avx512::XnorPieces, avx512::WeightPieces,
+                     avx512::AttentionPieces, avx512::RecordPieces, avx512::BlockPieces,
+                     avx512::ProductPieces, avx512::BitPieces, avx512::EndPieces> {
     static void pack_rows(const float* x, std::size_t num_rows, std::size_t num_bits, word* words) {
         const __m512 zero = _mm512_setzero_ps();
         for (std::size_t i = 0; i < num_rows; ++i) {

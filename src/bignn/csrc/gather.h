@@ -56,11 +56,6 @@ struct Scratch {
     }
 };
 
-template <class Isa>
-inline std::size_t scratch_bytes(const Layer& layer) {
-    return Scratch<Isa>(layer, nullptr).size;
-}
-
 // A stretch of the list of neighbours: for each entry, where its data is and what it weighs. Rows
 // follow each other in that list, so a batch serves several of them, and the data of later entries
 // can be prefetched while earlier ones are summed.

@@ -102,6 +102,7 @@ struct Panels {
     const std::int32_t* base;              // per position: v = base - popcount(row ^ column)
     const std::uint16_t* valid;            // per panel: which of its positions hold a column
     std::size_t stride, bytes_per_column;  // of the records they make
+    std::size_t line_step;                 // from one table of lines to the next; 0: one of records
 };
 
 // Rows of sparse features: row i has the inputs inputs[offsets[i] ... offsets[i + 1]) in which it
@@ -130,6 +131,15 @@ struct Edges {
 };
 
 enum class Way { records, bits };
+
+// How way T takes neighbours by blocks of sources (blocked_rows.h). Records are then stored line by
+// line: the one of source j is split into the lines at line_step * line + 64 j.
+struct Blocks {
+    std::size_t shift;  // log2 of the sources in a block; 0: not in blocks
+    std::size_t num_sources;
+    std::size_t line_step;
+    std::size_t rows;  // of a tile, at most
+};
 
 // The weights of a node's own part, F_i . B_own above.
 struct Own {
@@ -163,6 +173,7 @@ struct Layer {
     int edge_bits;
     std::size_t num_inputs, num_outputs;
     Records records;              // Way::records: transform (or sparse bits), then gather
+    Blocks blocks;                // Way::records: of sources, where rows have many neighbours
     const word* words;            // Way::bits: gather, then transform; also read for Own
     const std::byte* product;     // Way::bits: B as make_product lays it out
     const std::int32_t* own_ids;  // the source that row i is; null: source i
@@ -293,6 +304,8 @@ struct Kernels {
     ScoreRows score_rows;
     LayerRows layer_rows;
     std::size_t (*scratch_bytes)(const Layer& layer);
+    bool blocks_pay;      // where rows have many neighbours
+    int most_block_bits;  // weights of more bits cannot be taken by blocks
     // B [outputs, inputs as bits] in the form that layer_rows reads for Way::bits.
     std::size_t (*product_bytes)(std::size_t num_inputs, std::size_t num_outputs);
     void (*make_product)(const word* b, std::size_t num_inputs, std::size_t num_outputs,

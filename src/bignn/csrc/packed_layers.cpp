@@ -14,6 +14,15 @@ namespace {
 // Records of more bytes than this do not stay in the nearer caches.
 constexpr std::size_t far_bytes = std::size_t{1} << 19;
 
+// Blocks of way T: their sources, what a tile has less rows than that, the mean neighbours that a
+// row must have in a block, and the lines that a record must have for the listing of neighbours by
+// block to pay. A line of a block and a tile's sums of it are 512 KiB each.
+constexpr std::size_t block_shift = 13, rows_of_block = 4, least_per_block = 8, least_lines = 2;
+// Where a line of all records is in the second cache, there is nothing to gain.
+constexpr std::size_t near_bytes = std::size_t{1} << 21;
+// Rows that are looked at to see whether neighbours are in order.
+constexpr std::size_t rows_looked_at = 256;
+
 // Pieces are whole tiles, and many enough for skewed degrees to even out.
 std::size_t grain_for(std::size_t num_rows) {
     const std::size_t pieces = static_cast<std::size_t>(num_threads()) * 8;
@@ -21,7 +30,32 @@ std::size_t grain_for(std::size_t num_rows) {
     return rows / tile_rows * tile_rows;
 }
 
+// Blocked rows: as few tiles as there may be, and equally many for every thread.
+std::size_t grain_for(const Blocks& blocks, std::size_t num_rows) {
+    const auto threads = static_cast<std::size_t>(num_threads());
+    const std::size_t tiles = (num_rows + threads * blocks.rows - 1) / (threads * blocks.rows);
+    const std::size_t pieces = std::max<std::size_t>(1, threads * tiles);
+    return std::max<std::size_t>(1, (num_rows + pieces - 1) / pieces);
+}
+
+// Whether the neighbours of some rows, spread over all, rise: those of a block are found fast then.
+template <typename Id>
+bool rows_rise(const Edges& edges, const Id* ids) {
+    const std::size_t step = edges.num_rows / rows_looked_at + 1;
+    for (std::size_t i = 0; i < edges.num_rows; i += step) {
+        if (!std::is_sorted(ids + edges.offsets[i], ids + edges.offsets[i + 1])) return false;
+    }
+    return true;
+}
+
 }  // namespace
+
+bool blocks_pay(const Kernels& kernels, int edge_bits, std::size_t stride, std::size_t num_rows,
+                std::size_t num_sources, std::size_t num_entries) {
+    return kernels.blocks_pay && edge_bits <= kernels.most_block_bits &&
+           stride >= 64 * least_lines && num_sources * 64 > near_bytes &&
+           (num_entries << block_shift) >= least_per_block * num_rows * num_sources;
+}
 
 // Binds the layers to buffers of their present sizes; what the graph and weights do not change is
 // made here, once for many runs.
@@ -95,6 +129,7 @@ void PackedLayers::bind_records(std::size_t number) {
             .valid = form.valid.data(),
             .stride = form.stride,
             .bytes_per_column = bytes_per_column,
+            .line_step = 0,
         };
     }
     // Vector code reads centers by whole registers, a head's from a multiple of 64 on.
@@ -116,6 +151,37 @@ void PackedLayers::bind_records(std::size_t number) {
         .far = spec.num_sources * form.stride > far_bytes,
         .edge_bits = weights.edge_bits,
     };
+    bind_blocks(number);
+}
+
+// Decides whether way T takes neighbours by blocks of sources, and stores records line by line
+// then.
+void PackedLayers::bind_blocks(std::size_t number) {
+    const LayerSpec& spec = specs_[number];
+    Step& step = steps_[number];
+    const Records& records = step.layer.records;
+    const bool is_able = records.bytes_per_column == 1 && records.stride % 64 == 0 &&
+                         records.edge_bits <= kernels_.most_block_bits &&
+                         !spec.weights->attention.heads &&
+                         (!step.is_sparse || records.stride == 64);
+    if (!is_able || spec.block_shift == 0) return;
+    if (!spec.block_shift) {
+        const Edges& edges = spec.edges;
+        const auto entries = static_cast<std::size_t>(edges.offsets[edges.num_rows]);
+        const bool pays = blocks_pay(kernels_, records.edge_bits, records.stride, edges.num_rows,
+                                     spec.num_sources, entries);
+        if (!pays) return;
+        if (!(edges.ids ? rows_rise(edges, edges.ids) : rows_rise(edges, edges.long_ids))) return;
+    }
+    const std::size_t shift = spec.block_shift.value_or(block_shift);
+    step.layer.blocks = {
+        .shift = shift,
+        .num_sources = spec.num_sources,
+        .line_step = spec.num_sources * 64,
+        .rows = std::max<std::size_t>(tile_rows, (std::size_t{1} << shift) / rows_of_block),
+    };
+    step.layer.records.step = 64;
+    if (records.stride > 64) step.panels.line_step = step.layer.blocks.line_step;
 }
 
 void PackedLayers::bind_attention(std::size_t number) {
@@ -247,7 +313,9 @@ bool PackedLayers::run_layer(const Layer& layer, std::size_t begin, std::size_t 
             fits = false;
         }
     };
-    run_in_pieces(end - begin, grain_for(end - begin), rows);
+    run_in_pieces(
+        end - begin,
+        layer.blocks.shift ? grain_for(layer.blocks, end - begin) : grain_for(end - begin), rows);
     return fits;
 }
 

@@ -30,6 +30,9 @@ struct LayerSpec {
     enum class Way { transform, gather, sparse } way;
     const float* out_scale;  // factor of the rows' beta as sources of the next layer; null: 1
     bool keeps_values, keeps_bits;
+    // log2 of the sources in a block of way T, where the layer can be done in blocks; 0: never in
+    // blocks; none: where they pay.
+    std::optional<std::size_t> block_shift = std::nullopt;
 };
 
 // Where rows of a last layer go: what is null is not made. Bits come with their beta.
@@ -39,6 +42,11 @@ struct RowOutputs {
     word* words = nullptr;
     float* beta = nullptr;
 };
+
+// Whether a layer of such sizes, whose weights are not attention's and whose records have `stride`
+// bytes, goes way T in blocks of sources (blocked_rows.h) rather than neighbour by neighbour.
+bool blocks_pay(const Kernels& kernels, int edge_bits, std::size_t stride, std::size_t num_rows,
+                std::size_t num_sources, std::size_t num_entries);
 
 class PackedLayers {
    public:
@@ -64,6 +72,10 @@ class PackedLayers {
     // Seconds that a layer took in the last run, and bytes per column of its records (0 for bits).
     double seconds(std::size_t layer) const { return seconds_[layer]; }
     std::size_t bytes_per_column(std::size_t layer) const;
+    // Whether a layer goes way T by blocks of sources.
+    bool in_blocks(std::size_t layer) const {
+        return layer < steps_.size() && steps_[layer].layer.blocks.shift != 0;
+    }
 
     // Rows that a layer keeps, if its spec asks for them; the next run overwrites them.
     const float* kept_values(std::size_t layer) const { return buffers_[layer].values.data(); }
@@ -90,6 +102,7 @@ class PackedLayers {
     void bind();
     void bind_layer(std::size_t number);
     void bind_records(std::size_t number);
+    void bind_blocks(std::size_t number);
     void bind_attention(std::size_t number);
     void bind_output(std::size_t number);
     bool prepare(std::size_t number);

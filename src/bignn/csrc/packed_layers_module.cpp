@@ -197,7 +197,8 @@ class PyPackedLayers {
 
     void add(std::shared_ptr<LayerWeights> weights, std::shared_ptr<PyEdges> edges,
              const std::string& way, std::optional<Vector<const float>> out_scale,
-             bool keeps_values, bool keeps_bits) {
+             bool keeps_values, bool keeps_bits, std::optional<std::size_t> block_shift) {
+        if (block_shift && *block_shift > 16) refuse("'block_shift' is over 16");
         const bool is_first = weights_.empty();
         const bool fits = is_first ? num_words_ == words_per_row(weights->num_inputs)
                                    : weights->num_inputs == weights_.back()->num_outputs();
@@ -219,7 +220,7 @@ class PyPackedLayers {
         }
         const float* scale = out_scale ? checked("out_scale", *out_scale, rows) : nullptr;
         layers_.add({weights.get(), edges->edges, edges->own_ids, edges->num_sources, chosen, scale,
-                     keeps_values, keeps_bits});
+                     keeps_values, keeps_bits, block_shift});
         weights_.push_back(std::move(weights));
         edges_.push_back(std::move(edges));
         out_scales_.push_back(std::move(out_scale));
@@ -287,6 +288,11 @@ class PyPackedLayers {
     std::size_t bytes_per_column(std::size_t layer) const {
         check_number(layer);
         return layers_.bytes_per_column(layer);
+    }
+
+    bool in_blocks(std::size_t layer) const {
+        check_number(layer);
+        return layers_.in_blocks(layer);
     }
 
     nb::ndarray<nb::numpy, const float> kept_values(std::size_t layer) const {
@@ -377,6 +383,15 @@ class PyPackedLayers {
 
 // Arrays are taken as they are: nanobind would silently make a converted copy at every call.
 void bind_packed_layers(nb::module_& m) {
+    m.def(
+        "blocks_pay",
+        [](const std::string& isa, int edge_bits, std::size_t num_columns, std::size_t num_rows,
+           std::size_t num_sources, std::size_t num_entries) {
+            return blocks_pay(kernels_named(isa), edge_bits, record_stride(num_columns, 1),
+                              num_rows, num_sources, num_entries);
+        },
+        nb::arg("isa"), nb::arg("edge_bits"), nb::arg("num_columns"), nb::arg("num_rows"),
+        nb::arg("num_sources"), nb::arg("num_entries"));
     nb::class_<PyAttention>(m, "Attention")
         .def(nb::init<std::size_t, bool, float, Matrix<const std::int32_t>, Vector<const float>,
                       Vector<const float>>(),
@@ -410,7 +425,7 @@ void bind_packed_layers(nb::module_& m) {
              nb::arg("isa"), nb::arg("features"), nb::arg("source_factor").noconvert())
         .def("add", &PyPackedLayers::add, nb::arg("weights"), nb::arg("edges"), nb::arg("way"),
              nb::arg("out_scale").noconvert().none(), nb::arg("keeps_values"),
-             nb::arg("keeps_bits"))
+             nb::arg("keeps_bits"), nb::arg("block_shift").none() = nb::none())
         .def("run_to_classes", &PyPackedLayers::run_to_classes, nb::arg("classes").noconvert())
         .def("run_to_values", &PyPackedLayers::run_to_values, nb::arg("values").noconvert())
         .def("run_kept", &PyPackedLayers::run_kept)
@@ -425,6 +440,7 @@ void bind_packed_layers(nb::module_& m) {
              nb::arg("words").noconvert(), nb::arg("beta").noconvert())
         .def("seconds", &PyPackedLayers::seconds, nb::arg("layer"))
         .def("bytes_per_column", &PyPackedLayers::bytes_per_column, nb::arg("layer"))
+        .def("in_blocks", &PyPackedLayers::in_blocks, nb::arg("layer"))
         .def("kept_values", &PyPackedLayers::kept_values, nb::arg("layer"))
         .def("kept_words", &PyPackedLayers::kept_words, nb::arg("layer"))
         .def("kept_beta", &PyPackedLayers::kept_beta, nb::arg("layer"));

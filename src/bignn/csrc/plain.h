@@ -9,11 +9,12 @@
 #pragma once
 
 #include "plain_attention.h"
+#include "plain_blocks.h"
 
 namespace bignn {
 
 template <class Set>
-struct Plain : PlainAttention<Set> {
+struct Plain : PlainAttention<Set>, PlainBlocks<Set> {
     using Isa = Set;  // the instruction set; see isa.h
 
     // --- Weights -------------------------------------------------------------------------------

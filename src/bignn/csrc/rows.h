@@ -2,8 +2,34 @@
 #pragma once
 
 #include "attention_rows.h"
+#include "blocked_rows.h"
 
 namespace bignn {
+
+template <class Isa>
+inline std::size_t scratch_bytes(const Layer& layer) {
+    const std::size_t size = Scratch<Isa>(layer, nullptr).size;
+    return layer.blocks.shift ? size + TileScratch<Isa>(layer, nullptr).size : size;
+}
+
+// Makes records of num_rows rows of bits, sources `first` on; false when a value does not fit.
+template <class Isa>
+inline bool make_records(const word* rows, std::size_t first, std::size_t num_rows,
+                         const Panels& panels, std::byte* records) {
+    if (!panels.line_step) {
+        return Isa::make_records(rows, num_rows, panels, records + first * panels.stride);
+    }
+    bool fits = true;
+    Panels part = panels;
+    part.stride = 64;
+    for (std::size_t at = 0; at < panels.stride; at += 64, records += panels.line_step) {
+        fits = Isa::make_records(rows, num_rows, part, records + first * 64) && fits;
+        part.halves += 64 * 2 * words_per_row(panels.num_bits);
+        part.base += 64;
+        part.valid += 64 / panel_width;
+    }
+    return fits;
+}
 
 // Adds the own parts of rows first .. first + num_rows to their sums.
 template <class Isa>
@@ -58,8 +84,8 @@ inline bool finish_tile(const Layer& layer, std::size_t first, std::size_t num_r
             if (out_scale) factor[r] = bounded(out_scale[r] * factor[r]);
         }
     }
-    return !layer.next || Isa::make_records(words, num_rows, *layer.next,
-                                            layer.next_records + first * layer.next->stride);
+    return !layer.next ||
+           make_records<Isa>(words, first, num_rows, *layer.next, layer.next_records);
 }
 
 // The same for sums of neighbours alone, to which a layer may add the rows' own parts.
@@ -113,6 +139,14 @@ template <class Isa, typename Id>
 inline bool layer_rows_with(const Layer& layer, const Id* ids, std::size_t begin, std::size_t end,
                             std::byte* bytes) {
     Scratch<Isa> scratch(layer, bytes);
+    if (layer.blocks.shift) {
+        bool fits = true;
+        blocked_rows(layer, ids, begin, end, bytes, scratch,
+                     [&](std::size_t first, std::size_t num_rows, const float* row_scale) {
+                         fits = end_tile(layer, first, num_rows, row_scale, scratch) && fits;
+                     });
+        return fits;
+    }
     Batch<Isa, Id> entries(layer, ids, begin, end, scratch);
     // Sums that heads were put together to are scaled already.
     constexpr float ones[tile_rows] = {1, 1, 1, 1};
@@ -171,8 +205,8 @@ inline void finish_rows(const Layer& layer, const std::int32_t* sums, std::size_
 template <class Isa>
 inline bool records_of_bits(const word* rows, const Panels& panels, std::size_t begin,
                             std::size_t end, std::byte* records) {
-    return Isa::make_records(rows + begin * words_per_row(panels.num_bits), end - begin, panels,
-                             records + begin * panels.stride);
+    return make_records<Isa>(rows + begin * words_per_row(panels.num_bits), begin, end - begin,
+                             panels, records);
 }
 
 template <class Isa>

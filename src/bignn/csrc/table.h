@@ -20,6 +20,8 @@ constexpr Kernels kernels_of(const char* name) {
         .score_rows = Isa::score_rows,
         .layer_rows = layer_rows<Isa>,
         .scratch_bytes = scratch_bytes<Isa>,
+        .blocks_pay = Isa::blocks_pay,
+        .most_block_bits = Isa::most_block_bits,
         .product_bytes = Isa::product_bytes,
         .make_product = Isa::make_product,
         .move_sums = Isa::move_sums,

@@ -166,6 +166,12 @@ def packed_layers(isa: str, features: Any, source_factor: NDArray[np.float32]) -
     return _native.PackedLayers(isa, features, source_factor)
 
 
+def blocks_pay(isa: str, edge_bits: int, num_columns: int, sizes: tuple[int, int, int]) -> bool:
+    """Whether way T takes neighbours by blocks of sources; ``sizes``: rows, sources, entries."""
+    pays: bool = _native.blocks_pay(isa, edge_bits, num_columns, *sizes)
+    return pays
+
+
 def live_layers(
     isa: str,
     edges: tuple[NDArray[np.int64], NDArray[np.int32], Floats | None],

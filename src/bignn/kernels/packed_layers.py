@@ -43,6 +43,8 @@ class PackedLayers:
         features: bits of the first layer's sources.
         beta: scales of the first layer's sources, float32.
         backend: an instruction set, or ``"reference"``.
+        block_shift: log2 of the sources that way T takes at a time where it can; 0 for none, and
+            None, the usual, to do so where rows have many neighbours. For measurements and tests.
 
     """
 
@@ -54,6 +56,7 @@ class PackedLayers:
         features: PackedFeatures,
         beta: Floats,
         backend: str,
+        block_shift: int | None = None,
     ) -> None:
         self.layers = list(layers)
         self.edges = list(edges)
@@ -72,7 +75,7 @@ class PackedLayers:
                 self.layers, self.edges, ways, self._out_scales, strict=True
             ):
                 keeps = "values" in layer.keep, "bits" in layer.keep
-                self._native.add(layer.native, block.native, way, out_scale, *keeps)
+                self._native.add(layer.native, block.native, way, out_scale, *keeps, block_shift)
 
     def replace_features(self, words: Words, beta: Floats) -> None:
         """Copy other bits and scales into the (dense) features that the layers begin with."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from bignn.bits import words_per_row
 from bignn.errors import input_error
+from bignn.kernels import native
 from bignn.kernels.layer import (
     MOST_INPUTS_OF_G,
     BinaryLayer,
@@ -151,7 +152,13 @@ def plan_layers(
         many = backend == "avx512" and num_entries >= _MANY * num_rows
         gather = row | _lines(record, num_sources, num_entries, ahead=many)
         gather[f"{few}record"] = num_entries * columns
-        work["T"] = gather | _sum_of(own, _products(num_sources, 8 * bits, record))
+        sums = gather
+        if _is_blocked(layer, block, backend):
+            sums = row | {
+                "listed neighbour": num_entries,
+                "block line": num_entries * -(-record // 64),
+            }
+        work["T"] = sums | _sum_of(own, _products(num_sources, 8 * bits, record))
         touched["T"] = num_sources * (bits + record) + num_entries * record
         if inputs <= MOST_INPUTS_OF_G:
             adding = f"{few}bit of many" if many else f"{few}bit"
@@ -186,6 +193,14 @@ def plan_layers(
         choice = min(seconds, key=lambda way: seconds[way]) if ways is None else ways[number]
         plan.layers.append(LayerPlan(inputs, columns, choice, work, seconds, touched))
     return plan
+
+
+def _is_blocked(layer: BinaryLayer, edges: Edges, backend: str) -> bool:
+    """Whether way T takes the neighbours by blocks of sources."""
+    if backend == "reference" or layer.attention is not None:
+        return False
+    sizes = edges.num_rows, edges.num_sources, len(edges.ids)
+    return native.blocks_pay(backend, layer.edge_bits, layer.num_columns, sizes)
 
 
 def _products(num_rows: int, num_bits: int, columns: int) -> Work:

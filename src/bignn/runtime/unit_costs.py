@@ -53,6 +53,8 @@ _AVX512: dict[str, float] = {
     **{"shared line": 3e-9, "next shared line": 1.5e-9, "shared line ahead": 3.3e-9},
     **{"wide line": 10e-9, "next wide line": 2.7e-9, "wide line ahead": 7e-9},
     **{"far line": 10e-9, "next far line": 6e-9, "far line ahead": 8.5e-9},
+    # Where way T takes neighbours by blocks of sources: a neighbour that is listed, and a line.
+    **{"listed neighbour": 2e-9, "block line": 1.7e-9},
     # Lines of the signs that a sparse bit adds.
     **{"sign near line": 0.1e-9, "sign shared line": 0.3e-9},
     **{"sign wide line": 2e-9, "sign far line": 5e-9},

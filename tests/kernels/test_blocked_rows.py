@@ -1,0 +1,82 @@
+"""Way T in blocks of sources: the sums of neighbour by neighbour, and where it is chosen."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from layer_problems import Problem, in_order, make_problem, same, with_own
+
+from bignn.kernels import native
+from bignn.kernels.layer import SparseBits
+
+
+def few_bits(problem: Problem, edge_bits: int = 7) -> Problem:
+    """The problem on dense features, with weights that blocks take."""
+    assert isinstance(problem.features, SparseBits)
+    layers = [replace(layer, edge_bits=edge_bits) for layer in problem.layers]
+    return replace(problem, layers=layers, features=problem.features.dense())
+
+
+@pytest.mark.parametrize("shift", [1, 2, 4])
+def test_blocks_of_every_size_equal_the_reference(instruction_set: str, shift: int) -> None:
+    degrees = [0, 1, 3, 4, 5, 16, 17, 33, 130, 0, 0, 2, 511, 7, 1, 60, 60, 60, 60]
+    for outputs, weighted, long_ids in product([17, 64, 65, 200], (False, True), (False, True)):
+        rows = [degrees, [3, 0, 90] * 4]
+        made = make_problem(
+            outputs, [130, outputs, 40], rows, 37, weighted=weighted, long_ids=long_ids
+        )
+        unordered = few_bits(made)
+        expected = unordered.expected()
+        for problem in (unordered, in_order(unordered)):
+            bound = problem.bind("TT", instruction_set, shift)
+            assert same(bound.run_to_values(), expected), (outputs, weighted, long_ids)
+            assert bound._native.in_blocks(0) and bound._native.in_blocks(1)
+            assert same(bound.run_to_values(), expected)
+            blocks = np.concatenate([values for _, values in bound.run_in_blocks(5)])
+            assert same(blocks, expected)
+
+
+def test_own_parts_are_added_to_blocks(instruction_set: str) -> None:
+    rng = np.random.default_rng(0)
+    problem = few_bits(make_problem(3, [70, 100, 33], [[40] * 30, [9] * 30], 30))
+    problem = replace(problem, layers=[with_own(layer, rng) for layer in problem.layers])
+    bound = problem.bind("TT", instruction_set, 3)
+    assert same(bound.run_to_values(), problem.expected())
+    assert bound._native.in_blocks(0)
+
+
+def test_rows_of_too_many_neighbours_for_a_tile(instruction_set: str) -> None:
+    degrees = [70, 65_537, 65_536, 3, 70]
+    problem = in_order(few_bits(make_problem(4, [65, 100], [degrees], 40)))
+    bound = problem.bind("T", instruction_set, 3)
+    assert same(bound.run_to_values(), problem.expected())
+    assert bound._native.in_blocks(0)
+
+
+def test_weights_of_too_many_bits_are_not_taken(instruction_set: str) -> None:
+    for edge_bits in (8, 9):
+        problem = few_bits(make_problem(5, [65, 100], [[70] * 9], 9), edge_bits)
+        bound = problem.bind("T", instruction_set, 3)
+        assert same(bound.run_to_values(), problem.expected())
+        if edge_bits == 9:
+            assert not bound._native.in_blocks(0)
+
+
+def test_blocks_are_chosen_for_long_rows_in_order(instruction_set: str) -> None:
+    sources = 33_000  # whose lines are past a second cache
+    many = few_bits(make_problem(6, [65, 100], [[40] * 3], sources))
+    expected = many.expected()
+    pays = native.blocks_pay(instruction_set, 7, 100, (3, sources, 120))
+    assert pays == instruction_set.startswith("avx")
+    for problem, is_blocked in ((in_order(many), pays), (many, False)):
+        bound = problem.bind("T", instruction_set)
+        assert same(bound.run_to_values(), expected)
+        assert bound._native.in_blocks(0) == is_blocked
+    for other in (
+        (9, 100, (3, sources, 120)),  # bits of a weight
+        (7, 64, (3, sources, 120)),  # columns
+        (7, 100, (3, sources, 90)),  # neighbours
+        (7, 100, (3, 32_000, 120)),  # sources
+    ):
+        assert not native.blocks_pay(instruction_set, *other)
