@@ -168,6 +168,7 @@ def packed_layers(isa: str, features: Any, source_factor: NDArray[np.float32]) -
 
 def blocks_pay(isa: str, edge_bits: int, num_columns: int, sizes: tuple[int, int, int]) -> bool:
     """Whether way T takes neighbours by blocks of sources; ``sizes``: rows, sources, entries."""
+    assert _native is not None
     pays: bool = _native.blocks_pay(isa, edge_bits, num_columns, *sizes)
     return pays
 
