@@ -22,6 +22,8 @@ from torch._C._distributed_c10d import HashStore
 import bignn
 from bignn.config import Settings
 from bignn.nn import GNN
+from bignn.nn import gcn_conv as conv_module
+from bignn.nn.saved_bits.plain import PlainBitKernels
 from bignn.runtime.parts.graph_part import GraphPart, cut
 from bignn.runtime.parts.part_run import PartRun
 from bignn.train.distributed import World, current_world, leave
@@ -91,6 +93,8 @@ def main(arguments: list[str] | None = None) -> int:
     part = mirrored(whole)
     world = join(device)
     wrong = 0
+    if device.type == "cpu":  # whole graphs train on bits there too, as they do on a GPU
+        conv_module.kernels_for = lambda device: PlainBitKernels()  # type: ignore[assignment]
     try:
         group = torch.distributed.group.WORLD
         assert group is not None
