@@ -356,7 +356,9 @@ def test_what_fit_cannot_train_is_refused_with_a_remedy() -> None:
         def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
             return x
 
-    with pytest.raises(InputError, match=r"missing .* 'edge_attr'; fit passes .* your own loop"):
+    with pytest.raises(
+        InputError, match=r"forward takes 'edge_attr', a row .*; set data.edge_attr"
+    ):
         bignn.fit(OfEdges(), bignn.load("cora"), Settings(epochs=1), progress=False)
 
 

@@ -256,6 +256,34 @@ def test_identity_features_name_the_first_layer() -> None:
         assert len(warned) == 1
 
 
+def test_few_dense_features_are_told() -> None:
+    x = torch.randn(200, 16, generator=torch.Generator().manual_seed(0))
+    edges = torch.randint(200, (2, 600), generator=torch.Generator().manual_seed(0))
+    told = r"'{}' reads 16 dense features .* binarize_\(model, {}\), or .* skip=\['{}'\]"
+    models: list[tuple[nn.Module, str, str]] = [
+        (pyg.GCN(16, 32, 2, 4), "convs.0", "input_bits='rotate:32'"),
+        (pyg.Sequential("x, edge_index", [(pyg.GCNConv(16, 4), "x, edge_index -> x")]), "module_0",
+         "input_bits='rotate:32', first='module_0'"),
+    ]  # fmt: skip
+    for model, name, options in models:
+        unconverted = copy.deepcopy(model)
+        bignn.binarize_(model)
+        with pytest.warns(UserWarning, match=told.format(name, options, name)):
+            model(x, edges)
+        first = None if name == "convs.0" else name
+        bignn.binarize_(unconverted, input_bits="rotate:32", first=first)
+        for some, features in ((unconverted, x), (pyg.GCN(16, 32, 2, 4), (x > 1).float())):
+            if some is not unconverted:
+                bignn.binarize_(some)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                some(features, edges)
+    model = pyg.Sequential("x, edge_index", [(pyg.TAGConv(16, 4), "x, edge_index -> x")])
+    bignn.binarize_(model)
+    with pytest.warns(UserWarning, match=r"of so few; keep it float with skip=\['module_0'\]"):
+        model(x, edges)
+
+
 def test_equal_features_are_told(data: Data) -> None:
     model = Own()
     bignn.binarize_(model, first="conv1")
