@@ -51,9 +51,10 @@ class ConvertedInput(InputStage):
     def fit(self, x: Tensor, moments: Moments | None = None) -> None:
         """Take the statistics of x [N, d]; warn if it is dense and has few columns."""
         super().fit(x, moments)
-        if self.encoder is not None or len(x) < _FEW_ROWS:
+        # What requires a gradient is an embedding, which learns to be read by its signs.
+        if self.encoder is not None or len(x) < _FEW_ROWS or x.requires_grad:
             return
-        some = x[:: -(-len(x) // _MANY_ROWS)].detach().float().cpu().numpy()
+        some = x[:: -(-len(x) // _MANY_ROWS)].float().cpu().numpy()
         if (bits := choose_input_bits(some)) == SIGN:
             return
         fix = f"keep it float with skip=['{self._reader}']"
