@@ -134,7 +134,6 @@ def test_teachers_that_cannot_teach_are_refused(graph: Graph) -> None:
         (5, not_a_model),
         (nn.Linear, not_a_model),
         (nn.Linear(3, 2), "one that takes the graph's 20 features"),
-        (nn.Bilinear(20, 20, 2), "one called as"),
         (bignn.nn.GCN(99, 4, 2, 2), "a model that takes this graph"),
         (Constant(torch.zeros(3, 2)), "one that returns a tensor of logits"),
         (nan, "a model whose logits are finite"),

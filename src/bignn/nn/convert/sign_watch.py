@@ -132,6 +132,7 @@ def warn_of_equal_rows(out: Tensor) -> bool:
     """
     if len(out) < 2:
         return False
+    out = out.reshape(len(out), -1).contiguous()  # of one row, expanded, torch's median is 0
     usual = out.median(dim=0).values
     is_equal = ((out - usual).abs() <= 1e-6 * out.abs().amax()).all(dim=1)
     share = float(is_equal.float().mean())
