@@ -79,7 +79,8 @@ def binarize_(
     it (:mod:`bignn.nn.convert.before_activation`), and all other modules the values after it.
 
     In training, now and then, a binary layer looks whether most columns of its input have one sign
-    at all nodes, and warns once if so; likewise a model whose outputs are equal at all nodes.
+    at all nodes, and warns once if so; likewise a model whose outputs are equal at nearly all
+    nodes, in evaluation too. Few, dense features that are read by their signs alone are told of.
 
     With ``binarize="none"`` or ``"weights"`` steps 1 and 3 are left out. With ``"none"`` the model
     computes what it did before.
