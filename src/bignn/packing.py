@@ -55,7 +55,8 @@ def pack(
     packed = _packed(model, node_type)
     # A class of one output would always be 0.
     usual: Output = "values" if packed.num_classes == 1 else "classes"
-    packed.output = getattr(model, "predicts", usual)
+    trained_for: Any = getattr(model, "predicts", None)
+    packed.output = trained_for if isinstance(trained_for, str) else usual  # type: ignore[assignment]
     if class_names is not None:
         packed.class_names = checked_class_names(class_names, packed.num_classes)
         return packed
