@@ -26,7 +26,7 @@ from bignn.nn import (
     SAGEConv,
     SGConv,
 )
-from bignn.runtime import PackedModel
+from bignn.runtime import Output, PackedModel
 from bignn.runtime.packed_model import checked_class_names
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ def pack(
 
     Args:
         model: a :class:`bignn.nn.GNN`, or one that :func:`bignn.binarize_` has converted; its
-            weights are copied, training can go on.
+            weights are copied, training can go on. The packed model predicts what :func:`bignn.fit`
+            has trained it for, classes, labels or values (``model.predicts``); otherwise classes,
+            or the value where there is one output.
         node_type: of a heterogeneous model, the type of nodes that is predicted; None where the
             model returns logits of one type alone.
         class_names: names of the classes in the order of their numbers; None takes those of the
@@ -51,6 +53,10 @@ def pack(
 
     """
     packed = _packed(model, node_type)
+    # A class of one output would always be 0.
+    usual: Output = "values" if packed.num_classes == 1 else "classes"
+    trained_for: Any = getattr(model, "predicts", None)
+    packed.output = trained_for if isinstance(trained_for, str) else usual  # type: ignore[assignment]
     if class_names is not None:
         packed.class_names = checked_class_names(class_names, packed.num_classes)
         return packed

@@ -133,7 +133,7 @@ def test_teachers_that_cannot_teach_are_refused(graph: Graph) -> None:
         ("gcn", not_a_model),
         (5, not_a_model),
         (nn.Linear, not_a_model),
-        (nn.Linear(3, 2), "called as"),
+        (nn.Linear(3, 2), "one that takes the graph's 20 features"),
         (bignn.nn.GCN(99, 4, 2, 2), "a model that takes this graph"),
         (Constant(torch.zeros(3, 2)), "one that returns a tensor of logits"),
         (nan, "a model whose logits are finite"),

@@ -204,7 +204,7 @@ class Demanding(torch.nn.Linear):
 
 def test_models_that_do_not_fit_the_graph_are_refused(graph: Graph) -> None:
     weighted = from_arrays(make_arrays() | {"edge_weight": np.ones(graph.num_edges)})
-    with pytest.raises(InputError, match=r"model\(x, edge_index, edge_weight\), got TypeError"):
+    with pytest.raises(InputError, match=r"forward takes 'more', which the graph does not have"):
         fit(Demanding(20, 2), weighted, QUICK)
     with pytest.raises(InputError, match=r"returns a tensor of logits .* got tuple"):
         fit(Odd(20, 2), graph, QUICK)

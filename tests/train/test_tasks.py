@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -158,7 +159,7 @@ def node_data(y: Tensor) -> Data:
     return data
 
 
-def test_labels_and_values_of_nodes_train_and_pack() -> None:
+def test_labels_and_values_of_nodes_train_and_pack(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(3)
     labels = (torch.rand(90, 3, generator=generator) > 0.5).float()
     labels[0, 0] = torch.nan  # unknown
@@ -176,6 +177,19 @@ def test_labels_and_values_of_nodes_train_and_pack() -> None:
         with torch.no_grad():
             expected = model(data.x, data.edge_index).numpy()
         assert np.allclose(packed.predict(data, output="values"), expected, atol=1e-4)
+        packed.save(tmp_path / "model.bignn")
+        again = bignn.PackedModel.open(tmp_path / "model.bignn")
+        assert again.output == ("labels" if y.ndim > 1 else "values")
+        for some in (packed, again):
+            usual = some.predict(data, output=some.output)
+            assert usual.dtype == (np.bool_ if y.ndim > 1 else np.float32)
+            assert np.array_equal(some.predict(data), usual)
+            assert np.array_equal(some.predict(data, [5, 2]), usual[[5, 2]])
+            assert np.array_equal(np.concatenate([v for _, v in some.stream(data)]), usual)
+            assert np.array_equal(some.live(data).predict([5]), usual[[5]])
+            assert some.predict(data, output="classes").dtype == np.int64
+        del model.predicts
+        assert bignn.pack(model).output == ("classes" if y.ndim > 1 else "values")
     assert np.array_equal(packed.predict(data, output="labels"), expected > 0)
     sigmoid = packed.predict(data, [3, 1], output="label_probabilities")
     assert np.allclose(sigmoid, 1 / (1 + np.exp(-expected[[3, 1]])), atol=1e-4)
@@ -356,7 +370,9 @@ def test_what_fit_cannot_train_is_refused_with_a_remedy() -> None:
         def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
             return x
 
-    with pytest.raises(InputError, match=r"missing .* 'edge_attr'; fit passes .* your own loop"):
+    with pytest.raises(
+        InputError, match=r"forward takes 'edge_attr', a row .*; set data.edge_attr"
+    ):
         bignn.fit(OfEdges(), bignn.load("cora"), Settings(epochs=1), progress=False)
 
 

@@ -38,6 +38,7 @@ from bignn.runtime.predicted_values import (
     check_no_plan,
     check_output,
     checked_rows,
+    chosen_output,
     finished,
     in_given_order,
     input_value,
@@ -51,7 +52,7 @@ VERSION = 2
 _HEADER = frozenset(
     [
         *["format", "version", "num_features", "operations", "about", "relations", "edge_weight"],
-        "class_names",
+        *["class_names", "output"],
     ]
 )
 
@@ -96,6 +97,8 @@ class PackedModel:
             if it was trained without any; ``"refused"`` if only some of its layers weigh edges.
         class_names: names of the outputs in the order of their numbers; None where classes go by
             their numbers.
+        output: what predictions give unless told otherwise: ``"classes"``; ``"labels"`` or
+            ``"values"`` of a model that was trained for these.
 
     """
 
@@ -109,10 +112,12 @@ class PackedModel:
         relations: Sequence[EdgeType] = (),
         edge_weight: WeightUse = "used",
         class_names: Sequence[str] | None = None,
+        output: Output = "classes",
     ) -> None:
+        check_output(output)
         self.arrays = dict(arrays)
         self.network = understand(operations, self.arrays, num_features, relations, edge_weight)
-        self.edge_weight = edge_weight
+        self.edge_weight, self.output = edge_weight, output
         self.operations = [dict(step) for step in operations]
         widths = num_features if isinstance(num_features, dict) else {"": num_features}
         self.num_features = sum(widths.values())
@@ -161,7 +166,7 @@ class PackedModel:
         graph: AnyGraph,
         nodes: ArrayLike | None = None,
         *,
-        output: Output = "classes",
+        output: Output | None = None,
         plan: str | None = None,
         backend: str | None = None,
         device: str = "cpu",
@@ -181,14 +186,15 @@ class PackedModel:
                 (softmax), float32 [n, num_classes]; ``"labels"`` bool, whether each of several
                 labels that do not exclude each other is there (a logit over 0), and
                 ``"label_probabilities"`` (sigmoid); ``"logits"`` float32, which are the
-                ``"values"`` of a regression or an embedding.
+                ``"values"`` of a regression or an embedding. None for the model's own,
+                :attr:`output`: classes, unless it was trained for labels or values.
             plan: forces ways, see :meth:`explain`; None lets the planner choose.
             backend: a name from ``bignn.kernels.available_backends()``; None for the fastest.
             device: ``"cpu"``, or ``"cuda"`` (``"cuda:1"`` ...) for a GPU, where the same bits are
                 computed; the graph is copied to it once, and stays there while it lives.
 
         """
-        check_output(output)
+        output = chosen_output(output, self.output)
         chosen, packed = self._kind(backend, device), self._packed(graph)
         if nodes is None:
             values = in_given_order(self._run(packed, output, plan, chosen), self._places(packed))
@@ -233,7 +239,7 @@ class PackedModel:
         edges: ArrayLike,
         *,
         edge_weight: ArrayLike | None = None,
-        output: Output = "classes",
+        output: Output | None = None,
         backend: str | None = None,
     ) -> NDArray[Any]:
         """Predict nodes that are not in a graph, without changing it.
@@ -253,7 +259,7 @@ class PackedModel:
             backend: as in :meth:`predict`.
 
         """
-        check_output(output)
+        output = chosen_output(output, self.output)
         if self.network.is_pooled:
             raise InputError("a model that pools makes answers of graphs; predict a graph instead")
         packed = self._of_one_relation(graph)
@@ -332,7 +338,7 @@ class PackedModel:
         self,
         graph: AnyGraph,
         *,
-        output: Output = "classes",
+        output: Output | None = None,
         block: int = 65536,
         plan: str | None = None,
         backend: str | None = None,
@@ -341,7 +347,7 @@ class PackedModel:
 
         A binary model makes one block of floats at a time, where ``predict`` makes them all.
         """
-        check_output(output)
+        output = chosen_output(output, self.output)
         if not isinstance(block, int) or block < 1:
             raise input_error("block", "a number of nodes, at least 1", repr(block))
         chosen, packed = kernels.checked_backend(backend), self._packed(graph)
@@ -415,6 +421,8 @@ class PackedModel:
             optional["edge_weight"] = self.edge_weight
         if self.class_names is not None:
             optional["class_names"] = list(self.class_names)
+        if self.output != "classes":
+            optional["output"] = self.output
         return self.arrays, optional | {
             "format": tensors.MODEL_FORMAT,
             "version": VERSION,
@@ -601,9 +609,13 @@ def from_file(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> 
     use: Any = header.get("edge_weight", "used")
     if use not in get_args(WeightUse):
         raise FileError(f"'edge_weight' must be one of {list(get_args(WeightUse))}")
+    output: Any = header.get("output", "classes")
+    if output not in get_args(Output):
+        raise FileError(f"'output' must be one of {list(get_args(Output))}")
     model = PackedModel(
-        operations, copies, num_features, about, relations=relations, edge_weight=use
-    )
+        operations, copies, num_features, about,
+        relations=relations, edge_weight=use, output=output,
+    )  # fmt: skip
     try:
         model.class_names = checked_class_names(header.get("class_names"), model.num_classes)
     except InputError as error:

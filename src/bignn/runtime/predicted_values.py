@@ -27,6 +27,14 @@ def check_output(output: str) -> None:
         raise input_error("output", f"one of {list(get_args(Output))}", repr(output))
 
 
+def chosen_output(output: Output | None, usual: Output) -> Output:
+    """Return the output that was asked for, if it is known; the model's usual one for None."""
+    if output is None:
+        return usual
+    check_output(output)
+    return output
+
+
 def check_no_plan(plan: str | None) -> None:
     """Refuse a plan where there is nothing to plan."""
     if plan is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
-from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.data import Data
 
 from bignn.errors import InputError, input_error
 from bignn.graph import Graph
@@ -16,6 +16,10 @@ from bignn.nn import GNN
 from bignn.nn.adjacency import receptive_field
 from bignn.nn.gnn import Graphs
 from bignn.nn.linear import FeaturesLike
+from bignn.train.forward import Forward
+
+# What a batch has of a graph by itself.
+_PARTS = ("x", "edge_index", "edge_weight", "edge_type")
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Batch:
         target_nodes: the nodes whose targets are learned; all by default.
         target_weight: [N], a weight for each target, as ``loss_weight`` for labels.
         edge_type: [E], the relation of each edge, for models whose forward takes it; or None.
+        data: the PyG ``Data`` that the batch was made of, for all else that a forward takes of it.
 
     """
 
@@ -46,6 +51,7 @@ class Batch:
     target_nodes: slice = field(default_factory=lambda: slice(None))
     target_weight: Tensor | None = None
     edge_type: Tensor | None = None
+    data: Any = None
 
     @property
     def num_terms(self) -> tuple[int, int]:
@@ -64,35 +70,29 @@ class Batch:
         return self.y.device
 
     def logits(self, model: nn.Module) -> Tensor:
-        """Return the model's output on this batch."""
-        parts = {"edge_weight": self.edge_weight, "edge_type": self.edge_type}
-        named = named_arguments(model, parts)
-        args = [self.x, self.edge_index]
-        if self.edge_weight is not None and "edge_weight" not in named and takes_weights(model):
+        """Call the model with what its forward takes: a ``Data``, or x, edge_index and more."""
+        forward = Forward.of(model)
+        out: Tensor
+        if forward.takes_data:
+            out = model(self.as_data())
+            return out
+        args = [self.x, self.edge_index][: forward.num_leading]
+        if forward.takes_any and self.edge_weight is not None:
             args.append(self.edge_weight)
-        out: Tensor = model(*args, **named)
+        out = model(*args, **forward.named(self._part))
         return out
 
+    def as_data(self) -> Data:
+        """Return the batch as a PyG ``Data``, with all that the given one has."""
+        data = Data() if self.data is None else copy(self.data)
+        for name in _PARTS:
+            data[name] = self._part(name)
+        return data
 
-# Third arguments of a forward that are not the weights of edges.
-_NOT_WEIGHTS = ("edge_type", "edge_attr", "batch")
-
-
-def takes_weights(model: nn.Module) -> bool:
-    """Whether a model's forward takes edge weights, by name or third, or a whole ``Data``."""
-    parameters = signature(model.forward).parameters
-    if "edge_weight" in parameters or any(
-        some.kind is some.VAR_POSITIONAL for some in parameters.values()
-    ):
-        return True
-    names = [n for n, some in parameters.items() if some.kind <= some.POSITIONAL_OR_KEYWORD]
-    return len(names) == 1 or (len(names) > 2 and names[2] not in _NOT_WEIGHTS)
-
-
-def named_arguments(model: nn.Module, parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of a batch that are there and that a model's forward has a name for."""
-    names = signature(model.forward).parameters
-    return {name: part for name, part in parts.items() if part is not None and name in names}
+    def _part(self, name: str) -> Any:
+        """Return a part of the graph by its name, of the ``Data`` where it is not the batch's."""
+        own = getattr(self, name) if name in _PARTS else None
+        return self.data.get(name) if own is None and self.data is not None else own
 
 
 def reachable(batch: Batch, model: nn.Module) -> Batch:
@@ -169,6 +169,7 @@ def training_subgraph(whole: Batch) -> Batch:
         whole.y[nodes],
         number[whole.loss_nodes],
         edge_type=None if whole.edge_type is None else whole.edge_type[kept],
+        data=None if whole.data is None else whole.data.subgraph(nodes),
     )
 
 
@@ -205,7 +206,7 @@ def as_batch(data: Any, device: torch.device) -> Batch:
     if getattr(data, "edge_norm", None) is not None:
         weight = data.edge_norm if weight is None else weight * data.edge_norm
     types = getattr(data, "edge_type", None)
-    batch = Batch(data.x, data.edge_index, weight, data.y, nodes, edge_type=types)
+    batch = Batch(data.x, data.edge_index, weight, data.y, nodes, edge_type=types, data=data)
     if getattr(data, "node_norm", None) is not None:
         batch = replace(batch, loss_weight=data.node_norm[nodes])
     return batch

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from bignn.errors import InputError, input_error
 from bignn.nn.evaluation import evaluating, naming_width_errors
-from bignn.train.batches import Batch, takes_weights
+from bignn.train.batches import Batch
+from bignn.train.forward import Forward
 from bignn.train.tasks import Task
 
 
@@ -19,24 +20,28 @@ def check_model(model: nn.Module, batch: Batch, task: Task, argument: str = "mod
         The number of its outputs per row.
 
     """
+    forward = Forward.of(model)
+    called_as = "model(data)" if forward.takes_data else "model(x, edge_index, ...)"
     try:
         with evaluating(model), naming_width_errors(argument, int(batch.x.shape[-1])):
             out = batch.logits(model)
     except TypeError as error:
-        is_weighed = batch.edge_weight is not None and takes_weights(model)
-        arguments = "x, edge_index" + (", edge_weight" if is_weighed else "")
         line = str(error).splitlines()[0]
         fix = (
-            "fit passes edge_weight and edge_type where the graph has them (of many graphs batch "
-            "and edge_attr too); a model that needs more is trained in your own loop, as in the "
-            "README"
+            "a forward takes x, edge_index and, by their names, what the graph has, or a Data; any "
+            "other model is trained in your own loop, as in the README"
         )
-        raise input_error(
-            argument, f"called as model({arguments})", f"TypeError: {line}", fix
-        ) from error
-    if batch.edge_weight is not None and not takes_weights(model):
+        got = f"TypeError: {line}"
+        raise input_error(argument, f"one called as {called_as}", got, fix) from error
+    if batch.edge_weight is not None and forward.weights is None:
         warnings.warn(
             f"'edge_weight' is not used: the forward of '{argument}' takes none", stacklevel=3
+        )
+    if _leaves_out_edge_attr(model, forward, batch):
+        warnings.warn(
+            f"'edge_attr' is not used: the forward of '{argument}' takes none; if these are "
+            "weights, set data.edge_weight = data.edge_attr.view(-1)",
+            stacklevel=3,
         )
     if isinstance(out, Tensor) and out.ndim == 1 and task.kind != "classes":
         out = out[:, None]
@@ -57,6 +62,15 @@ def check_model(model: nn.Module, batch: Batch, task: Task, argument: str = "mod
             argument, f"one with as many outputs as 'y' ({expected})", num_outputs, fix
         )
     return num_outputs
+
+
+def _leaves_out_edge_attr(model: nn.Module, forward: Forward, batch: Batch) -> bool:
+    """Whether one graph has features of edges, and no weights, that a model does not take."""
+    data = batch.data
+    if data is None or data.get("edge_attr") is None or data.get("batch") is not None:
+        return False
+    is_read = "edge_attr" in forward.names and getattr(model, "supports_edge_attr", True)
+    return batch.edge_weight is None and not is_read and not forward.takes_data
 
 
 def check_teacher(teacher: nn.Module, whole: Batch, task: Task) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
+from torch_geometric.data import Data
 
 from bignn.errors import InputError, input_error
 from bignn.graph import SPLITS, Graph, as_graph
@@ -93,6 +95,8 @@ def _is_many(graph: Any) -> bool:
 def node_problem(graph: Any, loss: Loss | None, device: torch.device) -> NodeProblem:
     """Take the nodes of one graph, with classes, labels or values."""
     y = None if isinstance(graph, Graph) else getattr(graph, "y", None)
+    if is_data(graph) and not isinstance(graph, Graph):
+        _refuse_empty_masks(graph)
     if isinstance(y, Tensor) and y.ndim == 2 and y.shape[1] == 1 and not y.is_floating_point():
         y = y[:, 0]
     if isinstance(y, Tensor):
@@ -101,8 +105,8 @@ def node_problem(graph: Any, loss: Loss | None, device: torch.device) -> NodePro
             return _of_other_targets(graph, y, task, device)
     elif is_data(graph) and not isinstance(graph, Graph):
         _refuse_without_labels(graph)
-    classes = as_graph(graph)
-    whole = full_batch(classes, device)
+    classes = as_graph(_without_edge_attr(graph))
+    whole = replace(full_batch(classes, device), data=_on_device(graph, device))
     function = loss if callable(loss) else None
     assert classes.val_idx is not None
     return NodeProblem(
@@ -124,7 +128,7 @@ def _refuse_without_labels(data: Any) -> None:
 
 def _of_other_targets(data: Any, y: Tensor, task: Task, device: torch.device) -> NodeProblem:
     """Take labels or values of nodes, which a :class:`bignn.Graph` does not hold, from a Data."""
-    graph = as_graph(data, needs_labels=False)
+    graph = as_graph(_without_edge_attr(data), needs_labels=False)
     if graph.y is not None:  # whole numbers that are to be learned as values
         graph = replace(graph, y=None, train_idx=None, val_idx=None, test_idx=None)
     if len(y) != graph.num_nodes:
@@ -142,8 +146,31 @@ def _of_other_targets(data: Any, y: Tensor, task: Task, device: torch.device) ->
         y.to(device),
         idx[0],
         edge_type=edge_types_of(graph, device),
+        data=_on_device(data, device),
     )
     return NodeProblem(graph, whole, task, idx[1], idx[2])
+
+
+def _on_device(data: Any, device: torch.device) -> Data | None:
+    """Return a copy of a ``Data`` that is on a device; None for any other graph."""
+    return copy(data).to(device) if isinstance(data, Data) else None
+
+
+def _without_edge_attr(data: Any) -> Any:
+    """Return a ``Data`` without features of edges: the model tells whether they are used."""
+    if not isinstance(data, Data):
+        return data
+    data = copy(data)
+    data.edge_attr = None
+    return data
+
+
+def _refuse_empty_masks(data: Any) -> None:
+    """Refuse a train_mask or val_mask that is False everywhere."""
+    for name in ("train_mask", "val_mask"):
+        mask = getattr(data, name, None)
+        if isinstance(mask, Tensor) and not bool(mask.any()):
+            raise input_error(name, "True at some nodes", "False at all of them")
 
 
 def _masked(data: Any, name: str, device: torch.device) -> Tensor | None:

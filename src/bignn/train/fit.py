@@ -68,9 +68,10 @@ def fit(
     leader (rank 0) shows the bar and writes the checkpoint.
 
     Args:
-        model: anything called as ``model(x, edge_index[, edge_weight])`` that returns logits, or
-            values; for many graphs ``model(x, edge_index, batch=...)`` (or ``model(data)``), with a
-            row per graph, or per node; for links embeddings, whose dot products are scores.
+        model: anything called as ``model(x, edge_index, ...)`` or ``model(data)`` that returns
+            logits, or values; of many graphs a row per graph, or per node; for links embeddings,
+            whose dot products are scores. Its forward is given, by their names, edge_weight,
+            edge_type, edge_attr and batch where the graph has them, and what has no default.
         graph: one of these. A :class:`bignn.Graph` or a PyG ``Data`` with labels and a train and
             val split, or a ``Dataset`` of one; ``Data.y`` may also be labels of 0 and 1 [nodes,
             labels] or numbers; its names of classes become ``model.class_names``. Many

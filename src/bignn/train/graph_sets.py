@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from bignn.graph.graph import from_arrays
 from bignn.graph.names import class_names_of
 from bignn.graph.pyg import array_of
 from bignn.graph.several import check_edges_within
-from bignn.train.batches import Batch, named_arguments
+from bignn.train.batches import Batch
 from bignn.train.distill import soft_targets
 from bignn.train.distributed import World
 from bignn.train.problem import EveryNth, digest_of, fit_input_stage
@@ -34,38 +33,8 @@ _MAX_STATISTICS_NUMBERS = 1 << 27
 _MASKS = {"graph": "train_mask", "val": "val_mask", "test": "test_mask"}
 
 
-@dataclass(frozen=True)
-class GraphBatch(Batch):
-    """Many graphs as one batch; ``y`` and the outputs are of graphs, or of all nodes.
-
-    Attributes:
-        data: the PyG ``Batch``, for models that are called with one.
-
-    """
-
-    data: Any = None
-
-    def logits(self, model: nn.Module) -> Tensor:
-        """Call the model with what its forward takes: x, edge_index, batch, ..., or the data."""
-        out: Tensor = call_with(model, self.data)
-        return out
-
-
-def call_with(model: nn.Module, data: Any) -> Any:
-    """Call a model with a ``Batch`` as its only argument, or with the parts it has names for."""
-    parameters = inspect.signature(model.forward).parameters
-    required = [
-        p for p in parameters.values() if p.default is p.empty and p.kind < p.VAR_POSITIONAL
-    ]
-    if len(required) == 1:
-        return model(data)
-    names = ("edge_weight", "edge_attr", "edge_type", "batch")
-    given = named_arguments(model, {name: data.get(name) for name in names})
-    return model(data.x, data.edge_index, **given)
-
-
 class GraphSet:
-    """Graphs in a list, or in a loader's batches, one after the other as :class:`GraphBatch`."""
+    """Graphs in a list, or in a loader's batches, one after the other as :class:`Batch`."""
 
     def __init__(self, graphs: Any, argument: str, batch_size: int, device: torch.device) -> None:
         self.graphs, self._device, self._batch_size = graphs, device, batch_size
@@ -102,7 +71,7 @@ class GraphSet:
         chosen = [self.graphs[number] for number in numbers]
         return GraphSet(chosen, argument, self._batch_size, self._device)
 
-    def sample(self, count: int) -> GraphBatch:
+    def sample(self, count: int) -> Batch:
         """Return up to ``count`` graphs of a list, evenly spaced, or a loader's first batch."""
         if not self.is_list:
             return self.as_batch(next(iter(self.graphs)))
@@ -118,7 +87,7 @@ class GraphSet:
         for at in range(0, len(order), self._batch_size):
             yield [self.graphs[number] for number in order[at : at + self._batch_size]]
 
-    def __iter__(self) -> Iterator[GraphBatch]:
+    def __iter__(self) -> Iterator[Batch]:
         if not self.is_list:
             yield from map(self.as_batch, self.graphs)
             return
@@ -126,7 +95,7 @@ class GraphSet:
             part = range(at, min(at + self._batch_size, len(self.graphs)))
             yield self.as_batch([self.graphs[number] for number in part])
 
-    def as_batch(self, data: Any) -> GraphBatch:
+    def as_batch(self, data: Any) -> Batch:
         """Convert a list of graphs, or what a loader yields."""
         if isinstance(data, list | tuple):
             for graph in data:
@@ -159,7 +128,8 @@ class GraphSet:
                 raise input_error(self._mask, f"one boolean per node [{len(y)}]", got)
             learned = learned[mask]
         weight = data.get("edge_weight")
-        return GraphBatch(data.x, data.edge_index, weight, y, learned, data=data)
+        types = data.get("edge_type")
+        return Batch(data.x, data.edge_index, weight, y, learned, edge_type=types, data=data)
 
     def _check(self, data: Any) -> None:
         if not hasattr(data, "keys") or getattr(data, "edge_index", None) is None:

@@ -58,6 +58,7 @@ def pairs_of(data: Any, argument: str, device: torch.device) -> PairBatch:
         y.to(device).float(),
         learned,
         edge_type=data.get("edge_type"),
+        data=data,
         pairs=pairs.to(device),
     )
 

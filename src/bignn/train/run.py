@@ -347,6 +347,8 @@ class TrainingRun:
         test = None if batches is None else self._score(batches)[1]
         self.model.eval()
         set_class_names(self.model, self.problem.class_names)
+        if not callable(getattr(self.model, "predicts", None)):  # a method of the user's
+            self.model.predicts = self.problem.task.output  # type: ignore[assignment]
         best, metric = self.progress, self.problem.task.metric
         exchanged = self.problem.exchanged() if isinstance(self.problem, PartProblem) else None
         return FitResult(

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from bignn.errors import input_error
+from bignn.runtime import Output
 
 #: Classes that exclude each other, labels that do not, numbers, and links between nodes.
 TaskKind = Literal["classes", "labels", "values", "links"]
@@ -61,6 +62,11 @@ class Task:
     def metric(self) -> Metric:
         """The score: in percent, but for ``"mae"``, the mean absolute error."""
         return _METRICS[self.kind]
+
+    @property
+    def output(self) -> Output:
+        """What a packed model gives of such outputs; those for links are embeddings."""
+        return "values" if self.kind == "links" else self.kind
 
     @property
     def lower_is_better(self) -> bool:

@@ -125,10 +125,10 @@ def test_bad_calls_say_so(data: Data) -> None:
         model(data.x, None)
     # A failed call leaves nothing behind.
     assert not torch.overrides._get_current_function_mode_stack()
-    sage = family()["gat"]
-    bignn.binarize_(sage)
-    with pytest.raises(InputError, match="no 'edge_attr'"):
-        sage(data.x, data.edge_index, edge_attr=torch.ones(data.num_edges, 1))
+    gat = family()["gat"]
+    bignn.binarize_(gat)
+    with pytest.raises(InputError, match="no 'size'"):
+        gat.convs[0](data.x, data.edge_index, size=(3, 3))
     pairs = r"'x' must be a tensor .* for 'convs\.0', got tuple; pairs \(x_s, x_t\) are not"
     with pytest.raises(InputError, match=pairs):
-        sage((data.x, data.x), data.edge_index)
+        gat((data.x, data.x), data.edge_index)

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 import torch_geometric.nn as pyg
 from pyg_models import Own
-from torch import nn
+from torch import Tensor, nn
 
 import bignn
 from bignn import InputError
@@ -53,3 +54,17 @@ def test_bad_arguments_say_so() -> None:
     bignn.binarize_(model)
     with pytest.raises(InputError, match="bignn's layers already"):
         bignn.binarize_(model)
+
+
+def test_a_second_input_is_named_before_training() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.text = pyg.GCNConv(20, 16), nn.Linear(24, 16)
+
+        def forward(self, x: Tensor, edge_index: Tensor, text: Tensor) -> Tensor:
+            return torch.cat([self.conv(x, edge_index), self.text(text)], dim=1)
+
+    obstacle = bignn.binarize_(Two()).obstacle
+    assert obstacle is not None
+    assert "its forward reads 'text', which packed graphs do not have" in obstacle

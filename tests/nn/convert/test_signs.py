@@ -17,6 +17,7 @@ import bignn
 from bignn import InputError
 from bignn.nn import BatchNorm
 from bignn.nn.convert.center import Center
+from bignn.nn.convert.sign_watch import warn_of_equal_rows
 
 
 @pytest.fixture
@@ -224,6 +225,46 @@ def test_equal_outputs_are_told(data: Data) -> None:
         model(data.x, data.edge_index)
 
 
+def test_equal_outputs_in_evaluation_are_told_after_training(data: Data) -> None:
+    """As where the running statistics of a centred layer fall behind its weights."""
+    model = Residual(sum_last=True)
+    bignn.binarize_(model)
+    model(data.x, data.edge_index)
+    model.eval()
+    with torch.no_grad():
+        model.conv3.lin.weight.fill_(0.0)
+    with pytest.warns(UserWarning, match="outputs are equal at all 120 rows") as told:
+        for _ in range(4):
+            model(data.x, data.edge_index)
+    assert len(told) == 1
+
+
+def test_outputs_that_are_equal_at_nearly_all_rows_are_told() -> None:
+    out = torch.randn(1, CLASSES).repeat(100, 1)
+    out[:4] += 1.0
+    with pytest.warns(UserWarning, match=r"outputs are equal at 96\.0% of 100 rows"):
+        assert warn_of_equal_rows(out)
+    out[:10] += torch.randn(10, 1)
+    assert not warn_of_equal_rows(out)
+
+
+def test_learned_embeddings_are_no_dense_features(data: Data) -> None:
+    class Embedded(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.conv = nn.Embedding(200, 16), pyg.GCNConv(16, CLASSES)
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            out: Tensor = self.conv(self.embed(x.squeeze(-1)), edge_index)
+            return out
+
+    model = Embedded()
+    bignn.binarize_(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model(torch.arange(data.num_nodes)[:, None], data.edge_index)
+
+
 def test_fit_tells_of_equal_outputs(data: Data) -> None:
     class Equal(nn.Module):
         def __init__(self) -> None:
@@ -254,6 +295,34 @@ def test_identity_features_name_the_first_layer() -> None:
             for _ in range(4):
                 model(torch.eye(200), edges)
         assert len(warned) == 1
+
+
+def test_few_dense_features_are_told() -> None:
+    x = torch.randn(200, 16, generator=torch.Generator().manual_seed(0))
+    edges = torch.randint(200, (2, 600), generator=torch.Generator().manual_seed(0))
+    told = r"'{}' reads 16 dense features .* binarize_\(model, {}\), or .* skip=\['{}'\]"
+    models: list[tuple[nn.Module, str, str]] = [
+        (pyg.GCN(16, 32, 2, 4), "convs.0", "input_bits='rotate:32'"),
+        (pyg.Sequential("x, edge_index", [(pyg.GCNConv(16, 4), "x, edge_index -> x")]), "module_0",
+         "input_bits='rotate:32', first='module_0'"),
+    ]  # fmt: skip
+    for model, name, options in models:
+        unconverted = copy.deepcopy(model)
+        bignn.binarize_(model)
+        with pytest.warns(UserWarning, match=told.format(name, options, name)):
+            model(x, edges)
+        first = None if name == "convs.0" else name
+        bignn.binarize_(unconverted, input_bits="rotate:32", first=first)
+        for some, features in ((unconverted, x), (pyg.GCN(16, 32, 2, 4), (x > 1).float())):
+            if some is not unconverted:
+                bignn.binarize_(some)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                some(features, edges)
+    model = pyg.Sequential("x, edge_index", [(pyg.TAGConv(16, 4), "x, edge_index -> x")])
+    bignn.binarize_(model)
+    with pytest.warns(UserWarning, match=r"of so few; keep it float with skip=\['module_0'\]"):
+        model(x, edges)
 
 
 def test_equal_features_are_told(data: Data) -> None:

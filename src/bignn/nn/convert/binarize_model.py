@@ -17,6 +17,7 @@ from bignn.config.options import BELOW_ONE
 from bignn.errors import InputError, input_error
 from bignn.nn.convert.before_activation import record_origins_in
 from bignn.nn.convert.center import Center
+from bignn.nn.convert.converted_input import ConvertedInput
 from bignn.nn.convert.embedded_ids import first_after_embeddings
 from bignn.nn.convert.example import call_once
 from bignn.nn.convert.inner_linear import InnerLinear
@@ -39,7 +40,6 @@ from bignn.nn.edge_rounding import edge_bits_in_use
 from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
 from bignn.nn.gin_conv import GINConv
-from bignn.nn.input_stage import InputStage
 from bignn.nn.linear import Linear
 from bignn.nn.sage_conv import SAGEConv
 
@@ -79,7 +79,8 @@ def binarize_(
     it (:mod:`bignn.nn.convert.before_activation`), and all other modules the values after it.
 
     In training, now and then, a binary layer looks whether most columns of its input have one sign
-    at all nodes, and warns once if so; likewise a model whose outputs are equal at all nodes.
+    at all nodes, and warns once if so; likewise a model whose outputs are equal at nearly all
+    nodes, in evaluation too. Few, dense features that are read by their signs alone are told of.
 
     With ``binarize="none"`` or ``"weights"`` steps 1 and 3 are left out. With ``"none"`` the model
     computes what it did before.
@@ -114,7 +115,8 @@ def binarize_(
             otherwise: normalisation after a layer, which they fold in, and a module of your own
             without ``first``, whose first layer reads a plain tensor.
         input_bits: bits of the features that the first layer reads, ``"sign"``, ``"rotate:K"`` or
-            ``"threshold:K"``, as in :class:`bignn.nn.GNN`; dense features gain by ``"rotate:4"``.
+            ``"threshold:K"``, as in :class:`bignn.nn.GNN`; few, dense features gain by
+            ``"rotate:16"``, and training says so where it finds them read by their signs alone.
             With more bits than one per feature the first layer is wider and has new weights. In a
             module of your own ``first`` names that layer.
         example: of a model with sizes of -1, a ``Data``, a ``HeteroData`` or a tuple of arguments
@@ -211,7 +213,7 @@ def _embedding_reader(replacement: LayerReplacement) -> str | None:
 def _standardize(
     replacement: LayerReplacement, first: str | None, report: Report, input_bits: str
 ) -> None:
-    """Do step 1: put an :class:`InputStage` before the first layer, or before the model."""
+    """Do step 1: put an input stage before the first layer, or before the model."""
     model, layers = replacement.model, replacement.layers
     if replacement.is_heterogeneous:
         report.notes.append("The features of each type of nodes are centred where they are read.")
@@ -233,12 +235,11 @@ def _standardize(
         )
         return
     weight = input_maps(layer)[0].weight
-    stage = InputStage(
+    stage = ConvertedInput(
         weight.shape[1],
-        normalize_rows=False,
-        standardize=True,
-        binarize=first is not None,
-        dense=first is None,
+        found[0],
+        _more_bits(model, layer, found[0]),
+        is_at_layer=first is not None,
         input_bits=input_bits,
     ).to(weight.device)
     if stage.encoder is not None:
@@ -262,10 +263,27 @@ def _standardize(
     )
 
 
+def _more_bits(model: nn.Module, layer: nn.Module, name: str) -> str | None:
+    """Return the options of ``binarize_`` that give a first layer more bits than one per feature.
+
+    The bits themselves are left out, as ``{bits}``; None if the layer cannot have more.
+    """
+    if not isinstance(layer, _WIDENED):
+        return None
+    named = "" if isinstance(model, BasicGNN) else f", first='{name}'"
+    return f"input_bits='{{bits}}'{named}"
+
+
+#: Layers that can be given another number of inputs, PyG's and those that replace them.
+_WIDENED = (
+    *(pyg.GCNConv, pyg.SAGEConv, pyg.GATConv, pyg.GINConv, pyg.Linear, nn.Linear),
+    *(GCNConv, SAGEConv, GATConv, GINConv, Linear),
+)
+
+
 def _check_widens(layer: nn.Module, name: str) -> None:
     """Refuse a first layer that cannot be given another number of inputs."""
-    known = (pyg.GCNConv, pyg.SAGEConv, pyg.GATConv, pyg.GINConv, pyg.Linear, nn.Linear)
-    if not isinstance(layer, (*known, GCNConv, SAGEConv, GATConv, GINConv, Linear)):
+    if not isinstance(layer, _WIDENED):
         kind = type(layer).__name__
         raise input_error("input_bits", f"'{SIGN}' where '{name}' is a {kind}", "more bits")
 

@@ -113,6 +113,9 @@ class StepReader:
                 elif node.target == "batch":
                     self._graph_ids.add(node)
                     self._left_out.update([node] if node.args else [])  # it has a default
+                elif node.target != "edge_attr":  # the convolutions that read this are named
+                    why = f"its forward reads '{node.target}', which packed graphs do not have"
+                    self._values[node] = failing(why)
                 place += 1
             elif node.op == "output":
                 self._finish(node.args[0])

@@ -19,6 +19,8 @@ _MAX_DEAD = 0.5
 # Rows of so many columns that differ from the most common row in fewer bits than that, on average,
 # as the rows of an identity matrix do, are nearly one row.
 _MIN_COLUMNS, _MIN_BITS = 64, 2.0
+# The largest share of rows that may have one and the same output.
+_MAX_EQUAL = 0.95
 # The first batches are watched at 1, 2, 4, ..., later ones at multiples of this.
 _EVERY = 32
 
@@ -97,35 +99,52 @@ class SignWatch(_Schedule):
 
 
 def watch_outputs(model: nn.Module) -> None:
-    """Warn once if the model's output is the same at every row of a training batch."""
+    """Warn once if the model's output is the same at every row of a batch.
+
+    Batches of evaluation count once the model has been trained: its running statistics may have
+    fallen behind the weights, so that all nodes are on one side of them.
+    """
     model.register_forward_hook(_OutputWatch())
 
 
-class _OutputWatch(_Schedule):
+class _OutputWatch:
+    def __init__(self) -> None:
+        self.training, self.evaluation = _Schedule(), _Schedule()
+
     @torch.no_grad()
     def __call__(self, model: nn.Module, args: Any, out: Any) -> None:
-        if torch.compiler.is_compiling() or not model.training:
+        if torch.compiler.is_compiling() or not isinstance(out, Tensor) or out.ndim != 2:
             return
-        if not isinstance(out, Tensor) or out.ndim != 2 or not self.is_due(len(out)):
+        schedule = self.training if model.training else self.evaluation
+        if self.training.has_warned or not (model.training or self.training.num_batches):
+            return
+        if not schedule.is_due(len(out)):
             return
         if any(watch.has_warned for watch in _sign_watches(model)):
             return
-        self.has_warned = warn_of_equal_rows(out)
+        self.training.has_warned = warn_of_equal_rows(out)
 
 
 def warn_of_equal_rows(out: Tensor) -> bool:
-    """Warn if a model's outputs are equal at every row; return whether they are."""
+    """Warn if a model's outputs are equal at every row, or nearly; return whether they are.
+
+    Where they are equal, a few rows of many neighbours may still have outputs of their own.
+    """
     if len(out) < 2:
         return False
-    spread = (out.amax(dim=0) - out.amin(dim=0)).amax()
-    are_equal = bool(spread <= 1e-6 * out.abs().amax())
-    if are_equal:
-        warnings.warn(
-            f"the model's outputs are equal at all {len(out)} rows; convert with center=True, "
-            "train at a lower rate, or keep layers float with skip=[...]",
-            stacklevel=3,
-        )
-    return are_equal
+    out = out.reshape(len(out), -1).contiguous()  # of one row, expanded, torch's median is 0
+    usual = out.median(dim=0).values
+    is_equal = ((out - usual).abs() <= 1e-6 * out.abs().amax()).all(dim=1)
+    share = float(is_equal.float().mean())
+    if share < _MAX_EQUAL:
+        return False
+    rows = f"all {len(out)}" if share == 1 else f"{share:.1%} of {len(out)}"
+    warnings.warn(
+        f"the model's outputs are equal at {rows} rows; convert with center=True, train at a lower "
+        "rate, take fewer layers, or keep some float with skip=[...]",
+        stacklevel=3,
+    )
+    return True
 
 
 def _sign_watches(model: nn.Module) -> Iterator[SignWatch]:

@@ -132,7 +132,9 @@ def _by_name(
     for name in [*given]:
         if name in ("x", "edge_index") or (name in _OF_EDGES and name in names):
             continue
-        if given.pop(name) is not None or name not in names:
+        # Attention without edge_dim leaves features of edges out, as PyG's does.
+        is_left_out = given.pop(name) is None or name == "edge_attr"
+        if not is_left_out or name not in names:
             raise InputError(f"'{layer_name}' is a bignn {type(layer).__name__}: no '{name}'")
     edges = given.get("edge_index")
     if not isinstance(layer, Linear) and not isinstance(edges, Tensor | SparseMatrix):

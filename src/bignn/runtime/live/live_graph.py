@@ -22,7 +22,7 @@ from bignn.runtime.live.fair_lock import FairLock
 from bignn.runtime.network import PackedStep
 from bignn.runtime.operations import Operation
 from bignn.runtime.packed_graph import PackedGraph
-from bignn.runtime.predicted_values import Output, check_output, checked_rows, finished
+from bignn.runtime.predicted_values import Output, checked_rows, chosen_output, finished
 
 if TYPE_CHECKING:
     from bignn.runtime.live.journal import Journal
@@ -114,7 +114,7 @@ class LiveGraph:
         return [LayerWork(*some) for some in self._layers.work]
 
     def predict(
-        self, nodes: ArrayLike | None = None, *, output: Output = "classes"
+        self, nodes: ArrayLike | None = None, *, output: Output | None = None
     ) -> NDArray[Any]:
         """Read the answers of some nodes, or of all.
 
@@ -125,7 +125,7 @@ class LiveGraph:
                 are -1, labels False and numbers NaN.
 
         """
-        check_output(output)
+        output = chosen_output(output, self.model.output)
         num_nodes = self.num_nodes
         wanted = np.arange(num_nodes) if nodes is None else nodes
         ids = checked_rows("nodes", wanted, num_nodes, "node ids", self.node_names, by_name=True)
@@ -144,7 +144,7 @@ class LiveGraph:
         edges: ArrayLike,
         *,
         edge_weight: ArrayLike | None = None,
-        output: Output = "classes",
+        output: Output | None = None,
     ) -> NDArray[Any]:
         """Predict nodes that are not in the graph, without changing it.
 
@@ -159,7 +159,7 @@ class LiveGraph:
         """
         from bignn.runtime.live.new_answers import NewQuestion, predict_new
 
-        check_output(output)
+        output = chosen_output(output, self.model.output)
         (answer,) = predict_new(self, [NewQuestion(x, edges, edge_weight)], output)
         if isinstance(answer, InputError):
             raise answer

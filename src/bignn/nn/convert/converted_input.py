@@ -1,0 +1,67 @@
+"""The input stage of converted models, which tells of features that need more bits."""
+
+from __future__ import annotations
+
+import warnings
+
+from torch import Tensor
+
+from bignn.config.input_bits import SIGN
+from bignn.nn.input_stage import InputStage, Moments
+from bignn.runtime.input_bits import choose_input_bits
+
+# Features are judged by this many rows, evenly spaced; of fewer rows than that nothing is known.
+_MANY_ROWS, _FEW_ROWS = 4096, 32
+
+
+class ConvertedInput(InputStage):
+    """The standardised input of a converted model.
+
+    Args:
+        num_features: d.
+        reader: the name of the layer that reads it.
+        more_bits: options of ``binarize_`` that give it more bits, which ``{bits}`` stands for;
+            None if it cannot have more.
+        is_at_layer: whether the layer itself calls the stage, and takes bits; otherwise the model
+            does, with a tensor.
+        input_bits: as of :class:`InputStage`.
+
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        reader: str,
+        more_bits: str | None,
+        *,
+        is_at_layer: bool,
+        input_bits: str = SIGN,
+    ) -> None:
+        """Build the stage; the description of the class lists its arguments."""
+        super().__init__(
+            num_features,
+            normalize_rows=False,
+            standardize=True,
+            binarize=is_at_layer,
+            dense=not is_at_layer,
+            input_bits=input_bits,
+        )
+        self._reader, self._more_bits = reader, more_bits
+
+    def fit(self, x: Tensor, moments: Moments | None = None) -> None:
+        """Take the statistics of x [N, d]; warn if it is dense and has few columns."""
+        super().fit(x, moments)
+        # What requires a gradient is an embedding, which learns to be read by its signs.
+        if self.encoder is not None or len(x) < _FEW_ROWS or x.requires_grad:
+            return
+        some = x[:: -(-len(x) // _MANY_ROWS)].float().cpu().numpy()
+        if (bits := choose_input_bits(some)) == SIGN:
+            return
+        fix = f"keep it float with skip=['{self._reader}']"
+        if self._more_bits is not None:
+            fix = f"try binarize_(model, {self._more_bits.format(bits=bits)}), or {fix}"
+        warnings.warn(
+            f"'{self._reader}' reads {self.num_features} dense features by their signs, one bit "
+            f"each, which tells little of so few; {fix}",
+            stacklevel=2,
+        )

@@ -1,0 +1,152 @@
+"""What ``fit`` calls a model with, by the signature of its forward."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+import bignn
+from bignn.config import Settings
+from bignn.errors import InputError
+from bignn.train.forward import Forward
+
+NODES, D, CLASSES = 80, 20, 3
+QUICK = Settings(lr=0.01, epochs=2, patience=9)
+
+
+@pytest.fixture
+def data() -> Data:
+    torch.manual_seed(0)
+    made = Data(torch.randn(NODES, D), torch.randint(NODES, (2, 300)))
+    made.y = torch.arange(NODES) % CLASSES
+    made.train_mask, made.val_mask = torch.arange(NODES) % 2 == 0, torch.arange(NODES) % 2 == 1
+    return made
+
+
+class OfData(nn.Module):
+    """A model that is called with a ``Data``, and reads more of it than features and edges."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = pyg.GCNConv(D, 16), pyg.GCNConv(16, CLASSES)
+        self.seen: list[Any] = []
+
+    def forward(self, data: Data) -> Tensor:
+        if isinstance(data, Data):  # not while the forward is traced
+            self.seen.append(data.pos)
+        h = self.first(data.x, data.edge_index, data.edge_weight).relu()
+        out: Tensor = self.second(h, data.edge_index, data.edge_weight)
+        return out
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_model_of_data_is_fitted_and_packed(weighted: bool, data: Data) -> None:
+    data.pos = torch.randn(NODES, 2)
+    if weighted:
+        data.edge_weight = torch.rand(data.num_edges)
+    model = OfData()
+    bignn.binarize_(model)
+    bignn.fit(model, data, QUICK, progress=False)
+    assert all(torch.equal(pos, data.pos) for pos in model.seen)
+    expected = model(data).argmax(dim=1)
+    assert np.array_equal(bignn.pack(model).predict(data), expected)
+    teacher, student = OfData(), OfData()
+    bignn.binarize_(student)
+    bignn.fit(student, data, QUICK, teacher=teacher, progress=False)
+    bignn.fit(student, data, Settings(lr=0.01, epochs=2, inductive=True), progress=False)
+    assert any(len(pos) == NODES // 2 for pos in student.seen)
+
+
+def test_a_model_of_data_takes_a_graph_and_a_loaders_batches(data: Data) -> None:
+    model = OfData()
+    bignn.fit(model, bignn.from_pyg(data), QUICK, progress=False)
+    batches = [data.subgraph(torch.arange(NODES // 2)), data]
+    bignn.fit(model, data, QUICK, batches=batches, progress=False)
+
+
+def test_a_forward_is_given_what_it_names(data: Data) -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lin = nn.Linear(D + 2, CLASSES)
+
+        def forward(
+            self, x: Tensor, edge_index: Tensor, pos: Tensor, weights: Any = None, z: Any = None
+        ) -> Tensor:
+            assert weights is None
+            assert z is None  # not known, and not needed
+            out: Tensor = self.lin(torch.cat([x, pos], dim=1))
+            return out
+
+    data.z = torch.zeros(NODES)
+    with pytest.raises(InputError, match=r"forward takes 'pos', which the graph .*; set data\.pos"):
+        bignn.fit(Named(), data, QUICK, progress=False)
+    data.pos = torch.randn(NODES, 2)
+    bignn.fit(Named(), data, QUICK, progress=False)
+
+
+def test_a_forward_may_take_features_alone(data: Data) -> None:
+    for model in (pyg.MLP([D, 16, CLASSES]), nn.Sequential(nn.Linear(D, CLASSES))):
+        bignn.fit(model, data, QUICK, progress=False)
+
+
+def test_edge_attr_is_given_or_told_of(data: Data) -> None:
+    data.edge_attr = torch.rand(data.num_edges, 4)
+    for model in (pyg.GAT(D, 16, 2, CLASSES, edge_dim=4), pyg.GAT(D, 16, 2, CLASSES)):
+        bignn.binarize_(model)
+        bignn.fit(model, data, QUICK, progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bignn.fit(OfData(), data, QUICK, progress=False)
+    with pytest.warns(UserWarning, match="'edge_attr' is not used: the forward of 'model'"):
+        bignn.fit(pyg.GCN(D, 16, 2, CLASSES), data, QUICK, progress=False)
+
+
+def test_relations_that_a_graph_lacks_are_named(data: Data) -> None:
+    class Relational(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = pyg.RGCNConv(D, CLASSES, 2)
+
+        def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:
+            out: Tensor = self.conv(x, edge_index, edge_type)
+            return out
+
+    with pytest.raises(InputError, match=r"forward takes 'edge_type', the number of each edge's"):
+        bignn.fit(Relational(), data, QUICK, progress=False)
+
+
+@pytest.mark.parametrize("name", ["train_mask", "val_mask"])
+@pytest.mark.parametrize("as_values", [False, True])
+def test_masks_without_nodes_are_named(name: str, as_values: bool, data: Data) -> None:
+    data[name] = torch.zeros(NODES, dtype=torch.bool)
+    if as_values:
+        data.y = torch.rand(NODES)
+    with pytest.raises(
+        InputError, match=rf"^'{name}' must be True at some nodes, got False at all"
+    ):
+        bignn.fit(pyg.GCN(D, 16, 2, 1 if as_values else CLASSES), data, QUICK, progress=False)
+
+
+def test_weights_go_by_their_place_where_their_name_is_another() -> None:
+    class Third(nn.Module):
+        def forward(self, x: Tensor, edge_index: Tensor, w: Any) -> Tensor:
+            return x
+
+    class Anything(nn.Module):
+        def forward(self, *args: Any) -> Tensor:
+            return torch.zeros(1)
+
+    weight = torch.ones(2)
+    parts = {"edge_weight": weight}
+    assert Forward.of(Third()).named(parts.get) == {"w": weight}
+    assert Forward.of(Anything()).num_leading == 2
+    assert not Forward.of(Anything()).takes_data
+    assert Forward.of(pyg.GCN(2, 2, 2)).named(parts.get) == {"edge_weight": weight}
