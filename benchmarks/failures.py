@@ -227,7 +227,7 @@ def kill(folder: Path, moment: str, times: Times, rng: random.Random, number: in
     may_be_silent = moment == "start" or (folder / f"done-{1 - rank}").exists()
     return Failure(
         f"{moment} of {rank}",
-        None if "exitcode: -14" not in done.told else (done.first_gone or time.time()) - died,
+        None if "(exitcode: " not in done.told else (done.first_gone or time.time()) - died,
         lines,
         len(lines) == 1 or (may_be_silent and not lines),
         done.status == 0 and is_same(folder, command, name),

@@ -338,31 +338,13 @@ def run_parts(options: argparse.Namespace) -> None:
     store = store_of(folder, options.scale)
     model = Path(options.model or untrained_model(store, folder / "sage.bignn"))
     parts, outs = folder / "parts", [folder / f"{name}.npy" for name in ("one", "several")]
-    command = [
-        sys.executable,
-        "-m",
-        "bignn",
-        "partition",
-        str(store),
-        "-k",
-        count,
-        "-o",
-        str(parts),
-    ]
-    start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    peak = 0
-    while process.poll() is None:
-        peak = max(peak, _anonymous_bytes(process.pid))
-        time.sleep(0.01)
-    seconds = time.perf_counter() - start
-    if process.returncode:
-        raise SystemExit("the store was not cut")
+    here = [sys.executable, "-m"]
+    cut = ["bignn", "partition", str(store), "-k", count, "-o", str(parts), "--json"]
+    _, seconds, peak_of_cut = _watched([*here, *cut])
     alone, _, _ = bignn("predict", str(model), str(store), "--out", str(outs[0]))
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", count, "-m"]
+    torchrun = [*here, "torch.distributed.run", "--nproc-per-node", count, "-m"]
     predict = ["bignn", "predict", str(model), str(parts), "--out", str(outs[1]), "--json"]
-    done = subprocess.run([*torchrun, *predict], check=True, stdout=subprocess.PIPE, text=True)
-    report = json.loads(done.stdout.splitlines()[-1])
+    report, _, peak = _watched([*torchrun, *predict])
     one, several = map(np.load, outs)
     record(
         "parts",
@@ -370,7 +352,8 @@ def run_parts(options: argparse.Namespace) -> None:
         {
             "num_nodes": report["num_nodes"],
             "partition_seconds": seconds,
-            "partition_peak_anonymous_bytes": peak,
+            "partition_peak_anonymous_bytes": peak_of_cut,
+            "predict_peak_anonymous_bytes": peak,
             "part_bytes": sorted(file.stat().st_size for file in parts.iterdir()),
             "predict_seconds": report["seconds"],
             "packing_seconds": report["packing_seconds"],
@@ -381,6 +364,22 @@ def run_parts(options: argparse.Namespace) -> None:
         },
     )
     shutil.rmtree(parts)
+
+
+def _watched(command: list[str]) -> tuple[dict[str, Any], float, int]:
+    """Run a command: its report, seconds, and the most memory of its own or of a child's own."""
+    start, peak = time.perf_counter(), 0
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while process.poll() is None:
+        some = children.read_text().split() if children.exists() else []
+        peak = max(peak, *(_anonymous_bytes(int(pid)) for pid in (process.pid, *some)))
+        time.sleep(0.01)
+    seconds = time.perf_counter() - start
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} failed")
+    assert process.stdout is not None
+    return json.loads(process.stdout.read().splitlines()[-1]), seconds, peak
 
 
 def _anonymous_bytes(pid: int) -> int:
