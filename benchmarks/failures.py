@@ -198,13 +198,12 @@ def is_same(folder: Path, command: list[str], name: str) -> bool:
     if not paths[0].exists():
         return False
     if command is PREDICT:
-        return np.array_equal(*map(np.load, paths))
+        return np.array_equal(np.load(paths[0]), np.load(paths[1]))
     files = [checkpoint.read(path / "seed-0.safetensors") for path in paths]
     (mine, about), (other, of_other) = files
-    same = about["progress"] | {"seconds": 0} == of_other["progress"] | {"seconds": 0}
-    return same and all(
-        torch.equal(mine["model"][key], value) for key, value in other["model"].items()
-    )
+    if about["progress"] | {"seconds": 0} != of_other["progress"] | {"seconds": 0}:
+        return False
+    return all(torch.equal(mine["model"][key], value) for key, value in other["model"].items())
 
 
 def kill(folder: Path, moment: str, times: Times, rng: random.Random, number: int = 0) -> Failure:

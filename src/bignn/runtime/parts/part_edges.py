@@ -130,7 +130,9 @@ def part_edges(part: GraphPart, aggr: str, *, weighted: bool = True) -> PartEdge
 
 def _unweighted_edges(part: GraphPart, aggr: str) -> PartEdges:
     """Weigh a part's edges by their numbers, block by block."""
-    offsets, ids, factors = [np.zeros(1, dtype=np.int64)], [], []
+    offsets: list[Ints] = [np.zeros(1, dtype=np.int64)]
+    ids: list[NDArray[Any]] = []
+    factors: list[Floats] = []
     for begin, end in row_blocks(part.num_nodes, _BLOCK_ROWS):
         first, last = int(part.offsets[begin]), int(part.offsets[end])
         own_ids = np.arange(begin, end, dtype=part.ids.dtype)
@@ -139,6 +141,6 @@ def _unweighted_edges(part: GraphPart, aggr: str) -> PartEdges:
         offsets.append(made[1:] + offsets[-1][-1])
         ids.append(of_rows)
         factors.append(factor)
-    factor = np.concatenate(factors)
-    whole = Edges(np.concatenate(offsets), np.concatenate(ids), None, factor, part.num_local)
-    return PartEdges(whole, factor if aggr == "gcn" else None, part.num_nodes)
+    scale = np.concatenate(factors)
+    whole = Edges(np.concatenate(offsets), np.concatenate(ids), None, scale, part.num_local)
+    return PartEdges(whole, scale if aggr == "gcn" else None, part.num_nodes)
