@@ -15,12 +15,18 @@ from bignn import Graph, InputError, PackedModel, pack_graph
 from bignn.graph import SparseRows
 from bignn.kernels.layer import Edges
 from bignn.runtime.layer_ranges import LayerOverRows, LayerSources
+from bignn.runtime.parts import part_edges as edges_module
 from bignn.runtime.parts.graph_part import GraphPart, cut
 from bignn.runtime.parts.messages import from_message, message_bytes, to_message
 from bignn.runtime.parts.part_edges import part_edges
 from bignn.runtime.parts.part_run import PartRun, SentRows
 
 COUNTS = (1, 2, 4, 7)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edges_module, "_BLOCK_ROWS", 8)
 
 
 def assert_equal_in_parts(model: PackedModel, graph: Graph, **options: str) -> None:
