@@ -8,6 +8,7 @@
     python benchmarks/store_scale.py limited --folder /big/disk --scale 1 --limit-memory 8G
         --memory 6G
     python benchmarks/store_scale.py edges --folder /big/disk [--millions 200]
+    python benchmarks/store_scale.py parts --folder /big/disk --scale 64 [--num-parts 2]
 
 ``scales`` writes a store of 1/S of papers100M (``bignn synth``) and predicts all nodes with a
 3-layer Bi-GraphSAGE of 256 hidden neurons (``bignn predict --memory``), each in a process of its
@@ -16,8 +17,9 @@ continues it: the seconds of its parts are added up. ``float`` runs the same net
 GraphSAGE on float features, layer by layer over the whole graph, as far as memory goes. ``pack``
 packs a float memmap beside reading the same file. ``train`` trains one epoch from the store, with
 ``--in-memory`` on the same graph in memory. ``edges`` packs random edges. ``limited`` predicts in a
-control group (version 1) whose limit counts the page cache. Records go to docs/results/store.json;
-``bignn reproduce`` makes tables and a figure of them.
+control group (version 1) whose limit counts the page cache. ``parts`` cuts a store (``bignn
+partition``) and predicts it by as many processes as parts, and by one from the store. Records go to
+docs/results/store.json; ``bignn reproduce`` makes tables and a figure of them.
 """
 
 from __future__ import annotations
@@ -330,6 +332,65 @@ def _in_memory(store: Any, scale: int) -> Any:
     return library.Graph(x, edge_index, y=y, **splits, name=f"{SHAPE}/{scale} in memory")
 
 
+def run_parts(options: argparse.Namespace) -> None:
+    """Cut a store into parts, and predict these by several processes and the store by one."""
+    folder, count = Path(options.folder), str(options.num_parts)
+    store = store_of(folder, options.scale)
+    model = Path(options.model or untrained_model(store, folder / "sage.bignn"))
+    parts, outs = folder / "parts", [folder / f"{name}.npy" for name in ("one", "several")]
+    here = [sys.executable, "-m"]
+    cut = ["bignn", "partition", str(store), "-k", count, "-o", str(parts), "--json"]
+    _, seconds, peak_of_cut = _watched([*here, *cut])
+    alone, _, _ = bignn("predict", str(model), str(store), "--out", str(outs[0]))
+    torchrun = [*here, "torch.distributed.run", "--nproc-per-node", count, "-m"]
+    predict = ["bignn", "predict", str(model), str(parts), "--out", str(outs[1]), "--json"]
+    report, _, peak = _watched([*torchrun, *predict])
+    one, several = map(np.load, outs)
+    record(
+        "parts",
+        f"{options.scale}-{count}",
+        {
+            "num_nodes": report["num_nodes"],
+            "partition_seconds": seconds,
+            "partition_peak_anonymous_bytes": peak_of_cut,
+            "predict_peak_anonymous_bytes": peak,
+            "part_bytes": sorted(file.stat().st_size for file in parts.iterdir()),
+            "predict_seconds": report["seconds"],
+            "packing_seconds": report["packing_seconds"],
+            "predict_seconds_of_one": alone["seconds"],
+            "exchange": {key: report["exchange"][key] for key in ("bytes", "float32_bytes")},
+            "nodes_that_differ": int((one != several).sum()),
+            "machine_was_busy": options.busy,
+        },
+    )
+    shutil.rmtree(parts)
+
+
+def _watched(command: list[str]) -> tuple[dict[str, Any], float, int]:
+    """Run a command: its report, seconds, and the most memory of its own or of a child's own."""
+    start, peak = time.perf_counter(), 0
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while process.poll() is None:
+        some = children.read_text().split() if children.exists() else []
+        peak = max(peak, *(_anonymous_bytes(int(pid)) for pid in (process.pid, *some)))
+        time.sleep(0.01)
+    seconds = time.perf_counter() - start
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} failed")
+    assert process.stdout is not None
+    return json.loads(process.stdout.read().splitlines()[-1]), seconds, peak
+
+
+def _anonymous_bytes(pid: int) -> int:
+    """Return the memory of a process's own."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((1024 * int(line.split()[1]) for line in lines if "RssAnon" in line), 0)
+
+
 def run_edges(options: argparse.Namespace) -> None:
     """Pack random edges by external sort."""
     folder = Path(options.folder)
@@ -359,7 +420,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(required=True)
     jobs = (("scales", run_scales), ("float", run_float), ("pack", run_pack))
-    for name, run in (*jobs, ("train", run_train), ("edges", run_edges), ("limited", run_limited)):
+    more = (("train", run_train), ("edges", run_edges), ("limited", run_limited))
+    for name, run in (*jobs, *more, ("parts", run_parts)):
         job = commands.add_parser(name)
         job.set_defaults(run=run)
         job.add_argument("--folder", required=True)
@@ -377,6 +439,7 @@ def main() -> None:
         job.add_argument("--millions", type=int, default=200)
         job.add_argument("--batch-size", type=int, default=256)
         job.add_argument("--in-memory", action="store_true")
+        job.add_argument("--num-parts", type=int, default=2)
     options = parser.parse_args()
     options.run(options)
 

@@ -72,6 +72,12 @@ def remove() -> None:
         subprocess.run(["ip", "netns", "del", host], check=False, capture_output=True)
 
 
+def set_link(state: str) -> None:
+    """Set both ends of the link "up" or "down"."""
+    for host in HOSTS:
+        run("ip", "-n", host, "link", "set", "bgn0", state)
+
+
 def sent_bytes(host: str) -> int:
     """Return the bytes that a host has sent over the link."""
     found = json.loads(run("ip", "-n", host, "-s", "-j", "link", "show", "bgn0"))
@@ -193,8 +199,7 @@ def cut_link(folder: Path) -> tuple[list[int], list[str], float]:
             if any(process.poll() is not None for process in processes):
                 raise SystemExit("a process ended before the link was cut")
         began = time.monotonic()
-        for host in HOSTS:
-            run("ip", "-n", host, "link", "set", "bgn0", "down")
+        set_link("down")
         told = [process.communicate(timeout=300)[1] for process in processes]
         lines = [line for text in told for line in text.splitlines() if "error: " in line]
         return [process.returncode for process in processes], lines, time.monotonic() - began

@@ -10,16 +10,23 @@ from numpy.typing import NDArray
 from packed_family import make_chain, make_floats, make_gin, make_jumping
 from parts_in_threads import BoardExchange, predict_in_parts, run_parts
 
+import bignn
 from bignn import Graph, InputError, PackedModel, pack_graph
 from bignn.graph import SparseRows
 from bignn.kernels.layer import Edges
 from bignn.runtime.layer_ranges import LayerOverRows, LayerSources
+from bignn.runtime.parts import part_edges as edges_module
 from bignn.runtime.parts.graph_part import GraphPart, cut
 from bignn.runtime.parts.messages import from_message, message_bytes, to_message
 from bignn.runtime.parts.part_edges import part_edges
-from bignn.runtime.parts.part_run import PartRun
+from bignn.runtime.parts.part_run import PartRun, SentRows
 
 COUNTS = (1, 2, 4, 7)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edges_module, "_BLOCK_ROWS", 8)
 
 
 def assert_equal_in_parts(model: PackedModel, graph: Graph, **options: str) -> None:
@@ -135,6 +142,27 @@ def test_bits_are_a_small_share_of_floats() -> None:
         words = np.zeros((3, -(-columns // 64)), dtype=np.uint64)
         sources = LayerSources(words, np.ones(3, dtype=np.float32))
         assert to_message(sources, columns, "bits").shape == (3, message_bytes(columns))
+
+
+def test_encoded_features_are_counted_as_what_they_were() -> None:
+    """Floats would cross as the 20 features, not as the 4 bits that each of them becomes."""
+    torch = pytest.importorskip("torch")
+    from bignn.nn import GCN
+
+    graph = make_graph(90, 20)
+    encoded = GCN(20, 36, 2, 3, binarize="both", input_bits="rotate:4")
+    encoded.fit_input(torch.from_numpy(graph.dense_x()))
+    network = bignn.pack(encoded.eval()).network
+
+    def sent(part: GraphPart, exchange: BoardExchange) -> list[SentRows]:
+        run = PartRun(network, part, exchange)
+        run.logits()
+        return run.exchanged
+
+    parts = list(cut(graph, 2, "ranges"))
+    for part, found in zip(parts, run_parts(parts, sent), strict=True):
+        rows = len(part.sent)
+        assert found == [(rows, 20, rows * (10 + 4)), (rows, 36, rows * (5 + 4))]
 
 
 @pytest.mark.parametrize("columns", [1, 7, 8, 63, 64, 65, 602])

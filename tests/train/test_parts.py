@@ -14,7 +14,7 @@ import pytest
 import torch
 from conftest import make_arrays, make_packed_model
 from small_stores import make_store, packed_model
-from test_distributed import PATHS, torchrun, weights
+from test_distributed import PATHS, torchrun
 
 from bignn.cli import main
 from bignn.errors import InputError
@@ -435,41 +435,3 @@ def test_failures_end_in_a_line(tmp_path: Path, what: str, line: str) -> None:
     assert len(lines) == 1, told
     assert re.search(line, lines[0]), lines
     assert not list(tmp_path.glob("out.npy*"))
-
-
-DYING_ONCE = """
-import os, signal, sys
-from pathlib import Path
-from bignn.train.run import TrainingRun
-from bignn.cli import main
-
-epochs = TrainingRun._train_epoch
-def dying(run, batches):
-    epochs(run, batches)
-    if os.environ["RANK"] == "1" and run.progress.epoch == 7 and not Path("died").exists():
-        Path("died").write_text("")
-        os.kill(os.getpid(), signal.SIGKILL)
-if sys.argv[1] == "dying":
-    TrainingRun._train_epoch = dying
-sys.exit(main(sys.argv[2:]))
-"""
-
-
-def test_torchruns_restart_resumes_to_the_same_result(tmp_path: Path) -> None:
-    write_parts(from_arrays(make_arrays(), name="toy"), 2, tmp_path / "parts")
-    (tmp_path / "script.py").write_text(DYING_ONCE)
-    arguments = ["train", "parts", "--hidden", "8", "--epochs", "14", "--save-every", "0"]
-    arguments += ["--resume", "--json", "--out"]
-    restart = ["--max-restarts", "1", "--monitor-interval", "0.1"]
-    results = []
-    for what in ("straight", "dying"):
-        done = torchrun(*restart, "script.py", what, *arguments, what, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        results.append(json.loads(done.stdout.splitlines()[-1]))
-    assert (tmp_path / "died").exists()
-    assert results[0]["test_acc"] == results[1]["test_acc"]
-    straight, resumed = (
-        weights(tmp_path / w / "seed-0.safetensors") for w in ("straight", "dying")
-    )
-    assert straight.keys() == resumed.keys()
-    assert all(torch.equal(straight[name], resumed[name]) for name in straight)

@@ -66,11 +66,13 @@ def _predict(options: argparse.Namespace) -> Report | None:
     if is_partition(options.dataset):
         return _predict_parts(options)
     if "LOCAL_WORLD_SIZE" in os.environ:
-        from bignn.train.distributed import under_torchrun
+        from bignn.train.distributed import joined_world, under_torchrun
 
         if under_torchrun():
             fix = "'bignn partition' makes one"
-            raise input_error("dataset", "a folder of parts under torchrun", options.dataset, fix)
+            with joined_world("cpu", options.timeout):  # one of the processes reports it
+                expected = "a folder of parts under torchrun"
+                raise input_error("dataset", expected, options.dataset, fix)
     nodes = None
     if options.nodes is not None:
         try:

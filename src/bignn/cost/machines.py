@@ -2,9 +2,9 @@ r"""What a graph costs on several machines: memory of each, rows that cross betw
 
 With k parts of N nodes and 2 \|E\| directed edges, of mean degree g = 2 \|E\| / N:
 
-- halo rows, all parts together: ``N (k - 1) (1 - (1 - 1/k)^g)`` where nodes are assigned at random,
-  which no partition exceeds at this mean degree; a partition that is at hand says its own
-  (``bignn partition``: ``halo_rows``), by which the others are scaled;
+- halo rows, all parts together: ``N (k - 1) (1 - (1 - 1/k)^g)`` where nodes are assigned at random
+  and have the mean degree; skewed degrees and good partitions have fewer, a bad one may have more.
+  A partition that is at hand counts its own (``bignn partition``: ``halo_rows``);
 - a message: ``ceil(d_in / 8) + 4`` bytes of a row in bits, ``4 d_in`` in floats, before each layer;
 - memory of a machine: its share of the features, of two layers' rows, of the edges (4 bytes each,
   8 from 2^31 local rows on, and 8 per node), and the widest halo.

@@ -10,10 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn.kernels.compressed_rows import compress_edges, entries_of
-from bignn.kernels.edge_kinds import weigh_edges
+from bignn.kernels.edge_kinds import EDGE_KINDS, weigh_edges
 from bignn.kernels.gcn_degrees import gcn_degree_scale
 from bignn.kernels.layer import Edges, Floats
 from bignn.runtime.parts.graph_part import GraphPart, Ints
+from bignn.runtime.store.row_edges import KINDS, row_blocks, weigh_rows
+
+#: Rows whose entries are handled at a time: some 50 bytes of an entry are in memory meanwhile.
+_BLOCK_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +48,10 @@ class PartEdges:
     @cached_property
     def _reads_halo(self) -> NDArray[np.bool_]:
         reads = np.zeros(self.num_owned, dtype=np.bool_)
-        row = np.repeat(np.arange(self.num_owned), np.diff(self.whole.offsets))
-        reads[row[self.whole.ids >= self.num_owned]] = True
+        for begin, end in row_blocks(self.num_owned, _BLOCK_ROWS):
+            some = self.whole.rows(begin, end)
+            row = np.repeat(np.arange(begin, end), np.diff(some.offsets))
+            reads[row[some.ids >= self.num_owned]] = True
         return reads
 
     @cached_property
@@ -57,8 +63,11 @@ class PartEdges:
     def outer_sources(self) -> Ints:
         """The local rows that :attr:`outer_rows` read, and these themselves, rising."""
         is_read = np.zeros(self.whole.num_sources, dtype=np.bool_)
-        is_read[self.outer_rows] = True
-        is_read[self.whole.ids[entries_of(self.whole.offsets, self.outer_rows)[1]]] = True
+        rows = self.outer_rows
+        is_read[rows] = True
+        for begin, end in row_blocks(len(rows), _BLOCK_ROWS):
+            entries = entries_of(self.whole.offsets, rows[begin:end])[1]
+            is_read[self.whole.ids[entries]] = True
         return np.flatnonzero(is_read)
 
     @cached_property
@@ -71,11 +80,17 @@ class PartEdges:
     def _of_rows(self, rows: Ints, num_sources: int, place: NDArray[Any] | None) -> Edges:
         """Take the edges of some rows; ``place`` has the new numbers of sources."""
         whole = self.whole
-        offsets, entries = entries_of(whole.offsets, rows)
-        ids, own = whole.ids[entries], rows
-        if place is not None:
-            ids, own = place[ids], place[rows]
-        weights = None if whole.weights is None else whole.weights[entries]
+        offsets = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum(whole.offsets[rows + 1] - whole.offsets[rows], out=offsets[1:])
+        ids = np.empty(int(offsets[-1]), dtype=whole.ids.dtype)
+        weights = None if whole.weights is None else np.empty(len(ids), dtype=np.float32)
+        for begin, end in row_blocks(len(rows), _BLOCK_ROWS):
+            entries = entries_of(whole.offsets, rows[begin:end])[1]
+            taken, target = whole.ids[entries], slice(offsets[begin], offsets[end])
+            ids[target] = taken if place is None else place[taken]
+            if weights is not None and whole.weights is not None:
+                weights[target] = whole.weights[entries]
+        own = rows if place is None else place[rows]
         factor = whole.target_factor[rows]
         return Edges(offsets, ids, weights, factor, num_sources, own.astype(np.int32))
 
@@ -92,6 +107,10 @@ def part_edges(part: GraphPart, aggr: str, *, weighted: bool = True) -> PartEdge
         weighted: whether edge weights count at all.
 
     """
+    if aggr in KINDS and not (
+        weighted and part.weights is not None and EDGE_KINDS[aggr].is_weighted
+    ):
+        return _unweighted_edges(part, aggr)
     source, target, weights = part.edges
     if not weighted:
         weights = None
@@ -107,3 +126,21 @@ def part_edges(part: GraphPart, aggr: str, *, weighted: bool = True) -> PartEdge
     weights = None if weights is None else weights[: offsets[-1]]
     whole = Edges(offsets, ids, weights, factor[:num_owned], count)
     return PartEdges(whole, None if scale is None else scale[:num_owned], num_owned)
+
+
+def _unweighted_edges(part: GraphPart, aggr: str) -> PartEdges:
+    """Weigh a part's edges by their numbers, block by block."""
+    offsets: list[Ints] = [np.zeros(1, dtype=np.int64)]
+    ids: list[NDArray[Any]] = []
+    factors: list[Floats] = []
+    for begin, end in row_blocks(part.num_nodes, _BLOCK_ROWS):
+        first, last = int(part.offsets[begin]), int(part.offsets[end])
+        own_ids = np.arange(begin, end, dtype=part.ids.dtype)
+        rows = part.offsets[begin : end + 1] - first, part.ids[first:last]
+        made, of_rows, factor = weigh_rows(aggr, *rows, own_ids)
+        offsets.append(made[1:] + offsets[-1][-1])
+        ids.append(of_rows)
+        factors.append(factor)
+    scale = np.concatenate(factors)
+    whole = Edges(np.concatenate(offsets), np.concatenate(ids), None, scale, part.num_local)
+    return PartEdges(whole, scale if aggr == "gcn" else None, part.num_nodes)

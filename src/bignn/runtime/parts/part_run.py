@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,21 @@ def why_not_in_parts(network: Network) -> str | None:
     return None
 
 
+class SentRows(NamedTuple):
+    """Rows that a part sent before a layer.
+
+    Attributes:
+        rows: how many.
+        columns: numbers that a row stands for; of encoded features the features, not their bits.
+        num_bytes: what was sent.
+
+    """
+
+    rows: int
+    columns: int
+    num_bytes: int
+
+
 class PartRun:
     """A packed model bound to a part; computes its owned nodes.
 
@@ -70,7 +85,7 @@ class PartRun:
 
     Attributes:
         waited: seconds that layers waited for the halo.
-        exchanged: of every exchange so far the rows that were sent, and their columns.
+        exchanged: what was sent in every exchange so far.
 
     """
 
@@ -95,7 +110,7 @@ class PartRun:
         self._backend = kernels.checked_backend(None)
         self._edges: dict[str, PartEdges] = {}
         self.waited = 0.0
-        self.exchanged: list[tuple[int, int]] = []
+        self.exchanged: list[SentRows] = []
         self._first = self._read_features()
         self._ways = dict(zip(map(id, network.layers), self._plan(plan), strict=True))
 
@@ -183,7 +198,8 @@ class PartRun:
             LayerSources(owned.words[sent], owned.factor[sent]), num_bits, self._form
         )
         pending = self._exchange.start(message)
-        self.exchanged.append((len(sent), num_bits))
+        columns = self._part.partition.num_features if value is self._first else num_bits
+        self.exchanged.append(SentRows(len(sent), columns, message.nbytes))
         options: dict[str, Any] = {"way": self._way(layer), "backend": self._backend}
         inner = outer = None
         if len(edges.inner_rows):

@@ -50,16 +50,8 @@ class RowEdges:
 
     def edges(self, aggr: str, begin: int, end: int) -> Edges:
         """Return the edges of the rows [begin, end)."""
-        offsets, ids = self.read(begin, end)
         own_ids = np.arange(begin, end, dtype=np.int32)
-        kind = EDGE_KINDS[aggr]
-        if kind.loops == "added":
-            offsets, ids = _with_own(offsets, ids, own_ids)
-        factor = np.ones(end - begin, dtype=np.float32)
-        if kind.factor == "mean":
-            factor /= np.maximum(np.diff(offsets), 1).astype(np.float32)
-        elif aggr == "gcn":
-            factor = self._scale()[begin:end]
+        offsets, ids, factor = weigh_rows(aggr, *self.read(begin, end), own_ids)
         return Edges(offsets, ids, None, factor, self._store.num_nodes, own_ids)
 
     def read(self, begin: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -92,6 +84,30 @@ class RowEdges:
             yield begin, end, self.edges(aggr, begin, end)
 
 
+def weigh_rows(
+    aggr: str, offsets: NDArray[np.int64], ids: NDArray[Any], own_ids: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[Any], Floats]:
+    """Take the edges of rows as a kind of sum does: ``(offsets, ids, target_factor)``.
+
+    Args:
+        aggr: one of :data:`KINDS`.
+        offsets: where the sources of each row begin, and their number.
+        ids: the sources; edges have no weights.
+        own_ids: the source that each row is.
+
+    """
+    kind = EDGE_KINDS[aggr]
+    if kind.loops == "added":
+        offsets, ids = _with_own(offsets, ids, own_ids)
+    counts = np.diff(offsets)
+    if kind.factor == "degree":
+        return offsets, ids, degree_scale(counts.astype(np.float64)).astype(np.float32)
+    factor = np.ones(len(counts), dtype=np.float32)
+    if kind.factor == "mean":
+        factor /= np.maximum(counts, 1).astype(np.float32)
+    return offsets, ids, factor
+
+
 def _sums(values: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     """Sum the values of each row."""
     totals = np.zeros(len(values) + 1, dtype=np.int64)
@@ -100,15 +116,15 @@ def _sums(values: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.int64]
 
 
 def _with_own(
-    offsets: NDArray[np.int64], ids: NDArray[np.int32], own_ids: NDArray[np.int32]
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    offsets: NDArray[np.int64], ids: NDArray[Any], own_ids: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Make every row its own neighbour, once and last; sums do not depend on the order."""
     rows = np.repeat(np.arange(len(own_ids)), np.diff(offsets))
     others = ids != own_ids[rows]
     kept = rows[others]
     made = np.zeros(len(offsets), dtype=np.int64)
     np.cumsum(np.bincount(kept, minlength=len(own_ids)) + 1, out=made[1:])
-    with_own = np.empty(int(made[-1]), dtype=np.int32)
+    with_own = np.empty(int(made[-1]), dtype=ids.dtype)
     with_own[np.arange(len(kept)) + kept] = ids[others]
     with_own[made[1:] - 1] = own_ids
     return made, with_own

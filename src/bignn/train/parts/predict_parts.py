@@ -160,9 +160,16 @@ def _exchanged(
     """Count what was sent, all processes together, beside the same rows as float32."""
     sent = int(world.totals(exchange.forward.sent)[0])
     layers = []
-    for rows, columns in run.exchanged:
-        total = int(world.totals(rows)[0])
-        layers.append({"rows": total, "columns": columns, "float32_bytes": 4 * total * columns})
+    for some in run.exchanged:
+        rows, num_bytes = map(int, world.totals(some.rows, some.num_bytes))
+        layers.append(
+            {
+                "rows": rows,
+                "columns": some.columns,
+                "bytes": num_bytes,
+                "float32_bytes": 4 * rows * some.columns,
+            }
+        )
     as_floats = sum(layer["float32_bytes"] for layer in layers)
     return {
         "form": form,

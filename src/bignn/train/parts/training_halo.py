@@ -43,6 +43,7 @@ class TrainingHalo:
         self.exchange = HaloExchange(world, part)
         self.gradients = gradients
         self.num_halo = part.num_halo
+        self._num_features = part.partition.num_features
         self.sent_rows = torch.from_numpy(part.sent.copy()).to(device)
         self._constant = TensorCache()
         #: What rounding has left of each layer's gradients, by layer.
@@ -65,16 +66,22 @@ class TrainingHalo:
     def _appended(self, rows: BinaryRows | SparseFeatures) -> BinaryRows | SparseFeatures:
         if isinstance(rows, SparseFeatures):
             return SparseFeatures(self.floats(rows.matrix.matrix.to_dense(), rows))
-        whole = self.binary(rows, rows)
+        # Features that are encoded in several bits each would be sent as what they were.
+        arrived = self.send(rows.signs, rows.beta, self._num_features)
+        scales = torch.cat([rows.beta, self._scales.to(rows.beta)])
+        whole = BinaryRows(torch.cat([rows.signs, arrived]), scales)
         # The usual sign of a column is that of all nodes of the graph.
         total = sum_over_processes(self.exchange.world, rows.signs.sum(dim=0, keepdim=True))
         whole.set_usual(sign(total))
         return whole
 
-    def send(self, x: Tensor, beta: Tensor) -> Tensor:
-        """Send signs and scales; return the halo's signs, and keep its scales."""
+    def send(self, x: Tensor, beta: Tensor, columns: int) -> Tensor:
+        """Send signs and scales; return the halo's signs, and keep its scales.
+
+        As floats a row would have so many columns.
+        """
         message = torch.cat([to_bits(x[self.sent_rows]), _as_bytes(beta[self.sent_rows])], dim=1)
-        arrived = self.exchange.start_tensor(message, columns=x.shape[1]).wait_tensor()
+        arrived = self.exchange.start_tensor(message, columns=columns).wait_tensor()
         self._scales = _as_floats(arrived[:, -4:])
         return from_bits(arrived[:, :-4], x.shape[1]).to(x.dtype)
 
@@ -103,7 +110,7 @@ class _HaloRows(torch.autograd.Function):
         if beta is None:
             arrived = halo.exchange.start_tensor(x[halo.sent_rows].contiguous()).wait_tensor()
         else:
-            arrived = halo.send(x, beta)
+            arrived = halo.send(x, beta, x.shape[1])
         return torch.cat([x, arrived])
 
     @staticmethod

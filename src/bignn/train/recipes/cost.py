@@ -95,7 +95,7 @@ def machines_report(
 
 def _machine_lines(found: dict[str, Any]) -> list[str]:
     floats, binary = found["float"], found["binary"]
-    source = "as counted" if found["is_counted"] else "assigned at random, the most there can be"
+    source = "as counted" if found["is_counted"] else "assigned at random"
 
     def line(name: str, key: str, unit: float, digits: int = 2) -> str:
         left, right = floats[key] / unit, binary[key] / unit
