@@ -213,12 +213,13 @@ class PackedModel:
             return finished(np.empty((0, self.num_classes), dtype=np.float32), output)
         rows = wanted if places is None else places[wanted]
         unique, place = _distinct(rows, self._num_nodes(packed))
-        around = None if is_gpu(chosen) else find_surroundings(packed, self.network, unique)
+        around = None
+        if not is_gpu(chosen):
+            seconds = self._predicted_seconds(packed, plan, chosen)
+            around = find_surroundings(packed, self.network, unique, seconds)
         if around is None:
-            values = self._run(packed, output, plan, chosen)[unique]
-        else:
-            values = self._run_some(packed, around, output, plan, chosen)
-        return finished(values, output)[place]
+            return finished(self._run(packed, output, plan, chosen)[rows], output)
+        return finished(self._run_some(packed, around, output, plan, chosen), output)[place]
 
     def _kind(self, backend: str | None, device: str) -> str:
         """Return what runs: an instruction set, or the name of a GPU."""
@@ -493,6 +494,13 @@ class PackedModel:
         planned = where.plan(graph, plan, backend)
         with where.lent(graph, planned, backend) as bound:
             return self._run_bound(graph, bound, None, output, backend)
+
+    def _predicted_seconds(self, graph: AnyPackedGraph, plan: str | None, backend: str) -> float:
+        """Return what the packed layers are predicted to take for all nodes of a graph."""
+        if not self.network.layers:
+            return 0.0
+        assert isinstance(graph, PackedGraph)
+        return self._cpu.plan(graph, plan, backend).predicted()
 
     def _run_some(
         self,
