@@ -18,8 +18,8 @@ Nodes = NDArray[np.int64]
 #: A packed graph with nodes of one type, or of several.
 AnyPackedGraph = PackedGraph | PackedHeteroGraph
 
-# Surroundings are found, cut out and bound anew, by one thread, while what a whole graph is bound to
-# is kept from call to call. Seconds that this takes, per call, entry and row that is read
+# Surroundings are found, cut out and bound anew, by one thread, while what a whole graph is bound
+# to is kept from call to call. Seconds that this takes, per call, entry and row that is read
 # (`benchmarks/some_nodes.py`), in the planner's own measure.
 _CALL_SECONDS = 0.6e-3
 _ENTRY_SECONDS = 12e-9
@@ -156,7 +156,7 @@ class Surroundings:
         self._left -= cost
         if _has_own(whole):
             if layers > 1 and len(nodes) >= _MANY_ROWS:
-                some = rows_and_sources(whole.offsets, whole.ids, nodes[::4])
+                some = rows_and_sources(whole.offsets, whole.ids, nodes[::4].copy())
                 self._check(self._per_entry * self._size(aggr, some) * (layers - 1))
             found = rows_and_sources(whole.offsets, whole.ids, nodes)
         else:
