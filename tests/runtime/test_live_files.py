@@ -97,6 +97,15 @@ def test_a_live_graph_is_open_once(tmp_path: Path) -> None:
     code = f"import bignn\nbignn.LiveGraph.open({str(path)!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "is in use: one process at a time" in done.stderr
+    # Nor may another put its own graph there: updates of this one would be lost.
+    other = live_graph()
+    with pytest.raises(FileError, match="is in use: one process at a time"):
+        other.save(path)
+    live.update(remove_nodes=[3])
+    live.save(path)
+    live.close()
+    assert LiveGraph.open(path).removed.tolist() == [3]
+    other.save(path)
     with pytest.raises(InputError, match=r"ending in \.biglive"):
         live.save(tmp_path / "g.bigraph")
     with pytest.raises(FileError, match=r"does not exist; make one with LiveGraph\.save"):
