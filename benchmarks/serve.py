@@ -1,7 +1,7 @@
 """How many requests does ``bignn serve`` answer? Requests per second, latencies, memory over time.
 
 Run: .venv/bin/python benchmarks/serve.py [--shape arxiv] [--scale 1] [--threads 2] [--seconds 10]
-     [--connections 16] [--batch 10] [--minutes 10] [--live FOLDER] [--client auto]
+     [--connections 16] [--batch 10] [--minutes 10] [--pause 0] [--live FOLDER] [--client auto]
 
 The graph is a shape of ``bignn bench`` (random, skewed degrees) with an untrained Bi-GCN of the
 paper's widths, served by a process of its own. Clients ask for one random node per request:
@@ -10,7 +10,9 @@ paper's widths, served by a process of its own. Clients ask for one random node 
 the first. Then the same beside a client that updates without a pause, in batches of ``--batch``
 undirected edges that are added and taken away again, each on disk before it is acknowledged; then
 new nodes with five edges in both directions, by our own client. ``--minutes`` goes on with all of
-this, and prints the server's memory as it goes.
+this, and prints the server's memory as it goes; ``--pause`` seconds are waited after every update
+of these minutes, and twenty times as long after every round of readers, on machines that others use
+as well.
 """
 
 from __future__ import annotations
@@ -149,9 +151,9 @@ def new_node_request(num_nodes: int, num_features: int) -> Callable[[np.random.G
 class Updates(threading.Thread):
     """A client that adds edges and takes them away again, one request after the other."""
 
-    def __init__(self, port: int, num_nodes: int, batch: int) -> None:
+    def __init__(self, port: int, num_nodes: int, batch: int, pause: float = 0.0) -> None:
         super().__init__()
-        self._port, self._num_nodes, self._batch = port, num_nodes, batch
+        self._port, self._num_nodes, self._batch, self._pause = port, num_nodes, batch, pause
         self._stopped = threading.Event()
         self.times: list[float] = []
 
@@ -175,6 +177,7 @@ class Updates(threading.Thread):
             told = response.read()
             assert response.status == 200, told
             self.times.append(time.perf_counter() - start)
+            self._stopped.wait(self._pause)
         connection.close()
 
     def stop(self) -> str:
@@ -231,6 +234,7 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--batch", type=int, default=10)
     parser.add_argument("--minutes", type=float, default=0)
+    parser.add_argument("--pause", type=float, default=0)
     parser.add_argument("--live", help="folder for the files (default: a temporary one)")
     parser.add_argument("--client", default="auto", choices=("auto", "wrk", "hey", "python"))
     options = parser.parse_args()
@@ -289,7 +293,7 @@ def watch_memory(
 ) -> None:
     """Print the server's memory while it is asked and updated."""
     start = time.perf_counter()
-    updates = Updates(port, num_nodes, options.batch)
+    updates = Updates(port, num_nodes, options.batch, options.pause)
     updates.start()
     while (minutes := (time.perf_counter() - start) / 60) < options.minutes:
         found = read()
@@ -301,6 +305,7 @@ def watch_memory(
             f"{minutes:5.1f} min: {resident:6.0f} MiB, journal {journal:.1f} MiB; {found}",
             flush=True,
         )
+        time.sleep(20 * options.pause)
     print(f"meanwhile {updates.stop()}; {len(updates.times):,} in all")
 
 

@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import threading
@@ -282,3 +283,16 @@ def test_tensors_that_do_not_fit_the_disk_get_one_line(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert [line.startswith(f"cannot write '{target}': ") for line in lines] == [True, True]
     assert not list(tmp_path.iterdir())
+
+
+def test_names_are_flushed_after_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power failure must not take back the name of a file that was written."""
+    flushed: list[bool] = []
+
+    def fsync(handle: int) -> None:
+        flushed.append(stat.S_ISDIR(os.fstat(handle).st_mode))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with atomic_path(tmp_path / "a") as file:
+        file.write_text("x")
+    assert flushed == [False, True]

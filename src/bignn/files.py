@@ -230,6 +230,16 @@ def _locked_folder(target: Path, folder: Path) -> tuple[Path, int | None]:
             os.close(handle)
 
 
+def _flush_folder(folder: Path) -> None:
+    """Wait until the disk has a folder's names: a new one is lost by a power failure before."""
+    with suppress(OSError):  # Windows, and file systems that flush no folders
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary file's path; on success the file is flushed to disk and named ``path``.
@@ -250,6 +260,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             temporary.replace(target)
+            _flush_folder(target.parent)
     except OSError as error:
         if error.errno not in _FULL:
             raise

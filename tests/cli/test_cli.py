@@ -61,9 +61,15 @@ def test_train_prints_one_json_document(
     assert json.loads(capsys.readouterr().out)["test_acc"] == report["test_acc"][1:]
     # Without --json the report is text.
     assert main(["train", toy, "--epochs", "3", "--out", str(tmp_path / "r")]) == 0
-    text = capsys.readouterr().out
-    assert "test accuracy" in text
-    assert "seed-0.safetensors" in text
+    captured = capsys.readouterr()
+    assert "test accuracy" in captured.out
+    assert "seed-0.safetensors" in captured.out
+    assert "note:" not in captured.err
+    # What a second run replaces is said before it is.
+    for more, is_told in (([], True), (["--resume"], False)):
+        assert main(["train", toy, "--epochs", "3", "--out", str(tmp_path / "r"), *more]) == 0
+        line = f"note: '{tmp_path / 'r'}' has seed-0.safetensors already, which this run replaces"
+        assert (line in capsys.readouterr().err) == is_told
 
 
 def test_failures_are_one_line_and_exit_1_or_2_where_a_flag_is_wrong(
@@ -75,6 +81,10 @@ def test_failures_are_one_line_and_exit_1_or_2_where_a_flag_is_wrong(
         (["train", "."], "'.' is not a graph; give a .npz file"),
         (["train", "missing.npz"], "'missing.npz' does not exist"),
         (["train", "cora", "--seeds", "0"], "--seeds must be at least 1"),
+        (
+            ["train", "cora", "--model", "gcn", "--input-bits", "rotate:2"],
+            "--input-bits must be left out for 'gcn', which reads the features themselves",
+        ),
         (["train", "cora", "--seed", "-1"], "--seed must be 0 or more"),
         (["train", "cora", "--seed", str(2**70)], "--seed must be 0 or more, below 2**63"),
         (["train", "cora", "--hidden", str(2**45)], "out of memory"),

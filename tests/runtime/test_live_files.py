@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -96,6 +97,15 @@ def test_a_live_graph_is_open_once(tmp_path: Path) -> None:
     code = f"import bignn\nbignn.LiveGraph.open({str(path)!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "is in use: one process at a time" in done.stderr
+    # Nor may another put its own graph there: updates of this one would be lost.
+    other = live_graph()
+    with pytest.raises(FileError, match="is in use: one process at a time"):
+        other.save(path)
+    live.update(remove_nodes=[3])
+    live.save(path)
+    live.close()
+    assert LiveGraph.open(path).removed.tolist() == [3]
+    other.save(path)
     with pytest.raises(InputError, match=r"ending in \.biglive"):
         live.save(tmp_path / "g.bigraph")
     with pytest.raises(FileError, match=r"does not exist; make one with LiveGraph\.save"):
@@ -103,24 +113,30 @@ def test_a_live_graph_is_open_once(tmp_path: Path) -> None:
 
 
 CHILD = """
-import sys
+import sys, warnings
+from pathlib import Path
 sys.path[:0] = {paths!r}
+warnings.simplefilter("ignore")  # a record that was under way is dropped
 import numpy as np
-import bignn
+from bignn import LiveGraph
 from live_graphs import live_graph, some_update
-live = live_graph()
-live.save(sys.argv[1])
-print("saved", flush=True)
-for number in range(10**6):
+path = Path(sys.argv[1])
+if path.exists():
+    live = LiveGraph.open(path)
+else:
+    live = live_graph()
+    live.save(path)
+print("open", flush=True)
+for number in range(live.num_nodes - 40, 10**6):
     live.update(**some_update(np.random.default_rng(number), live.num_nodes))
-    if number % 7 == 6:
-        live.save(sys.argv[1])
     print(number, flush=True)
+    if number % 4 == 3:
+        live.save(path)
 """
 
 
-def test_a_killed_process_loses_no_update_that_returned(tmp_path: Path) -> None:
-    path = tmp_path / "g.biglive"
+def kill_while_it_updates(path: Path, seconds: float) -> int:
+    """Update and save a live graph in a process that is killed; return the last update it made."""
     paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
     with subprocess.Popen(
         [sys.executable, "-c", CHILD.format(paths=paths), str(path)],
@@ -128,12 +144,19 @@ def test_a_killed_process_loses_no_update_that_returned(tmp_path: Path) -> None:
         text=True,
     ) as child:
         assert child.stdout is not None
-        acknowledged = -1
-        while acknowledged < 60:
-            line = child.stdout.readline()
-            acknowledged = acknowledged if line == "saved\n" else int(line)
+        assert child.stdout.readline() == "open\n"
+        first = child.stdout.readline()
+        time.sleep(seconds)
         os.kill(child.pid, signal.SIGKILL)
-        acknowledged = max([acknowledged, *map(int, child.stdout.read().split())])
+        return max(map(int, [first, *child.stdout.read().split()]))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_killed_processes_lose_no_update_that_returned(tmp_path: Path, seed: int) -> None:
+    """Each process goes on with what the killed one before left, and is killed at any moment."""
+    path = tmp_path / "g.biglive"
+    for seconds in np.random.default_rng(seed).uniform(0, 0.1, 4):
+        acknowledged = kill_while_it_updates(path, seconds)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a record under way is dropped
         opened = LiveGraph.open(path)
@@ -144,4 +167,6 @@ def test_a_killed_process_loses_no_update_that_returned(tmp_path: Path) -> None:
     for number in range(done):
         expected.update(**some_update(np.random.default_rng(number), expected.num_nodes))
     assert same(opened, expected)
+    fresh = expected.model.predict(expected.packed_graph(), output="logits")
+    np.testing.assert_array_equal(opened.predict(output="logits"), fresh)
     opened.close()

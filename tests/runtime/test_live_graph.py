@@ -51,6 +51,7 @@ def test_a_change_that_changes_nothing_computes_nothing_further() -> None:
     assert live.update(nodes=[5], x=row).size == 0
     assert [work.rows for work in live.work] == [0, 0, 0]
     assert live.update().size == 0
+    assert live.update(nodes=[], x=[], add_nodes=[], add_edges=[], remove_edges=[]).size == 0
     # Signs and absolute sum are the row's own, so bits and scale are.
     row = row[:, :].copy()
     first, second = np.flatnonzero(row[0] > 0)[:2]

@@ -71,15 +71,24 @@ def test_probabilities_of_large_logits_do_not_overflow(binary: PackedModel) -> N
 def some_nodes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small graphs are mostly predicted whole; as a part, whatever that costs."""
     if request.param == "part":
-        monkeypatch.setattr(neighbourhood, "_ENTRY_COST", 1e-9)
+        monkeypatch.setattr(neighbourhood.Surroundings, "_check", lambda *_: None)
 
 
 def test_as_few_nodes_as_possible_are_computed(binary: PackedModel) -> None:
     graph = pack_graph(make_graph(5000, 300, like_words=True), like=binary)
-    few = neighbourhood.find_surroundings(graph, binary.network, np.array([3, 4000]))
+    few = neighbourhood.find_surroundings(graph, binary.network, np.array([3, 4000]), 1e-2)
     assert few is not None
     assert 2 <= len(few.layers[0]) <= len(few.first) < 2500
-    assert neighbourhood.find_surroundings(graph, binary.network, np.arange(4000)) is None
+    most = np.arange(4000)
+    assert neighbourhood.find_surroundings(graph, binary.network, most, 1e-2) is None
+    # Where all nodes take long, even most of them are a part; of many rows some are tried first.
+    large = pack_graph(make_graph(20000, 300, like_words=True), like=binary)
+    many = np.arange(0, 20000, 4)
+    around = neighbourhood.find_surroundings(large, binary.network, many, 10.0)
+    assert around is not None
+    assert set(many) < set(around.layers[0])
+    assert len(around.first) < 20000
+    assert neighbourhood.find_surroundings(large, binary.network, many, 5e-4) is None
 
 
 @pytest.mark.usefixtures("some_nodes")

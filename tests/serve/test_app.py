@@ -202,6 +202,14 @@ def test_an_update_is_seen_by_the_next_question(client: TestClient, live: LiveGr
     assert (live.predict() == other.predict()).all()
 
 
+def test_empty_lists_are_no_changes(client: TestClient) -> None:
+    fields: dict[str, Any] = {"add_edges": [], "remove_edges": [[], []], "remove_nodes": []}
+    response = client.post("/update", json=fields)
+    assert response.json() == {"changed": [], "added": [], "num_nodes": 60}
+    alone = client.post("/predict_new", json={"x": [ROW], "edges": []})
+    assert alone.json()["predictions"][0]["node"] == -1
+
+
 def test_a_removed_node_has_no_class(client: TestClient) -> None:
     changed = rows(client.post("/update", json={"remove_nodes": [7]}), "changed")
     assert {"node": 7, "class": None} in changed

@@ -148,8 +148,11 @@ def test_one_flag_trains_so(
     bignn.save(graph, path)
     command = ["train", str(path), "--quality", "best", "--teachers", "1", "--epochs", "2",
                "--hidden", "16", "--out", str(tmp_path / "out"), "--json"]  # fmt: skip
-    assert main(command) == 0
-    report = json.loads(capsys.readouterr().out)
+    for is_told in (False, True):
+        assert main(command) == 0
+        captured = capsys.readouterr()
+        assert ("seed-0.safetensors already, which this run replaces" in captured.err) == is_told
+    report = json.loads(captured.out)
     assert report["hidden_channels"] == 16
     assert report["input_bits"] == "sign"
     kind = "distilled" if report["distilled"] else "alone"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,10 +119,13 @@ def _trained(options: argparse.Namespace, world: World) -> Report:
     changes = changes_of(options, _OF_RECIPE)
     # Refuses wrong values before the graph is read; samplers are a matter of the graph.
     paper = _paper(options)
-    recipe(options.model, paper=paper, **changes_of(options, (*OF_MODEL, *OF_TRAINING)))
+    asked = recipe(options.model, paper=paper, **changes_of(options, (*OF_MODEL, *OF_TRAINING)))
+    if options.input_bits is not None and asked.binarize not in ("features", "both"):
+        expected = f"left out for '{options.model}', which reads the features themselves"
+        raise input_error("input_bits", expected, repr(options.input_bits))
     seeds = _seeds(options)
     if is_store(options.dataset):
-        return _trained_on_store(options, seeds, changes)
+        return _trained_on_store(options, seeds, changes, world)
     graph: Any = bignn.load(options.dataset) if not is_partition(options.dataset) else None
     if graph is None:
         graph = open_part(options.dataset, world.rank, world.size)
@@ -142,7 +146,7 @@ def _trained(options: argparse.Namespace, world: World) -> Report:
             raise InputError(f"'{name}' needs --distill or --teacher")
     kind = f"{options.model}-distilled" if distill else options.model
     kind = f"{options.model}-best" if is_best else kind
-    out = Path(options.out or Path("runs") / f"{label}-{kind}")
+    out = _out(options, f"{label}-{kind}", seeds, world)
     common = {"device": options.device, "save_every": options.save_every, "jobs": options.jobs}
     if isinstance(graph, GraphPart):
         common["halo_gradients"] = options.halo_gradients
@@ -160,8 +164,25 @@ def _trained(options: argparse.Namespace, world: World) -> Report:
     return report, _describe_train
 
 
+def _out(options: argparse.Namespace, name: str, seeds: list[int], world: World) -> Path:
+    """Return the folder of the checkpoints; print a line where some there are replaced."""
+    out = Path(options.out or Path("runs") / name)
+    files = [f"seed-{seed}.safetensors" for seed in seeds]
+    places = [out, out / "distilled", out / "alone"]
+    old = [file for file in files if any((place / file).exists() for place in places)]
+    if old and not options.resume and world.is_leader:
+        shown = old[0] if len(old) == 1 else f"{old[0]} and {len(old) - 1} more"
+        print(
+            f"note: '{out}' has {shown} already, which this run replaces; --resume goes on with "
+            "what is there, --out DIR writes elsewhere",
+            file=sys.stderr,
+            flush=True,
+        )
+    return out
+
+
 def _trained_on_store(
-    options: argparse.Namespace, seeds: list[int], changes: dict[str, Any]
+    options: argparse.Namespace, seeds: list[int], changes: dict[str, Any], world: World
 ) -> Report:
     """Train from a store, by neighbour sampling."""
     from bignn.train.seeds import train_seeds
@@ -183,7 +204,7 @@ def _trained_on_store(
         planned,
         store,
         seeds,
-        Path(options.out or Path("runs") / f"{label}-{options.model}"),
+        _out(options, f"{label}-{options.model}", seeds, world),
         label=f"{options.model} on {label}",
         device=options.device,
         save_every=options.save_every,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,19 +18,34 @@ Nodes = NDArray[np.int64]
 #: A packed graph with nodes of one type, or of several.
 AnyPackedGraph = PackedGraph | PackedHeteroGraph
 
-# What an entry of surroundings costs, in entries of a whole graph: surroundings are cut out and
-# bound anew, and what a whole graph is bound to is kept from call to call.
-_ENTRY_COST = 2.0
+# Surroundings are found, cut out and bound anew, by one thread, while what a whole graph is bound
+# to is kept from call to call. Seconds that this takes, per call, entry and row that is read
+# (`benchmarks/some_nodes.py`), in the planner's own measure.
+_CALL_SECONDS = 0.6e-3
+_ENTRY_SECONDS = 12e-9
+_SOURCE_SECONDS = 50e-9
+# From so many rows on, the sources of every fourth are found first: they may be too many already.
+_MANY_ROWS = 4096
 
 
 class _TooManyError(Exception):
     """Surroundings that take longer than all nodes would."""
 
 
-def find_surroundings(graph: AnyPackedGraph, network: Network, nodes: Nodes) -> Surroundings | None:
-    """Find what some nodes' predictions depend on; None where predicting all nodes costs less."""
+def find_surroundings(
+    graph: AnyPackedGraph, network: Network, nodes: Nodes, seconds: float
+) -> Surroundings | None:
+    """Find what some nodes' predictions depend on; None where predicting all nodes costs less.
+
+    Args:
+        graph: the graph.
+        network: the model's operations.
+        nodes: the nodes, rising.
+        seconds: what the packed layers are predicted to take for all nodes.
+
+    """
     try:
-        return Surroundings(graph, network, nodes)
+        return Surroundings(graph, network, nodes, seconds)
     except _TooManyError:
         return None
 
@@ -44,14 +61,17 @@ class Surroundings:
 
     """
 
-    def __init__(self, graph: AnyPackedGraph, network: Network, nodes: Nodes) -> None:
+    def __init__(
+        self, graph: AnyPackedGraph, network: Network, nodes: Nodes, seconds: float = math.inf
+    ) -> None:
         self._graph = graph
-        steps = [aggregation_of(step) for step in network.rest if reads_neighbours(step)]
-        steps += [layer.aggr for layer in network.layers]
-        #: Entries and rows that surroundings may have until all nodes cost less.
-        edges = [graph.edges(aggr) for aggr in steps]
-        whole = sum(len(some.ids) + some.num_rows for some in edges)
-        self._left = whole / _ENTRY_COST
+        rest = [aggregation_of(step) for step in network.rest if reads_neighbours(step)]
+        layers = [layer.aggr for layer in network.layers]
+        in_rest, in_layers = (sum(map(self._size, aggrs)) for aggrs in (rest, layers))
+        # Operations without a plan take about as long per entry as cutting it out does.
+        whole = seconds + _ENTRY_SECONDS * in_rest
+        self._per_entry = whole / max(in_rest + in_layers, 1) + _ENTRY_SECONDS
+        self._left = whole - _CALL_SECONDS
         self.values: dict[str, Nodes] = {network.result: nodes}
         for step in reversed(network.rest):
             wanted = self.values[step.out]
@@ -72,7 +92,7 @@ class Surroundings:
             for name in kept:
                 self.values[name] = rows
             self.layers.insert(0, rows)
-            below = self._sources(network.layers[number].aggr, rows)
+            below = self._sources(network.layers[number].aggr, rows, number + 1)
         if below is not None:
             self._want(network.source, below)
         if not network.inputs:
@@ -117,16 +137,39 @@ class Surroundings:
         known = self.values.get(name)
         self.values[name] = nodes if known is None else _union([known, nodes])
 
-    def _sources(self, aggr: str, nodes: Nodes) -> Nodes:
-        """Return nodes and their neighbours, rising; neighbours alone where they are others."""
+    def _size(self, aggr: str, nodes: Nodes | None = None) -> int:
+        """Count the entries and rows of an aggregation, of all nodes or some."""
         whole = self._graph.edges(aggr)
-        self._left -= int((whole.offsets[nodes + 1] - whole.offsets[nodes]).sum()) + len(nodes)
-        if self._left < 0:
-            raise _TooManyError
+        if nodes is None:
+            return len(whole.ids) + whole.num_rows
+        return int((whole.offsets[nodes + 1] - whole.offsets[nodes]).sum()) + len(nodes)
+
+    def _sources(self, aggr: str, nodes: Nodes, layers: int = 1) -> Nodes:
+        """Return nodes and their neighbours, rising; neighbours alone where they are others.
+
+        ``layers`` are still to be made, this one among them: none has fewer rows than the one
+        above it.
+        """
+        whole = self._graph.edges(aggr)
+        cost = self._per_entry * self._size(aggr, nodes)
+        self._check(cost * (layers if _has_own(whole) else 1))
+        self._left -= cost
         if _has_own(whole):
-            return rows_and_sources(whole.offsets, whole.ids, nodes)
-        _, entries = entries_of(whole.offsets, nodes)
-        return np.unique(whole.ids[entries]).astype(np.int64)
+            if layers > 1 and len(nodes) >= _MANY_ROWS:
+                some = rows_and_sources(whole.offsets, whole.ids, nodes[::4].copy())
+                self._check(self._per_entry * self._size(aggr, some) * (layers - 1))
+            found = rows_and_sources(whole.offsets, whole.ids, nodes)
+        else:
+            _, entries = entries_of(whole.offsets, nodes)
+            found = np.unique(whole.ids[entries]).astype(np.int64)
+        self._left -= _SOURCE_SECONDS * len(found)
+        self._check(0.0)
+        return found
+
+    def _check(self, seconds: float) -> None:
+        """Give up where so much and what is spent already is more than all nodes cost."""
+        if self._left < seconds:
+            raise _TooManyError
 
 
 def _has_own(edges: Edges) -> bool:

@@ -212,13 +212,15 @@ class PackedModel:
                 return np.empty(0, dtype=np.int64)
             return finished(np.empty((0, self.num_classes), dtype=np.float32), output)
         rows = wanted if places is None else places[wanted]
-        unique, place = _distinct(rows, self._num_nodes(packed))
-        around = None if is_gpu(chosen) else find_surroundings(packed, self.network, unique)
+        unique = _distinct(rows, self._num_nodes(packed))
+        around = None
+        if not is_gpu(chosen):
+            seconds = self._predicted_seconds(packed, plan, chosen)
+            around = find_surroundings(packed, self.network, unique, seconds)
         if around is None:
-            values = self._run(packed, output, plan, chosen)[unique]
-        else:
-            values = self._run_some(packed, around, output, plan, chosen)
-        return finished(values, output)[place]
+            return finished(self._run(packed, output, plan, chosen)[rows], output)
+        values = finished(self._run_some(packed, around, output, plan, chosen), output)
+        return values[np.searchsorted(unique, rows)]
 
     def _kind(self, backend: str | None, device: str) -> str:
         """Return what runs: an instruction set, or the name of a GPU."""
@@ -494,6 +496,13 @@ class PackedModel:
         with where.lent(graph, planned, backend) as bound:
             return self._run_bound(graph, bound, None, output, backend)
 
+    def _predicted_seconds(self, graph: AnyPackedGraph, plan: str | None, backend: str) -> float:
+        """Return what the packed layers are predicted to take for all nodes of a graph."""
+        if not self.network.layers:
+            return 0.0
+        assert isinstance(graph, PackedGraph)
+        return self._cpu.plan(graph, plan, backend).predicted()
+
     def _run_some(
         self,
         graph: AnyPackedGraph,
@@ -579,14 +588,13 @@ def checked_class_names(names: Any, num_classes: int) -> tuple[str, ...] | None:
     return checked
 
 
-def _distinct(rows: NDArray[np.int64], limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the distinct rows, rising, and the place of each given one among them."""
+def _distinct(rows: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
+    """Return the distinct rows, rising."""
     if 64 * len(rows) < limit:
-        unique, place = np.unique(rows, return_inverse=True)
-        return unique, place
+        return np.unique(rows)
     is_there = np.zeros(limit, dtype=np.bool_)  # no sorting of many
     is_there[rows] = True
-    return np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[rows]
+    return np.flatnonzero(is_there)
 
 
 def from_file(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> PackedModel:

@@ -83,6 +83,8 @@ def edges_of(name: str, value: Any, num_new: int) -> NDArray[Any] | None:
     found = _array(name, value, expected)
     if found is None:
         return None
+    if found.shape == (0,):  # an empty list
+        return np.empty((2, 0), dtype=np.int64)
     _check_ids(name, found, expected, num_axes=2)
     if len(found) != 2:
         raise RequestError(400, f"'{name}' must be {expected}, got {len(found)} lists")

@@ -208,17 +208,18 @@ def _ends(table: InputTable, columns: TableColumns, notes: list[str]) -> tuple[s
         is_are = "is" if len(unused) == 1 else "are"
         shown = ", ".join(f"'{name}'" for name in unused[:4])
         note = f"edges go from '{source}' to '{target}'; {shown} {is_are} not used"
-        if columns.weight is None:
-            note += f" (for weights: --weight-column {_weight_column(table, unused)})"
+        of_numbers = _of_numbers(table, unused)
+        if columns.weight is None and of_numbers:
+            shown = quote(of_numbers[0]) if len(of_numbers) == 1 else "COLUMN"
+            note += f" (for weights: --weight-column {shown})"
         notes.append(note)
     return source, target
 
 
-def _weight_column(table: InputTable, unused: list[str]) -> str:
-    """Name the one column that may hold weights, for a note."""
-    name = unused[0]
-    is_certain = len(unused) == 1 and table.num_rows > 0 and name not in table.faults
-    return quote(name) if is_certain and table_numbers(table, name) is not None else "COLUMN"
+def _of_numbers(table: InputTable, names: list[str]) -> list[str]:
+    """Name the columns that may hold weights."""
+    usable = [name for name in names if table.num_rows > 0 and name not in table.faults]
+    return [name for name in usable if table_numbers(table, name) is not None]
 
 
 def _nodes(
@@ -323,10 +324,13 @@ def _check_no_ids(table: InputTable, names: list[str]) -> None:
         )
 
 
-def _edge_weights(table: InputTable, column: str) -> NDArray[np.float32]:
+def _edge_weights(table: InputTable, ends: tuple[str, str], column: str) -> NDArray[np.float32]:
     """Return the weights of edges; refuse texts, lists and missing cells."""
     found = table_numbers(table, column)
-    fix = "name another column with --weight-column, or leave it out for edges without weights"
+    others = _of_numbers(table, [name for name in table.columns if name not in (*ends, column)])
+    fix = "leave --weight-column out for edges without weights"
+    if others:
+        fix = f"name a column of numbers ({', '.join(map(quote, others[:4]))}), or {fix}"
     if found is None:
         cells = table.texts(column)
         is_text = [cell.lower() not in MISSING_WORDS and not is_number(cell) for cell in cells]
@@ -359,7 +363,7 @@ def _edges(
     source, target = (nodes.numbers(table, end) for end in ends)
     weight = None
     if weight_column is not None:
-        weight = _edge_weights(table, weight_column)
+        weight = _edge_weights(table, ends, weight_column)
     pairs = np.stack([source, target])
     if undirected:
         pairs, weight = both_directions(source, target, weight)

@@ -113,10 +113,10 @@ def checked_features(stage: InputSpec, x: Any, argument: str) -> Graph | None:
     """Check rows of features that a model reads; return them as a graph, None of no rows."""
     if not isinstance(x, SparseRows):
         x = _array(argument, x, as_floats=True)
-        if x.ndim == 1 and x.size:
-            x = x[None]
-        if x.ndim == 2 and len(x) == 0:
+        if x.ndim in (1, 2) and len(x) == 0:
             return None
+        if x.ndim == 1:
+            x = x[None]
     try:
         graph = Graph(x, _NO_EDGES, name=argument)  # checks numbers and shapes
     except InputError as error:
@@ -132,6 +132,8 @@ def read_edges(argument: str, edges: Any, num_nodes: int, names: Names | None = 
     if edges is None:
         return _NO_EDGES
     found = _ids(argument, edges, names)
+    if found.shape == (0,):  # an empty list
+        return _NO_EDGES
     if found.ndim != 2 or len(found) != 2:
         raise input_error(argument, "edges [2, n]", f"shape {list(found.shape)}")
     return checked_rows(argument, found.reshape(-1), num_nodes, "node ids").reshape(2, -1)

@@ -88,6 +88,10 @@ class Journal:
             at = end
         return found
 
+    def is_at(self, path: Path) -> bool:
+        """Whether a path leads to this journal."""
+        return os.path.samestat(os.fstat(self._file.fileno()), path.stat())
+
     def close(self) -> None:
         """Close the file, and let others open it."""
         self._file.close()

@@ -267,7 +267,7 @@ class LiveGraph:
         from bignn.runtime.live import stored
 
         with self._lock:
-            journal = stored.save(path, self, self._is_removed)
+            journal = stored.save(path, self, self._is_removed, self._journal)
             if self._journal is not None:
                 self._journal.close()
             self._journal = journal

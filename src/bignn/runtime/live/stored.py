@@ -33,10 +33,16 @@ def journal_path(path: str | os.PathLike[str]) -> Path:
     return file.with_name(f"{file.name}.journal")
 
 
-def save(path: str | os.PathLike[str], live: LiveGraph, is_removed: NDArray[np.bool_]) -> Journal:
+def save(
+    path: str | os.PathLike[str],
+    live: LiveGraph,
+    is_removed: NDArray[np.bool_],
+    own: Journal | None,
+) -> Journal:
     """Write a live graph, then start its journal; the old file and journal stay until then.
 
-    Where there is no journal, an empty one comes first: no file is ever without one.
+    Where there is no journal, an empty one comes first: no file is ever without one. One that is
+    there and not the graph's ``own`` must not be in use: its updates would be lost.
     """
     tensors.check_suffix(path, tensors.LIVE_SUFFIX)
     # A name for this state: a journal of another state does not belong to it.
@@ -57,8 +63,13 @@ def save(path: str | os.PathLike[str], live: LiveGraph, is_removed: NDArray[np.b
     journal = journal_path(path)
     if not journal.exists():
         start_journal(journal, state)
-    tensors.write(path, arrays, header)
-    start_journal(journal, state)
+    held = None if own is not None and own.is_at(journal) else Journal(journal)
+    try:
+        tensors.write(path, arrays, header)
+        start_journal(journal, state)
+    finally:
+        if held is not None:
+            held.close()
     return Journal(journal)
 
 
@@ -75,12 +86,14 @@ def open_live(path: str | os.PathLike[str], *, keep_sums: bool = True) -> LiveGr
         removed = arrays.get("removed", np.empty(0, dtype=np.int64))
         return model, graph, removed, str(header["state"])
 
-    model, graph, removed, state = tensors.open_as(path, {tensors.LIVE_FORMAT: made}, verify=True)
     journal = journal_path(path)
-    if not journal.exists():
-        raise FileError(f"'{journal}' does not exist; it holds the updates since the last save")
-    opened = Journal(journal)
+    # Before the file is read: from here on no other process saves it anew.
+    opened = Journal(journal) if journal.exists() else None
     try:
+        parts = tensors.open_as(path, {tensors.LIVE_FORMAT: made}, verify=True)
+        model, graph, removed, state = parts
+        if opened is None:
+            raise FileError(f"'{journal}' does not exist; it holds the updates since the last save")
         live = model.live(graph, keep_sums=keep_sums)
         num_words = words_per_row(model.network.input.num_columns)
         if removed.size:
@@ -88,7 +101,8 @@ def open_live(path: str | os.PathLike[str], *, keep_sums: bool = True) -> LiveGr
         for changes in opened.read(state, num_words):
             live._replay(changes)
     except BaseException:
-        opened.close()
+        if opened is not None:
+            opened.close()
         raise
     live._attach(opened)
     return live
