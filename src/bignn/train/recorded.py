@@ -21,6 +21,8 @@ EPOCHS_BEFORE = 3
 MOST_NODES = 1 << 16
 #: Types of devices whose work can be recorded.
 DEVICES = ("cuda",)
+# What torch says of work that waits, and, once per process, of looking for such work.
+_WAITED, _NOTICE = "called a synchronizing CUDA operation", "debug mode is a prototype"
 
 
 #: A number on the host or on the device.
@@ -153,10 +155,10 @@ class Recorder:
             finally:
                 torch.cuda.set_sync_debug_mode(before)
         for warning in waiting:
-            if "synchronizing" in str(warning.message):
+            if _WAITED in str(warning.message):
                 place = f"{Path(warning.filename).name}, line {warning.lineno}"
                 self._waits, self.why_not = False, f"an epoch waits for the GPU: {place}"
-            else:
+            elif _NOTICE not in str(warning.message):
                 warnings.warn_explicit(
                     warning.message, warning.category, warning.filename, warning.lineno
                 )
