@@ -63,6 +63,9 @@ def test_own_features_edges_and_labels(
     store = Store("s", verify=True)
     assert (store.y == y).all()
     assert store.num_edges == 500
+    few = ["--model", "bi-sage", "--layers", "2", "--hidden", "8", "--epochs", "1"]
+    run(capsys, "train", "s", *few)  # half of the nodes have labels
+    fails(capsys, "--inductive must be left out for a store", "train", "s", *few, "--inductive")
     np.savez("labels.npz", y=y, train_idx=np.array([5, 100]))
     fails(capsys, "labels.npz': 'train_idx' names node 100 in row 1, expected 0..99",
           "pack-features", "x.npy", "-o", "s", "--labels", "labels.npz")  # fmt: skip

@@ -160,6 +160,9 @@ def test_faults_are_named_with_file_and_row(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("source,target\n1,2\n3,-4\n")
     with pytest.raises(FileError, match=r"e.csv': row 2 has edge 3 -> -4, expected"):
         packed(tmp_path / "e.csv", tmp_path / "s")
+    (tmp_path / "e.csv").write_text("# mine\n\nsource,target\n1,2\n# more\n3,4 # good\n5,1000\n")
+    with pytest.raises(FileError, match=r"e.csv': row 6 has edge 5 -> 1000, expected"):
+        packed(tmp_path / "e.csv", tmp_path / "s")
     (tmp_path / "e.csv").write_text("1,2\n3,x\n")
     with pytest.raises(FileError, match=r"e.csv': row 1 must begin with two node ids, got '3,x'"):
         packed(tmp_path / "e.csv", tmp_path / "s")

@@ -149,13 +149,13 @@ class _ExternalSort:
         try:
             for number in range(state["file"], len(self.files)):
                 file = self.files[number]
-                row = file.first_row
+                edge = 0
                 for block, (sources, targets) in enumerate(file.read(at_once)):
                     if block >= state["block"]:
-                        self._distribute(opened, file, row, sources, targets)
+                        self._distribute(opened, file, edge, sources, targets)
                         state["block"] = block + 1
                         self._record(opened)
-                    row += len(sources)
+                    edge += len(sources)
                     lines.add(min(file.size, sources.itemsize * 2 * len(sources)))
                 state["file"], state["block"] = number + 1, 0
                 self._record(opened)
@@ -190,7 +190,7 @@ class _ExternalSort:
         self,
         opened: list[io.FileIO],
         file: EdgeFile,
-        first_row: int,
+        first_edge: int,
         sources: NDArray[Any],
         targets: NDArray[Any],
     ) -> None:
@@ -198,9 +198,9 @@ class _ExternalSort:
         for source, target in ends:
             made = to_buckets(source, target, self.num_nodes, self.shift)
             if isinstance(made, int):
-                got = f"edge {sources[made]} -> {targets[made]}"
+                row, got = file.row_of(first_edge + made), f"{sources[made]} -> {targets[made]}"
                 raise FileError(
-                    f"'{file.path}': row {first_row + made} has {got}, expected node ids in "
+                    f"'{file.path}': row {row} has edge {got}, expected node ids in "
                     f"0..{self.num_nodes - 1}"
                 )
             edges, counts = made

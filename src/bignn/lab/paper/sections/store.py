@@ -108,8 +108,9 @@ def _beside_float(rows: _Rows) -> Table:
         *("from the store[^2], s", "own memory, GiB"),
     )
     notes = (
-        "The weights of PyG's SAGEConv, means by torch's CSR product, row blocks without temporary "
-        "arrays; the time of making or reading the features and edges is not counted.",
+        "The weights of PyG's SAGEConv, means by torch's CSR product, blocks of rows without large "
+        "temporary arrays. The time of making or reading features and edges is not counted; that "
+        "of the system's giving it memory is, most of it in the first layer.",
         "Everything: a new process, reading bits and edges from disk, writing classes.",
     )
     caption = "The same network in float, all in memory, and in the same run from the store"
@@ -176,7 +177,7 @@ def _training(rows: dict[str, dict[str, Any]]) -> Table:
                 f"{_share(int(scale))}, {'in memory' if place else 'store'}",
                 f"{row['epochs']}",
                 f"{row['batches']:,}",
-                f"{row['seconds_per_1000_batches']:.0f}",
+                "–" if (seconds := row["seconds_per_1000_batches"]) is None else f"{seconds:.0f}",
                 f"{row['peak_anonymous_bytes'] / _GIB:.2f}",
                 ", ".join(f"{score:.1f}" for score in scores) or "–",
             )
