@@ -284,7 +284,7 @@ def fault_of(file: Path, error: Exception) -> str:
     """Return what is wrong with a safetensors file that could not be read, in words of ours."""
     if not isinstance(error, SafetensorError):
         return printable(error, 300)
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         size = file.stat().st_size
         if _header_end(file) > size:
             return "it is cut off in its header, or is another kind of file"

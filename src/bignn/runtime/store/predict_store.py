@@ -189,7 +189,7 @@ class _LayerwiseRun:
             make = self._finisher(bound) if is_last else bound.bits
             blocks = row_blocks(self.store.num_nodes, self.block_rows, begun)
             for begin, end, edges in read_ahead(self.rows.ahead(layer.aggr, blocks)):
-                made = make(edges)
+                made: tuple[NDArray[Any], ...] = make(edges)
                 for writer, rows in zip(writers, made, strict=True):
                     writer.append(rows)
                 part.record()
