@@ -12,7 +12,9 @@ from bignn.runtime.store.unfinished import UnfinishedPart
 def begun(folder: Path, job: str, *, record: bool = True) -> UnfinishedPart:
     """A run that has written ten rows, with a record of them or none."""
     part = UnfinishedPart(folder, "rows", {"job": job})
-    part.writer("values", "<i8", []).append(np.arange(10))
+    writer = part.writer("values", "<i8", [])
+    writer.append(np.arange(10))
+    writer.flush()
     if record:
         part.record(force=True)
     return part

@@ -95,7 +95,8 @@ class UnfinishedPart:
 
     def _read(self) -> None:
         """Take up what the journal says; one that is not of this job goes, as its files will."""
-        remove_leftovers(self._journal)
+        for path in (self._journal, self.manifest):
+            remove_leftovers(path)
         if not self._journal.exists():
             return
         try:
