@@ -110,7 +110,7 @@ def _beside_float(rows: _Rows) -> Table:
     notes = (
         "The weights of PyG's SAGEConv, means by torch's CSR product, blocks of rows without large "
         "temporary arrays. The time of making or reading features and edges is not counted; that "
-        "of the system's giving it memory is, most of it in the first layer.",
+        "of the system's giving it memory is.",
         "Everything: a new process, reading bits and edges from disk, writing classes.",
     )
     caption = "The same network in float, all in memory, and in the same run from the store"
