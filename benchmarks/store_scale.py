@@ -428,7 +428,7 @@ def _watched(command: list[str]) -> tuple[dict[str, Any], float, int]:
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     while process.poll() is None:
         some = children.read_text().split() if children.exists() else []
-        peak = max(peak, *(_anonymous_bytes(int(pid)) for pid in (process.pid, *some)))
+        peak = max(peak, *map(_anonymous_bytes, (process.pid, *map(int, some))))
         time.sleep(0.01)
     seconds = time.perf_counter() - start
     if process.returncode:
