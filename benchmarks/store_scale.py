@@ -2,24 +2,25 @@
 
     python benchmarks/store_scale.py scales --folder /big/disk [--scales 64,32,16,8,4,2,1]
         [--memory 8G] [--limit 280] [--model MODEL.bignn]
-    python benchmarks/store_scale.py float --folder /big/disk --scale 64
+    python benchmarks/store_scale.py float --folder /big/disk --scale 12
     python benchmarks/store_scale.py pack --folder /big/disk [--gigabytes 10]
-    python benchmarks/store_scale.py train --folder /big/disk --scale 8 [--in-memory]
-    python benchmarks/store_scale.py limited --folder /big/disk --scale 1 --limit-memory 8G
-        --memory 6G
+    python benchmarks/store_scale.py train --folder /big/disk --scale 8 [--seeds 3] [--in-memory]
+        [--busy]
+    python benchmarks/store_scale.py limited --folder /big/disk --scale 1 --memory 6G
     python benchmarks/store_scale.py edges --folder /big/disk [--millions 200]
     python benchmarks/store_scale.py parts --folder /big/disk --scale 64 [--num-parts 2]
 
 ``scales`` writes a store of 1/S of papers100M (``bignn synth``) and predicts all nodes with a
 3-layer Bi-GraphSAGE of 256 hidden neurons (``bignn predict --memory``), each in a process of its
 own; a prediction that takes longer than ``--limit`` seconds is killed (-9), and the same command
-continues it: the seconds of its parts are added up. ``float`` runs the same network as PyG's
-GraphSAGE on float features, layer by layer over the whole graph, as far as memory goes. ``pack``
-packs a float memmap beside reading the same file. ``train`` trains one epoch from the store, with
-``--in-memory`` on the same graph in memory. ``edges`` packs random edges. ``limited`` predicts in a
-control group (version 1) whose limit counts the page cache. ``parts`` cuts a store (``bignn
-partition``) and predicts it by as many processes as parts, and by one from the store. Records go to
-docs/results/store.json; ``bignn reproduce`` makes tables and a figure of them.
+continues it: the seconds of its parts are added up. ``float`` runs the same network with PyG's
+SAGEConv weights on float features in memory, and ours from the store after it, with as many
+threads. ``pack`` packs a float memmap beside reading the same file. ``train`` trains one epoch from
+the store, with ``--in-memory`` on the same graph in memory, and with ``--busy``, where others use
+the machine, takes no times. ``edges`` packs random edges. ``limited`` predicts in a memory control
+group (version 1) with a limit of ``--memory``, which counts the page cache. ``parts`` cuts a store
+(``bignn partition``) and predicts it by as many processes as parts, and by one from the store.
+Records go to docs/results/store.json; ``bignn reproduce`` makes tables and a figure of them.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "docs" / "results" / "store.json"
 HIDDEN, LAYERS = 256, 3
 SHAPE = "papers100M"
+#: Rows that the float network computes at a time.
+_FLOAT_ROWS = 1 << 16
 
 
 def recorded() -> dict[str, Any]:
@@ -59,14 +62,20 @@ def record(kind: str, key: str, value: dict[str, Any]) -> None:
 
 
 def bignn(
-    *arguments: str, limit: float | None = None, partial: Path | None = None
+    *arguments: str,
+    limit: float | None = None,
+    partial: Path | None = None,
+    group: Path | None = None,
 ) -> tuple[dict[str, Any], float, int]:
     """Run a command, killed and continued where it takes long: report, seconds, kills.
 
     With ``partial``, the file that seconds so far are kept in, this process ends after a kill and
-    the same call continues.
+    the same call continues. With ``group`` the command runs in that control group.
     """
     command = [sys.executable, "-m", "bignn", *arguments, "--json"]
+    if group is not None:
+        joined = 'echo $$ > "$0" && exec "$@"'
+        command = ["sh", "-c", joined, str(group / "cgroup.procs"), *command]
     seconds, kills = 0.0, 0
     if partial is not None and partial.exists():
         seconds, kills = json.loads(partial.read_text())
@@ -125,7 +134,7 @@ def run_scales(options: argparse.Namespace) -> None:
         store = store_of(folder, scale)
         model = Path(options.model or untrained_model(store, folder / "sage.bignn"))
         out = folder / "predictions.npy"
-        # Others may have filled the cache with this store, or with anything else.
+        _drop_caches()
         report, seconds, kills = bignn(
             "predict", str(model), str(store), "--memory", options.memory, "--out", str(out),
             limit=options.limit, partial=folder / f"partial-{scale}.json",
@@ -150,30 +159,40 @@ def run_scales(options: argparse.Namespace) -> None:
 
 
 def run_limited(options: argparse.Namespace) -> None:
-    """Predict in a control group whose limit counts the page cache."""
+    """Predict in a control group whose limit, that of ``--memory``, counts the page cache."""
     from bignn.runtime.store.memory import memory_bytes
 
-    folder, limit = Path(options.folder), memory_bytes(options.limit_memory)
-    group = Path("/sys/fs/cgroup/memory/bignn-store")
-    group.mkdir(exist_ok=True)
-    (group / "memory.limit_in_bytes").write_text(str(limit))
-    _drop_caches()  # pages that others have read are charged to them
-    (group / "cgroup.procs").write_text(str(os.getpid()))
+    folder, limit = Path(options.folder), memory_bytes(options.memory)
     store, out = store_of(folder, options.scale), folder / "predictions.npy"
     model = Path(options.model or untrained_model(store, folder / "sage.bignn"))
-    report, seconds, _ = bignn(
-        "predict", str(model), str(store), "--memory", options.memory, "--out", str(out),
-        limit=options.limit, partial=folder / f"partial-limited-{options.scale}.json",
-    )  # fmt: skip
-    peak = int((group / "memory.max_usage_in_bytes").read_text())
+    group = Path(f"/sys/fs/cgroup/memory/bignn-store-{os.getpid()}")
+    group.mkdir()
+    try:
+        (group / "memory.limit_in_bytes").write_text(str(limit))
+        _drop_caches()  # pages that others have read are charged to them
+        report, seconds, kills = bignn(
+            "predict", str(model), str(store), "--memory", options.memory, "--out", str(out),
+            limit=options.limit, group=group,
+        )  # fmt: skip
+        peak = int((group / "memory.max_usage_in_bytes").read_text())
+        reclaims = int((group / "memory.failcnt").read_text())
+    finally:
+        (group / "memory.force_empty").write_text("0")
+        group.rmdir()
     kept = {key: report[key] for key in ("test_acc", "layers", "peak_anonymous_bytes")}
-    kept |= {"limit": limit, "seconds": seconds, "peak": peak, "machine_was_busy": options.busy}
-    record("limited", str(options.scale), kept)
+    kept |= {"limit": limit, "seconds": seconds, "peak": peak, "reclaims": reclaims, "kills": kills}
+    record("limited", str(options.scale), {**kept, "is_trained": options.model is not None})
     out.unlink()
 
 
 def run_float(options: argparse.Namespace) -> None:
-    """Run PyG's GraphSAGE layer by layer over the whole graph, in floats."""
+    """Run PyG's GraphSAGE over the whole graph in floats, then ours from the store.
+
+    No array is larger than a layer's input and output: rows go through the CSR product of their
+    neighbours and both linear maps by blocks, and the last layer, whose output is narrower than its
+    input, maps first. Ids have 32 bits, and memory may come in large pages.
+    """
+    os.environ["THP_MEM_ALLOC_ENABLE"] = "1"
     import torch
     from torch_geometric.nn import SAGEConv
 
@@ -181,32 +200,64 @@ def run_float(options: argparse.Namespace) -> None:
     from bignn.runtime.store.synthetic import SHAPES, SyntheticRows, scaled
 
     store = Store(store_of(Path(options.folder), options.scale))
-    # A layer's input and output, the mean over neighbours and the nodes' own part, and the edges.
-    needed = 4 * 4 * HIDDEN * store.num_nodes + 16 * store.num_edges
+    num_nodes, num_edges = store.num_nodes, store.num_edges
+    needed = 2 * 4 * HIDDEN * num_nodes + 8 * num_edges + 8 * num_nodes
     lines = Path("/proc/meminfo").read_text().splitlines()
     available = next(1024 * int(line.split()[1]) for line in lines if "MemAvailable" in line)
     if needed > available:
         raise SystemExit(f"floats need {needed / 2**30:.1f} GiB of {available / 2**30:.1f} GiB")
     rows = SyntheticRows(scaled(SHAPES[SHAPE], 1 / options.scale), 0)
-    x = torch.from_numpy(rows.features(0, store.num_nodes))
-    offsets = torch.from_numpy(np.array(store.offsets))
-    ids = torch.from_numpy(np.array(store.ids).astype(np.int64))
-    size = (store.num_nodes, store.num_nodes)
+    blocks = [(at, min(at + _FLOAT_ROWS, num_nodes)) for at in range(0, num_nodes, _FLOAT_ROWS)]
+    x = torch.empty(num_nodes, store.num_features)
+    for begin, end in blocks:
+        x[begin:end] = torch.from_numpy(rows.features(begin, end))
+    offsets, ids = np.array(store.offsets), torch.from_numpy(np.array(store.ids))
     warnings.filterwarnings("ignore", message="Sparse")
-    adjacency = torch.sparse_csr_tensor(offsets, ids, torch.ones(len(ids)), size)
+
+    def mean(begin: int, end: int, sources: torch.Tensor) -> torch.Tensor:
+        """Return the means over the neighbours of some rows."""
+        starts = offsets[begin : end + 1]
+        degrees = np.diff(starts)
+        weights = np.repeat(1 / np.maximum(degrees, 1), degrees).astype(np.float32)
+        places = torch.from_numpy((starts - starts[0]).astype(np.int32))
+        sizes = (end - begin, num_nodes)
+        some = ids[starts[0] : starts[-1]]
+        return torch.sparse_csr_tensor(places, some, torch.from_numpy(weights), sizes) @ sources
+
     widths = [store.num_features, *[HIDDEN] * (LAYERS - 1), store.num_classes]
-    convs = [SAGEConv(a, b) for a, b in pairwise(widths)]
-    start, began = time.perf_counter(), time.process_time()
+    *hidden, last = [SAGEConv(a, b) for a, b in pairwise(widths)]
+    marks, began = [time.perf_counter()], time.process_time()
     with torch.no_grad():
-        for number, conv in enumerate(convs):
-            x = conv(x, adjacency)
-            x = x.relu_() if number + 1 < len(convs) else x
-        x.argmax(dim=1)
-    seconds, processor = time.perf_counter() - start, time.process_time() - began
+        for conv in hidden:
+            made = torch.empty(num_nodes, conv.out_channels)
+            for begin, end in blocks:
+                torch.addmm(conv.lin_l.bias, mean(begin, end, x), conv.lin_l.weight.t(),
+                            out=made[begin:end])  # fmt: skip
+                made[begin:end].addmm_(x[begin:end], conv.lin_r.weight.t()).relu_()
+            x = made
+            marks.append(time.perf_counter())
+        mapped = x @ last.lin_l.weight.t()
+        classes = torch.empty(num_nodes, dtype=torch.int64)
+        for begin, end in blocks:
+            values = mean(begin, end, mapped).add_(last.lin_l.bias)
+            classes[begin:end] = values.addmm_(x[begin:end], last.lin_r.weight.t()).argmax(dim=1)
+        marks.append(time.perf_counter())
+    processor, threads = time.process_time() - began, torch.get_num_threads()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    sizes = {"num_nodes": store.num_nodes, "num_edges": store.num_edges, "peak_bytes": peak}
-    busy = {"machine_was_busy": options.busy, "processor_seconds": processor}
-    record("float", str(options.scale), {**sizes, "seconds": seconds, **busy})
+    del x, made, mapped
+    found = {
+        "num_nodes": num_nodes, "num_edges": num_edges, "peak_bytes": peak, "threads": threads,
+        "seconds": marks[-1] - marks[0], "layers": [b - a for a, b in pairwise(marks)],
+        "processor_seconds": processor,
+    }  # fmt: skip
+    _drop_caches()
+    model = untrained_model(store.path, Path(options.folder) / "sage.bignn")
+    out = Path(options.folder) / "predictions.npy"
+    report, seconds, _ = bignn("predict", str(model), str(store.path), "--memory", options.memory,
+                               "--out", str(out), "--threads", str(threads))  # fmt: skip
+    out.unlink()
+    ours = {"seconds": seconds, "peak_anonymous_bytes": report["peak_anonymous_bytes"]}
+    record("float", str(options.scale), {**found, "ours": ours})
 
 
 def run_pack(options: argparse.Namespace) -> None:
@@ -274,6 +325,7 @@ def _drop_caches() -> None:
 
 def run_train(options: argparse.Namespace) -> None:
     """Train from a store, or the same graph in memory, for some epochs."""
+    import bignn as library
     from bignn.runtime.store import Store
     from bignn.runtime.store.memory import resident_memory
     from bignn.train.checkpoint import load_model
@@ -288,34 +340,37 @@ def run_train(options: argparse.Namespace) -> None:
     }  # fmt: skip
     graph: Any = _in_memory(store, options.scale) if options.in_memory else store
     settings = recipe("bi-sage", graph=store, **changes)
-    marks: list[float] = [time.perf_counter()]
+    marks: list[float] = []
     peak = {"anonymous": 0, "file": 0}
 
     def after_epoch(epoch: int, loss: float, score: float) -> None:
         marks.append(time.perf_counter())
         for kind, size in resident_memory().items():
             peak[kind] = max(peak[kind], size)
-        print(epoch, loss, score, marks[-1] - marks[-2], flush=True)
+        print(epoch, loss, score, flush=True)
 
     place = Path(options.folder) / f"trained-{options.scale}-{options.in_memory}.safetensors"
-    _, result = fit_model(
-        settings, graph, 0, checkpoint_path=place, on_epoch=after_epoch, progress=False
-    )
-    import bignn as library
-
-    library.pack(load_model(place)).save(place.with_suffix(".bignn"))
+    found, seconds = [], 0.0
+    for seed in range(options.seeds):
+        start = time.perf_counter()
+        _, result = fit_model(
+            settings, graph, seed, checkpoint_path=place, on_epoch=after_epoch, progress=False
+        )
+        seconds += marks[-1] - start
+        found.append({"test_acc": result.test_acc, "val_acc": result.val_acc})
+        if seed == 0:
+            library.pack(load_model(place)).save(place.with_suffix(".bignn"))
     assert store.train_idx is not None
     batches = -(-len(store.train_idx) // options.batch_size)
-    seconds = (marks[-1] - marks[0]) / options.epochs
+    seconds *= 1000 / (options.epochs * options.seeds * batches)
     record(
         "train",
         f"{options.scale}{'-memory' if options.in_memory else ''}",
         {
             "num_nodes": store.num_nodes, "num_edges": store.num_edges, "epochs": options.epochs,
-            "batches": batches, "batch_size": options.batch_size, "epoch_seconds": seconds,
-            "seconds_per_1000_batches": 1000 * seconds / batches, "test_acc": result.test_acc,
-            "val_acc": result.val_acc, "peak_anonymous_bytes": peak["anonymous"],
-            "peak_file_bytes": peak["file"],
+            "batches": batches, "batch_size": options.batch_size, "seeds": found,
+            "seconds_per_1000_batches": None if options.busy else seconds,
+            "peak_anonymous_bytes": peak["anonymous"], "peak_file_bytes": peak["file"],
         },
     )  # fmt: skip
 
@@ -426,7 +481,6 @@ def main() -> None:
         job.set_defaults(run=run)
         job.add_argument("--folder", required=True)
         job.add_argument("--note", default="")
-        job.add_argument("--busy", action="store_true", help="others use the machine too")
         job.add_argument("--scales", default="64,32,16,8,4,2,1")
         job.add_argument("--scale", type=int, default=64)
         job.add_argument("--memory", default="8G")
@@ -435,7 +489,8 @@ def main() -> None:
         job.add_argument("--remove", action="store_true")
         job.add_argument("--gigabytes", type=float, default=10)
         job.add_argument("--epochs", type=int, default=1)
-        job.add_argument("--limit-memory", default="8G")
+        job.add_argument("--seeds", type=int, default=1)
+        job.add_argument("--busy", action="store_true", help="record no times of training")
         job.add_argument("--millions", type=int, default=200)
         job.add_argument("--batch-size", type=int, default=256)
         job.add_argument("--in-memory", action="store_true")

@@ -1,16 +1,12 @@
 """The commands of stores, and processes that are killed in the middle of them."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from small_stores import dense_features, file_bytes
+from small_stores import dense_features
+from store_kills import JOBS, kill_often, prepare
 
 from bignn.cli import main
 from bignn.runtime.store import Store
@@ -67,6 +63,9 @@ def test_own_features_edges_and_labels(
     store = Store("s", verify=True)
     assert (store.y == y).all()
     assert store.num_edges == 500
+    few = ["--model", "bi-sage", "--layers", "2", "--hidden", "8", "--epochs", "1"]
+    run(capsys, "train", "s", *few)  # half of the nodes have labels
+    fails(capsys, "--inductive must be left out for a store", "train", "s", *few, "--inductive")
     np.savez("labels.npz", y=y, train_idx=np.array([5, 100]))
     fails(capsys, "labels.npz': 'train_idx' names node 100 in row 1, expected 0..99",
           "pack-features", "x.npy", "-o", "s", "--labels", "labels.npz")  # fmt: skip
@@ -74,49 +73,15 @@ def test_own_features_edges_and_labels(
     fails(capsys, "has features of 100 nodes and edges of 101", "train", "s")
 
 
-@pytest.mark.parametrize("kind", ["pack-features", "pack-edges", "synth"])
-def test_killed_at_random_it_ends_with_the_same_bytes(tmp_path: Path, kind: str) -> None:
-    """Kill the process some times; blocks are small and every one is recorded."""
-    np.save(tmp_path / "x.npy", dense_features(60_000, 40))
-    np.save(tmp_path / "e.npy", np.random.default_rng(0).integers(0, 5000, (400_000, 2)))
-    commands = {
-        "pack-features": ["pack-features", str(tmp_path / "x.npy")],
-        "pack-edges": ["pack-edges", str(tmp_path / "e.npy"), "--nodes", "5000"],
-        "synth": ["synth", "ogbn-arxiv", "--scale", "0.3"],
-    }
-    script = (
-        "import sys\n"
-        "from bignn.runtime.store import pack_features, pack_edges, synthetic, unfinished\n"
-        "unfinished._RECORD_EVERY = 0.0\n"
-        "pack_features._BLOCK_BYTES = 1\n"
-        "pack_edges._MOST_AT_ONCE = pack_edges._FEWEST_AT_ONCE = 10_000\n"
-        "pack_edges.memory_bytes = lambda *_, **__: 300_000\n"
-        "synthetic._BLOCK_ROWS = 2048\n"
-        "from bignn.cli import main\n"
-        "sys.exit(main(sys.argv[1:]))\n"
-    )
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    return prepare(tmp_path_factory.mktemp("inputs"))
 
-    def start(out: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-c", script, *commands[kind], "-o", str(tmp_path / out)]
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    assert start("whole").wait() == 0
-    journal = "features" if kind == "pack-features" else "edges"
-    rng, kills = np.random.default_rng(1), 0
-    for _ in range(3):
-        process = start("parts")
-        # Wait until it works, then a random moment.
-        place = tmp_path / "parts" / f"{journal}.journal.json"
-        before = place.stat().st_mtime_ns if place.exists() else 0
-        while process.poll() is None:
-            if place.exists() and place.stat().st_mtime_ns != before:
-                time.sleep(rng.uniform(0, 0.05))
-                break
-            time.sleep(0.002)
-        if process.poll() is None:
-            os.kill(process.pid, signal.SIGKILL)
-            kills += 1
-        process.wait()
-    assert kills
-    assert start("parts").wait() == 0
-    assert file_bytes(tmp_path / "parts") == file_bytes(tmp_path / "whole")
+@pytest.mark.parametrize("name", JOBS)
+def test_killed_at_random_it_ends_with_the_same_files(
+    tmp_path: Path, jobs: dict[str, list[str]], name: str
+) -> None:
+    killed, ended = kill_often(jobs[name], tmp_path, kills=3, seed=1)
+    assert killed >= 3
+    assert ended >= 1

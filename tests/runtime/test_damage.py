@@ -48,6 +48,24 @@ def test_a_flipped_byte_of_a_model_is_refused_in_one_line(tmp_path: Path) -> Non
             assert "\n" not in str(caught.value)
 
 
+def test_a_cut_or_grown_file_is_told_in_words_of_ours(tmp_path: Path) -> None:
+    path = tmp_path / "model.bignn"
+    models()["floats"].save(path)
+    whole = path.read_bytes()
+    header = 8 + int.from_bytes(whole[:8], "little")
+    cut = "it is cut off in its header, or is another kind of file"
+    for size in (8, 9, header - 1):
+        path.write_bytes(whole[:size])
+        refused(path, cut)
+    for size in (header, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        refused(path, f"it is cut off: {size:,} bytes, {len(whole):,} by its header")
+    path.write_bytes(whole + b"\0")
+    refused(path, f"something was added to it: {len(whole) + 1:,} bytes, {len(whole):,} by its")
+    path.write_bytes(bytes(100))
+    refused(path, "its header does not describe its arrays")
+
+
 def assert_same_graph(opened: PackedGraph, graph: PackedGraph) -> None:
     """Everything that a file holds of a graph is the same."""
     for key in ("num_features", "input_digest", "adjacency"):

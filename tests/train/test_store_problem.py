@@ -43,6 +43,15 @@ def test_a_model_learns_and_predicts_the_store(tmp_path: Path) -> None:
     assert 100 * (classes == store.y).mean() > 45
 
 
+def test_a_model_is_trained_by_its_recipe(tmp_path: Path) -> None:
+    """That of a graph with many labels, as this one, is inductive; a store's is not."""
+    store, device = make_store(tmp_path / "store"), torch.device("cpu")
+    settings = StoreProblem(store, None, device).settings(make_model(), distill=False)
+    assert settings.sampling is not None
+    assert not settings.inductive
+    StoreProblem(store, None, device).prepare(make_model(), settings, current_world(device))
+
+
 def test_an_interrupted_run_ends_as_one_that_was_not(tmp_path: Path) -> None:
     store = make_store(tmp_path / "store")
     whole, parts = make_model(), make_model()

@@ -195,6 +195,7 @@ def _trained_on_store(
     store = Store(options.dataset)
     of_store = {
         "sampler": changes.get("sampler") or "neighbor",
+        "inductive": bool(changes.get("inductive")),  # recipes for many labels are
         "input_bits": input_bits_of(store.stage),
         "normalize_rows": store.stage.normalize_rows,
     }

@@ -11,6 +11,7 @@ import math
 import os
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -229,7 +230,7 @@ def read(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[Arrays,
             found = "a .npz or another archive, expected a packed file (.bignn)"
             raise FileError(f"'{file}' is {found}; bignn.load reads a graph's .npz") from None
         raise FileError(
-            f"'{file}' is not a packed bignn file, or is damaged ({printable(error, 300)}); "
+            f"'{file}' is not a packed bignn file, or is damaged ({fault_of(file, error)}); "
             "copy it again, or make it anew"
         ) from None
 
@@ -279,10 +280,31 @@ def _check_digests(
             raise ValueError("its digest is not that of its content")
 
 
-def _places(file: Path) -> tuple[dict[str, Any], int]:
+def fault_of(file: Path, error: Exception) -> str:
+    """Return what is wrong with a safetensors file that could not be read, in words of ours."""
+    if not isinstance(error, SafetensorError):
+        return printable(error, 300)
+    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        size = file.stat().st_size
+        if _header_end(file) > size:
+            return "it is cut off in its header, or is another kind of file"
+        places, start = _places(file)
+        ends = [place["data_offsets"][1] for name, place in places.items() if name[:2] != "__"]
+        if (claimed := start + max(ends, default=0)) != size:
+            kind = "it is cut off" if size < claimed else "something was added to it"
+            return f"{kind}: {size:,} bytes, {claimed:,} by its header"
+    return "its header does not describe its arrays"
+
+
+def _header_end(file: Path) -> int:
     with file.open("rb") as opened:
-        size = int.from_bytes(opened.read(8), "little")
-        return dict(json.loads(opened.read(size))), 8 + size
+        return 8 + int.from_bytes(opened.read(8), "little")
+
+
+def _places(file: Path) -> tuple[dict[str, Any], int]:
+    end = _header_end(file)
+    with file.open("rb") as opened:
+        return dict(json.loads(opened.read(end)[8:])), end
 
 
 def _array(raw: NDArray[np.uint8], place: dict[str, Any], start: int) -> NDArray[Any]:

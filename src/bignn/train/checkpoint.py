@@ -27,6 +27,7 @@ from bignn.errors import FileError, InputError, WriteError, input_error, printab
 from bignn.files import atomic_path, check_regular_file, content_digest
 from bignn.graph.names import class_names_of
 from bignn.nn import GNN, MODELS
+from bignn.runtime.tensors import fault_of
 
 FORMAT = "bignn-checkpoint"
 VERSION = 2
@@ -126,7 +127,7 @@ def read(path: str | os.PathLike[str]) -> tuple[Parts, dict[str, Any]]:
                 f"'{file}' is a graph's .npz or another archive, {_EXPECTED}"
             ) from error
         raise FileError(
-            f"'{file}' is not a whole checkpoint ({printable(error, 300)}); "
+            f"'{file}' is not a whole checkpoint ({fault_of(file, error)}); "
             "give one written by 'bignn train'"
         ) from error
     return parts, header

@@ -73,7 +73,7 @@ class StoreProblem:
         if name is None or not isinstance(model, GNN):
             raise input_error("settings", "given for a model of your own on a store", None)
         made = recipe(name, graph=self.store, distill=distill, sampler="neighbor",
-                      num_layers=len(model.convs))  # fmt: skip
+                      inductive=False, num_layers=len(model.convs))  # fmt: skip
         return made.settings
 
     def prepare(self, model: nn.Module, settings: Settings, world: World) -> None:

@@ -22,19 +22,30 @@ TRAINED = {
     "batches": 5,
     "seconds_per_1000_batches": 70.4,
     "peak_anonymous_bytes": 2**30,
-    "test_acc": 51.25,
+    "seeds": [{"test_acc": 51.25}, {"test_acc": 50.0}],
 }
 RECORDED = {
     "predict": {"1": {**PREDICTED, "seconds": 60.0}, "64": PREDICTED},
     "float": {
         "64": {
+            "threads": 2,
             "seconds": 30.0,
+            "layers": [10.0, 20.0],
             "peak_bytes": 2**31,
-            "machine_was_busy": False,
-            "processor_seconds": 50.0,
+            "ours": {"seconds": 7.0, "peak_anonymous_bytes": 2**29},
         }
     },
-    "limited": {"4": {"limit": 2**31, "seconds": 9.0, "test_acc": 30.0, "machine_was_busy": True}},
+    "limited": {
+        "4": {
+            "limit": 2**31,
+            "peak": 2**31,
+            "peak_anonymous_bytes": 2**30,
+            "seconds": 9.0,
+            "layers": [{"layer": 0, "seconds": 9.0}],
+            "test_acc": 30.0,
+            "is_trained": False,
+        }
+    },
     "pack": {
         "10": {
             "bytes": 1e10,
@@ -59,8 +70,10 @@ def test_every_record_is_shown(tmp_path: Path) -> None:
     assert small[0] == "1/64"
     assert small[4:7] == ("6", "1 + 2", "1000.0")  # 6 s over 3 layers of 2 million edges
     assert whole[0] == "1"
-    assert tables[1].rows[0] == ("1/64", "30", "2.00", "6", "0.50")
+    assert tables[1].rows[0] == ("1/64", "2", "30", "10 + 20", "2.0", "7", "0.50")
+    assert tables[2].rows[0] == ("1/4", "2.0", "2.00", "1.00", "9", "9", "30.0")
     assert [row[0] for row in tables[5].rows] == ["1/64, in memory", "1/8, store"]
+    assert tables[5].rows[0][-1] == "51.2, 50.0"
     (figure,) = [part for part in section.parts if isinstance(part, Figure)]
     assert figure.series[0].y == (1000.0, 10000.0)
 

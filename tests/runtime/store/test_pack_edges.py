@@ -79,6 +79,28 @@ def test_any_number_of_buckets(
     check(packed(tmp_path / "edges.npy", tmp_path / "s"), edges)
 
 
+@pytest.mark.parametrize("budget", [3000, 60_000])
+def test_a_bucket_beyond_the_budget_is_sorted_in_ranges(
+    tmp_path: Path, budget: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "_MOST_BUCKETS", 8)
+    monkeypatch.setattr(packing, "memory_bytes", lambda *_, **__: budget)
+    edges, most = some_edges(), 0
+    edges[1, :9000] = 17  # a node that nearly half of all edges reach
+    edges[1, 9000:9500] = NODES - 1
+
+    def sort_bucket(some: Any, num_rows: int, *, merges: bool) -> Any:
+        nonlocal most
+        if num_rows > 1:  # the edges of one node are sorted at once
+            most = max(most, len(some))
+        return edge_buckets.sort_bucket(some, num_rows, merges=merges)
+
+    monkeypatch.setattr(packing, "sort_bucket", sort_bucket)
+    np.save(tmp_path / "edges.npy", edges)
+    check(packed(tmp_path / "edges.npy", tmp_path / "s"), edges)
+    assert most <= max(1, budget // 24)
+
+
 def test_undirected_edges_are_kept_once(tmp_path: Path) -> None:
     edges = some_edges()
     np.save(tmp_path / "edges.npy", edges)
@@ -134,8 +156,12 @@ def test_faults_are_named_with_file_and_row(tmp_path: Path) -> None:
     line = r"edges.npy': row 1234 has edge 1000 -> \d+, expected node ids in 0..999"
     with pytest.raises(FileError, match=line):
         packed(tmp_path / "edges.npy", tmp_path / "s")
+    assert not (tmp_path / "s").exists()
     (tmp_path / "e.csv").write_text("source,target\n1,2\n3,-4\n")
     with pytest.raises(FileError, match=r"e.csv': row 2 has edge 3 -> -4, expected"):
+        packed(tmp_path / "e.csv", tmp_path / "s")
+    (tmp_path / "e.csv").write_text("# mine\n\nsource,target\n1,2\n# more\n3,4 # good\n5,1000\n")
+    with pytest.raises(FileError, match=r"e.csv': row 6 has edge 5 -> 1000, expected"):
         packed(tmp_path / "e.csv", tmp_path / "s")
     (tmp_path / "e.csv").write_text("1,2\n3,x\n")
     with pytest.raises(FileError, match=r"e.csv': row 1 must begin with two node ids, got '3,x'"):

@@ -144,6 +144,7 @@ def test_faults_are_named_with_file_and_row(tmp_path: Path) -> None:
     np.save(folder / "37.npy", bad)
     with pytest.raises(FileError, match=r"37.npy': row 123 holds NaN or an infinite number"):
         pack_features(folder, tmp_path / "s", progress=False)
+    assert not (tmp_path / "s").exists()
     np.save(folder / "37.npy", x[:200])
     (folder / "38.npy").write_bytes((folder / "38.npy").read_bytes()[:-500])
     with pytest.raises(FileError, match=r"38.npy' claims 200 rows but ends in row 196; it is cut"):

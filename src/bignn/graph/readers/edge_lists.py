@@ -6,6 +6,7 @@ import io
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +35,15 @@ class EdgeFile:
         size: its bytes, for progress.
         read: makes an iterator of (sources, targets) by blocks of about so many edges; blocks are
             the same in every run.
-        first_row: number of the first edge's row, for messages: 1 where there is a header.
+        row_of: finds the row of an edge by its number, for messages; a file of text has rows that
+            are no edges.
 
     """
 
     path: Path
     size: int
     read: Callable[[int], Iterator[Pair]]
-    first_row: int = 0
+    row_of: Callable[[int], int] = int
 
     def facts(self) -> list[Any]:
         """Return what tells this file from a changed one: name, size and time of change."""
@@ -68,8 +70,10 @@ def _open(file: Path) -> EdgeFile:
     if file.suffix == ".parquet":
         return EdgeFile(file, size, _parquet_reader(file))
     if file.suffix in _TEXT:
-        has_header = _has_header(file)
-        return EdgeFile(file, size, _text_reader(file, has_header), int(has_header))
+        header = _header_rows(file)
+        return EdgeFile(
+            file, size, _text_reader(file, header), lambda edge: _text_row(file, header, edge)
+        )
     raise FileError(f"'{file}' has an unknown ending; known are {', '.join(ENDINGS)}")
 
 
@@ -130,21 +134,39 @@ def _cells(line: str, file: Path) -> list[str]:
     return [cell.strip() for cell in line.split(_TEXT[file.suffix])]
 
 
-def _has_header(file: Path) -> bool:
+def _is_edge(line: str) -> bool:
+    """Whether a line of text is one of edges, and not empty or a comment."""
+    return bool(line.strip()) and not line.lstrip().startswith("#")
+
+
+def _header_rows(file: Path) -> int:
+    """Return the number of rows up to the names of the columns; 0 if these have no names."""
     with file.open(encoding="utf-8-sig", errors="replace") as opened:
-        for line in opened:
-            if line.strip() and not line.startswith("#"):
-                return not all(cell.lstrip("-").isdecimal() for cell in _cells(line, file)[:2])
-    return False
+        for row, line in enumerate(opened):
+            if _is_edge(line):
+                is_named = not all(_is_id(cell) for cell in _cells(line, file)[:2])
+                return row + 1 if is_named else 0
+    return 0
 
 
-def _text_reader(file: Path, has_header: bool) -> Callable[[int], Iterator[Pair]]:
+def _is_id(cell: str) -> bool:
+    return cell.lstrip("-").isdecimal()
+
+
+def _text_row(file: Path, header_rows: int, edge: int) -> int:
+    """Return the row of the edge of that number."""
+    with file.open(encoding="utf-8-sig", errors="replace") as opened:
+        rows = (row for row, line in enumerate(opened) if row >= header_rows and _is_edge(line))
+        return next(islice(rows, edge, None))
+
+
+def _text_reader(file: Path, header_rows: int) -> Callable[[int], Iterator[Pair]]:
     delimiter = _TEXT[file.suffix]
 
     def read(block: int) -> Iterator[Pair]:
-        row = int(has_header)
+        row = header_rows
         with file.open("rb") as opened:
-            if has_header:
+            for _ in range(header_rows):
                 opened.readline()
             size = min(_TEXT_BYTES, 8 * block)
             while chunk := opened.read(size):
@@ -170,10 +192,10 @@ def _parsed(file: Path, chunk: bytes, delimiter: str | None, first_row: int) -> 
         )
     except (ValueError, IndexError, UnicodeDecodeError):
         for row, line in enumerate(chunk.decode("utf-8", "replace").splitlines(), first_row):
-            cells = _cells(line, file)
-            if not line.strip() or line.startswith("#"):
+            cells = _cells(line.partition("#")[0], file)
+            if not _is_edge(line):
                 continue
-            if len(cells) < 2 or not all(cell.lstrip("-").isdecimal() for cell in cells[:2]):
+            if len(cells) < 2 or not all(map(_is_id, cells[:2])):
                 raise FileError(
                     f"'{file}': row {row} must begin with two node ids, got '{printable(line, 40)}'"
                 ) from None

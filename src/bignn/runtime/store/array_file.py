@@ -7,6 +7,7 @@ import hashlib
 import math
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,7 @@ class ArrayWriter:
             self._file.truncate(part.nbytes)  # what came after the last state that was recorded
             self._file.seek(part.nbytes)
         except OSError as error:
-            raise _write_error(path, error) from error
+            raise write_error(path, error) from error
 
     def append(self, rows: NDArray[Any]) -> None:
         """Append a block of rows."""
@@ -113,7 +114,7 @@ class ArrayWriter:
         try:
             self._file.write(content)
         except OSError as error:
-            raise _write_error(self.path, error) from error
+            raise write_error(self.path, error) from error
         self.part.num_rows += len(rows)
         self.part.blocks.append((self.part.num_rows, block_digest(content)))
 
@@ -123,23 +124,32 @@ class ArrayWriter:
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
-            raise _write_error(self.path, error) from error
+            raise write_error(self.path, error) from error
 
     def finish(self) -> None:
         """Write the header and give the file its name."""
-        self._file.seek(0)
         shape = [self.part.num_rows, *self.part.row_shape]
-        self._file.write(npy_header(np.dtype(self.part.dtype), shape))
+        try:
+            self._file.seek(0)
+            self._file.write(npy_header(np.dtype(self.part.dtype), shape))
+        except OSError as error:
+            raise write_error(self.path, error) from error
         self.flush()
         self._file.close()
         self._temporary.replace(self.path)
 
     def close(self) -> None:
         """Close the file as it is; a later run continues it."""
-        self._file.close()
+        with suppress(OSError):  # a full disk refuses what was not written yet
+            self._file.close()
+
+    def remove(self) -> None:
+        """Remove what is not finished."""
+        self._temporary.unlink(missing_ok=True)
 
 
-def _write_error(path: Path, error: OSError) -> WriteError:
+def write_error(path: Path, error: OSError) -> WriteError:
+    """Make the error for a file that cannot be written; advise where the disk is full."""
     full = "; free some space and run the command again: it continues" * (
         error.errno in (errno.ENOSPC, errno.EDQUOT)
     )

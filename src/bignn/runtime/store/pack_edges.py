@@ -1,7 +1,9 @@
 """Packs lists of edges of any size to a store's compressed rows, by external sort.
 
 First all edges go to buckets of targets, a file each; then bucket after bucket is read whole,
-sorted and appended. Memory is bounded by the size of a block and of the largest bucket.
+sorted and appended. A bucket that is too large, as of nodes that most edges reach, is read once for
+each range of its targets that is not. So memory is bounded by the budget, and by the edges of the
+one node that most edges reach.
 """
 
 from __future__ import annotations
@@ -9,16 +11,18 @@ from __future__ import annotations
 import io
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.errors import FileError, WriteError, counted, input_error
+from bignn.errors import FileError, counted, input_error
 from bignn.files import checked_path
 from bignn.graph.readers.edge_lists import EdgeFile, edge_files
-from bignn.kernels.edge_buckets import sort_bucket, to_buckets
+from bignn.kernels.edge_buckets import BucketEdges, sort_bucket, to_buckets
+from bignn.runtime.store.array_file import write_error
 from bignn.runtime.store.memory import memory_bytes
 from bignn.runtime.store.progress import ProgressLines, duration
 from bignn.runtime.store.store import EDGES, MOST_NODES
@@ -64,17 +68,16 @@ def pack_edges(
         "num_nodes": num_nodes,
         "undirected": undirected,
         "at_once": at_once,
-        "budget": budget,
+        "shift": (shift := _bucket_shift(files, num_nodes, undirected, budget)),
     }
     start = time.perf_counter()
     with UnfinishedPart(checked_path(out), EDGES, identity) as part:
         resumed = part.was_begun
-        sort = _ExternalSort(part, files, num_nodes, undirected, budget)
+        sort = _ExternalSort(part, files, num_nodes, undirected, shift, budget)
         sort.to_buckets(at_once, progress=progress)
         partition_seconds = time.perf_counter() - start
         num_edges = sort.to_rows(progress=progress)
         finish_edges(part, num_nodes, num_edges)
-        sort.remove_buckets()
     return {
         "out": str(out),
         "num_nodes": num_nodes,
@@ -100,6 +103,16 @@ def finish_edges(part: UnfinishedPart, num_nodes: int, num_edges: int) -> None:
     part.finish({"num_nodes": num_nodes, "num_edges": num_edges})
 
 
+def _bucket_shift(files: list[EdgeFile], num_nodes: int, undirected: bool, budget: int) -> int:
+    """Choose buckets of 2^shift nodes each, whose edges and offsets take a part of the budget."""
+    # Text takes about a byte per digit; binary edges 8 bytes or more.
+    likely = sum(file.size for file in files) / _EDGE_BYTES * (2 if undirected else 1)
+    # A bucket is held as edges and as ids, beside four numbers per row; degrees are skewed.
+    wanted = int((6 * _EDGE_BYTES * likely + 64 * num_nodes) / budget) + 1
+    count = max(1, min(wanted, _MOST_BUCKETS // 2, num_nodes))
+    return max(0, (num_nodes // count).bit_length() - 1)  # up to twice as many buckets
+
+
 class _ExternalSort:
     """Edges on their way from files to rows; ``part.state`` says how far they are."""
 
@@ -109,18 +122,14 @@ class _ExternalSort:
         files: list[EdgeFile],
         num_nodes: int,
         undirected: bool,
+        shift: int,
         budget: int,
     ) -> None:
         self.part, self.files = part, files
-        self.num_nodes, self.undirected = num_nodes, undirected
-        self.folder = part.folder / "edges.buckets"
-        # Text takes about 2 bytes per digit; binary edges 8 bytes or more.
-        likely = sum(file.size for file in files) / _EDGE_BYTES * (2 if undirected else 1)
-        # A bucket is held as edges, as ids and in the system's buffers; degrees are skewed.
-        wanted = int(likely * 6 * _EDGE_BYTES / budget) + 1
-        count = max(1, min(wanted, _MOST_BUCKETS // 2, num_nodes))
-        self.shift = max(0, (num_nodes // count).bit_length() - 1)  # up to twice as many
-        self.num_buckets = max(1, -(-num_nodes >> self.shift))
+        self.num_nodes, self.undirected, self.shift = num_nodes, undirected, shift
+        self.folder = part.scratch = part.folder / "edges.buckets"
+        self.num_buckets = max(1, -(-num_nodes >> shift))
+        self.most_edges = budget // (3 * _EDGE_BYTES)  # held as edges, as ids, and while written
         state = part.state.setdefault("buckets", {"file": 0, "block": 0, "sizes": None, "done": 0})
         if state["sizes"] is None:
             state["sizes"] = [0] * self.num_buckets
@@ -140,13 +149,13 @@ class _ExternalSort:
         try:
             for number in range(state["file"], len(self.files)):
                 file = self.files[number]
-                row = file.first_row
+                edge = 0
                 for block, (sources, targets) in enumerate(file.read(at_once)):
                     if block >= state["block"]:
-                        self._distribute(opened, file, row, sources, targets)
+                        self._distribute(opened, file, edge, sources, targets)
                         state["block"] = block + 1
                         self._record(opened)
-                    row += len(sources)
+                    edge += len(sources)
                     lines.add(min(file.size, sources.itemsize * 2 * len(sources)))
                 state["file"], state["block"] = number + 1, 0
                 self._record(opened)
@@ -155,7 +164,7 @@ class _ExternalSort:
                 os.fsync(bucket.fileno())
             self.part.record(force=True)
         except OSError as error:
-            raise _write_error(self.folder, error) from error
+            raise write_error(self.folder, error) from error
         finally:
             for bucket in opened:
                 bucket.close()
@@ -181,7 +190,7 @@ class _ExternalSort:
         self,
         opened: list[io.FileIO],
         file: EdgeFile,
-        first_row: int,
+        first_edge: int,
         sources: NDArray[Any],
         targets: NDArray[Any],
     ) -> None:
@@ -189,9 +198,9 @@ class _ExternalSort:
         for source, target in ends:
             made = to_buckets(source, target, self.num_nodes, self.shift)
             if isinstance(made, int):
-                got = f"edge {sources[made]} -> {targets[made]}"
+                row, got = file.row_of(first_edge + made), f"{sources[made]} -> {targets[made]}"
                 raise FileError(
-                    f"'{file.path}': row {first_row + made} has {got}, expected node ids in "
+                    f"'{file.path}': row {row} has edge {got}, expected node ids in "
                     f"0..{self.num_nodes - 1}"
                 )
             edges, counts = made
@@ -215,25 +224,45 @@ class _ExternalSort:
         for bucket in range(done, self.num_buckets):
             first = bucket << self.shift
             rows = min(1 << self.shift, self.num_nodes - first)
-            edges = np.fromfile(self._path(bucket), np.int32).reshape(-1, 2)
-            if edges.nbytes != sizes[bucket]:
-                raise FileError(f"'{self._path(bucket)}' was changed; remove '{self.folder}' and "
-                                "run the command again")  # fmt: skip
-            starts, some = sort_bucket(edges, rows, merges=self.undirected)
-            offsets.append(starts[1:] + ids.part.num_rows)
-            ids.append(some)
+            for num_rows, edges in self._ranges(bucket, rows):
+                starts, some = sort_bucket(edges, num_rows, merges=self.undirected)
+                offsets.append(starts[1:] + ids.part.num_rows)
+                ids.append(some)
             self.state["done"] = bucket + 1
             self.part.record()
             lines.add(sizes[bucket])
         return ids.part.num_rows
 
-    def remove_buckets(self) -> None:
-        """Remove the files between the two halves."""
-        for bucket in range(self.num_buckets):
-            self._path(bucket).unlink(missing_ok=True)
-        self.folder.rmdir()
+    def _ranges(self, bucket: int, num_rows: int) -> Iterator[tuple[int, BucketEdges]]:
+        """Yield the rows and edges of a bucket, by ranges of rows that memory holds."""
+        path, size = self._path(bucket), self.state["sizes"][bucket]
+        if path.stat().st_size != size:
+            raise FileError(
+                f"'{path}' was changed; remove '{self.part.folder}' and run the command again"
+            )
+        if size <= self.most_edges * _EDGE_BYTES:
+            yield num_rows, np.fromfile(path, np.int32).reshape(-1, 2)
+            return
+        degrees = np.zeros(num_rows, dtype=np.int64)
+        for edges in self._pieces(bucket):
+            degrees += np.bincount(edges[:, 1], minlength=num_rows)
+        ends = np.cumsum(degrees)
+        begin = 0
+        while begin < num_rows:
+            before = ends[begin] - degrees[begin]
+            end = max(begin + 1, int(np.searchsorted(ends, before + self.most_edges, "right")))
+            some: BucketEdges = np.empty((int(ends[end - 1] - before), 2), dtype=np.int32)
+            filled = 0
+            for edges in self._pieces(bucket):
+                chosen = edges[(edges[:, 1] >= begin) & (edges[:, 1] < end)]
+                some[filled : filled + len(chosen)] = chosen
+                filled += len(chosen)
+            some[:, 1] -= begin
+            yield end - begin, some
+            begin = end
 
-
-def _write_error(path: Path, error: OSError) -> WriteError:
-    fix = "free some space and run the command again: it continues"
-    return WriteError(f"cannot write '{path}': {error.strerror or error}; {fix}")
+    def _pieces(self, bucket: int) -> Iterator[BucketEdges]:
+        """Read a bucket's edges piece by piece."""
+        step = max(_FEWEST_AT_ONCE, min(self.most_edges // 8, _MOST_AT_ONCE)) * _EDGE_BYTES
+        for begin in range(0, self.state["sizes"][bucket], step):
+            yield np.fromfile(self._path(bucket), np.int32, step // 4, offset=begin).reshape(-1, 2)

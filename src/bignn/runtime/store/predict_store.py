@@ -137,9 +137,9 @@ class _LayerwiseRun:
         stages = []
         for number in range(first, last + 1):
             begun = time.perf_counter()
+            self._remove(number - 2)  # a run that was killed may have left them
             resumed = self._run_layer(number, lines)
-            if number:
-                self._remove(number - 1)
+            self._remove(number - 1)
             stages.append(
                 {
                     "layer": number,
@@ -147,8 +147,7 @@ class _LayerwiseRun:
                     "resumed_at_row": resumed,
                 }
             )
-        made = self.work / f"{_array_names(last, is_last=True)[0]}.npy"
-        made.replace(self.out)
+        self._files(last)[0].replace(self.out)
         shutil.rmtree(self.work, ignore_errors=True)
         return {
             "num_nodes": self.store.num_nodes,
@@ -162,10 +161,11 @@ class _LayerwiseRun:
         }
 
     def _first_layer(self) -> int:
-        """Return the layer to go on with: the one after the last that is finished."""
+        """Return the layer to go on with: the one after the last whose rows are all there."""
         for number in reversed(range(len(self.layers))):
             with self._part(number) as part:
-                if part.is_finished():
+                # Files are gone where a run was killed while it removed what it no longer needed.
+                if part.is_finished() and all(file.exists() for file in self._files(number)):
                     return number + 1
         return 0
 
@@ -176,7 +176,7 @@ class _LayerwiseRun:
         """Run one layer; return the row at which it was taken up."""
         layer, is_last = self.layers[number], number == len(self.layers) - 1
         with self._part(number) as part:
-            names = _array_names(number, is_last=is_last)
+            names = self._array_names(number)
             writers = [
                 part.writer(name, dtype, shape)
                 for name, (dtype, shape) in zip(names, self._rows_of(layer, is_last), strict=True)
@@ -189,7 +189,7 @@ class _LayerwiseRun:
             make = self._finisher(bound) if is_last else bound.bits
             blocks = row_blocks(self.store.num_nodes, self.block_rows, begun)
             for begin, end, edges in read_ahead(self.rows.ahead(layer.aggr, blocks)):
-                made = make(edges)
+                made: tuple[NDArray[Any], ...] = make(edges)
                 for writer, rows in zip(writers, made, strict=True):
                     writer.append(rows)
                 part.record()
@@ -222,7 +222,7 @@ class _LayerwiseRun:
         if number == 0:
             words_path, beta = self.store.features.path("bits"), self.store.beta
         else:
-            before, names = self._before(number), _array_names(number - 1, is_last=False)
+            before, names = self._before(number), self._array_names(number - 1)
             words_path, beta = before.path(names[0]), before.map(names[1])
         layer, num_nodes = self.layers[number], self.store.num_nodes
         width = words_per_row(layer.num_inputs)
@@ -242,12 +242,22 @@ class _LayerwiseRun:
         with self._part(number - 1) as part:
             if not part.is_finished():
                 raise FileError(f"'{part.manifest}' was changed; remove '{self.work}' and predict")
-        return StorePart.open(self.work, kind, needed=_array_names(number - 1, is_last=False))
+        return StorePart.open(self.work, kind, needed=self._array_names(number - 1))
+
+    def _array_names(self, number: int) -> tuple[str, ...]:
+        """Return the names of the arrays that a layer writes."""
+        if number == len(self.layers) - 1:
+            return (f"layer{number}.predictions",)
+        return f"layer{number}.bits", f"layer{number}.beta"
+
+    def _files(self, number: int) -> list[Path]:
+        """Return the files of the arrays that a layer writes."""
+        return [self.work / f"{name}.npy" for name in self._array_names(number)]
 
     def _remove(self, number: int) -> None:
         """Remove the files of a layer that nothing reads any more; its manifest stays."""
-        for name in _array_names(number, is_last=False):
-            (self.work / f"{name}.npy").unlink(missing_ok=True)
+        for file in self._files(number) if number >= 0 else ():
+            file.unlink(missing_ok=True)
 
     def _watch_memory(self, drop: Callable[[], None] | None) -> None:
         """Note what is resident, and give mapped pages back where they are over the budget."""
@@ -256,12 +266,6 @@ class _LayerwiseRun:
             drop()
         for kind, size in now.items():
             self.peak[kind] = max(self.peak[kind], size)
-
-
-def _array_names(number: int, *, is_last: bool) -> tuple[str, ...]:
-    if is_last:
-        return (f"layer{number}.predictions",)
-    return f"layer{number}.bits", f"layer{number}.beta"
 
 
 def _words_of(

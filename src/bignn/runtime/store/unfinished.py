@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,17 +46,11 @@ class UnfinishedPart:
     def __init__(self, folder: Path, kind: str, identity: Mapping[str, Any]) -> None:
         self.folder, self.kind = folder, kind
         self._identity = json.loads(json.dumps(identity))
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(folder / f".{kind}.lock", os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError as error:
-            raise WriteError(f"cannot write '{folder}': {error.strerror or error}") from None
-        if fcntl is not None:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os.close(self._lock)
-                raise WriteError(f"'{folder}': another process writes its {kind} now") from None
+        self._is_new = not folder.exists()
+        self._lock_path = folder / f".{kind}.lock"
+        self._lock = self._locked()
+        #: A folder that the job keeps files of its own in; it goes where nothing is continued.
+        self.scratch: Path | None = None
         self._journal = folder / f"{kind}.journal.json"
         self._writers: dict[str, ArrayWriter] = {}
         #: What the job itself keeps from run to run, as JSON holds it.
@@ -62,6 +58,30 @@ class UnfinishedPart:
         self._parts: dict[str, ArrayPart] = {}
         self._recorded = time.monotonic()
         self._read()
+
+    def _locked(self) -> int:
+        """Make the folder, and open and lock the file that says who writes this part."""
+        while True:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o666)
+            except OSError as error:
+                raise WriteError(
+                    f"cannot write '{self.folder}': {error.strerror or error}"
+                ) from None
+            if fcntl is None:
+                return lock
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(lock)
+                raise WriteError(
+                    f"'{self.folder}': another process writes its {self.kind} now"
+                ) from None
+            with suppress(OSError):  # the process before removes its lock's file when it ends
+                if os.path.samestat(os.fstat(lock), self._lock_path.stat()):
+                    return lock
+            os.close(lock)
 
     @property
     def manifest(self) -> Path:
@@ -74,24 +94,30 @@ class UnfinishedPart:
         return bool(self._parts or self.state)
 
     def _read(self) -> None:
-        remove_leftovers(self._journal)
+        """Take up what the journal says; one that is not of this job goes, as its files will."""
+        for path in (self._journal, self.manifest):
+            remove_leftovers(path)
         if not self._journal.exists():
             return
         try:
             stored = json.loads(self._journal.read_text())
-            if stored["identity"] != self._identity or stored["version"] != VERSION:
-                print(f"{self.folder}: other {self.kind} were begun here; beginning anew",
-                      file=sys.stderr)  # fmt: skip
-                return
             parts = {
                 name: ArrayPart.from_json(self._journal, part)
                 for name, part in stored["arrays"].items()
             }
-            state = dict(stored["state"])
+            state, is_ours = dict(stored["state"]), stored["identity"] == self._identity
+            if not is_ours:
+                print(f"{self.folder}: other {self.kind} were begun here; beginning anew",
+                      file=sys.stderr)  # fmt: skip
+            if is_ours and stored["version"] == VERSION and self._are_there(parts):
+                self._parts, self.state = parts, state
+                return
         except (OSError, ValueError, KeyError, TypeError, AttributeError, FileError):
-            return  # a journal that cannot be read is one that was never written
-        if all(self._is_there(name, part) for name, part in parts.items()):
-            self._parts, self.state = parts, state
+            pass  # a journal that cannot be read is one that was never written
+        self._journal.unlink(missing_ok=True)
+
+    def _are_there(self, parts: Mapping[str, ArrayPart]) -> bool:
+        return all(self._is_there(name, part) for name, part in parts.items())
 
     def _is_there(self, name: str, part: ArrayPart) -> bool:
         path = self._path(name)
@@ -156,13 +182,23 @@ class UnfinishedPart:
             temporary.write_text(json.dumps(content, indent=None if "state" in header else 1))
 
     def close(self) -> None:
-        """Close all files; what was recorded stays for a later run."""
+        """Close all files; what was recorded stays for a later run, and nothing else does."""
+        if self._lock < 0:
+            return
+        is_kept = self._journal.exists()
         for writer in self._writers.values():
             writer.close()
+            if not is_kept:
+                writer.remove()
         self._writers = {}
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        if self.scratch is not None and not is_kept:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+        self._lock_path.unlink(missing_ok=True)
+        if self._is_new:
+            with suppress(OSError):  # something is in it
+                self.folder.rmdir()
+        os.close(self._lock)
+        self._lock = -1
 
     def __enter__(self) -> UnfinishedPart:
         return self
