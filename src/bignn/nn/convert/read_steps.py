@@ -95,6 +95,7 @@ class StepReader:
         self._same_tensor: dict[fx.Node, fx.Node] = {}  # nodes that are one tensor, by the first
         self._graph_ids: set[fx.Node] = set()
         self._left_out: set[fx.Node] = set()  # graph ids that a forward need not be given
+        self._unknown: set[fx.Node] = set()  # arguments of forward that packing has no name for
         self._pools = any(pooling_of(node, self._module(node)) for node in graph.nodes)
         x = LazyValue(lambda: "x")
         self._ids = EmbeddedIds(self._steps, x)
@@ -116,6 +117,7 @@ class StepReader:
                 elif node.target != "edge_attr":  # the convolutions that read this are named
                     why = f"its forward reads '{node.target}', which packed graphs do not have"
                     self._values[node] = failing(why)
+                    self._unknown.add(node)
                 place += 1
             elif node.op == "output":
                 self._finish(node.args[0])
@@ -309,7 +311,8 @@ class StepReader:
         """Refuse an argument of forward that has none of the names that packing knows."""
         if not isinstance(given, fx.Node) or given.op != "placeholder" or meaning not in _KNOWN:
             return
-        if not any(given in some for some in (self._values, self._edges, self._graph_ids)):
+        known = self._values.keys() | self._edges | self._graph_ids
+        if given not in known - self._unknown:
             others = [name for name in _KNOWN[1:] if name != meaning]
             raise cannot_pack(
                 f"argument '{given.target}' of forward is not known to packing; name it {meaning} "
