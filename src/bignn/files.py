@@ -232,10 +232,13 @@ def _locked_folder(target: Path, folder: Path) -> tuple[Path, int | None]:
 
 def _flush_folder(folder: Path) -> None:
     """Wait until the disk has a folder's names: a new one is lost by a power failure before."""
-    with suppress(OSError):  # Windows, and file systems that flush no folders
+    with suppress(PermissionError):  # Windows opens no folders
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # no folders are flushed there
+                raise
         finally:
             os.close(handle)
 

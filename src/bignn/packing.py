@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from bignn.nn.convert.steps import Step
 
 
+#: The attribute in which :func:`bignn.fit` tells what a model was trained for.
+TRAINED_OUTPUT = "_bignn_output"
+
+
 def pack(
     model: torch.nn.Module,
     *,
@@ -44,8 +48,8 @@ def pack(
     Args:
         model: a :class:`bignn.nn.GNN`, or one that :func:`bignn.binarize_` has converted; its
             weights are copied, training can go on. The packed model predicts what :func:`bignn.fit`
-            has trained it for, classes, labels or values (``model.predicts``); otherwise classes,
-            or the value where there is one output.
+            has trained it for, classes, labels or values; otherwise classes, or the value where
+            there is one output.
         node_type: of a heterogeneous model, the type of nodes that is predicted; None where the
             model returns logits of one type alone.
         class_names: names of the classes in the order of their numbers; None takes those of the
@@ -55,8 +59,7 @@ def pack(
     packed = _packed(model, node_type)
     # A class of one output would always be 0.
     usual: Output = "values" if packed.num_classes == 1 else "classes"
-    trained_for: Any = getattr(model, "predicts", None)
-    packed.output = trained_for if isinstance(trained_for, str) else usual  # type: ignore[assignment]
+    packed.output = getattr(model, TRAINED_OUTPUT, usual)
     if class_names is not None:
         packed.class_names = checked_class_names(class_names, packed.num_classes)
         return packed

@@ -37,6 +37,25 @@ def test_blocks_of_every_size_equal_the_reference(instruction_set: str, shift: i
             assert same(blocks, expected)
 
 
+@pytest.mark.parametrize(("shift", "num_sources"), [(8, 600), (16, 70_000)])
+def test_tiles_of_many_rows(instruction_set: str, shift: int, num_sources: int) -> None:
+    """Rows past the fourth of a tile, and sources past the first few of a block."""
+    rng = np.random.default_rng(shift)
+    degrees = rng.integers(0, 2 * num_sources // 150 + 40, 150).tolist()
+    problem = in_order(few_bits(make_problem(shift, [40, 70], [degrees], num_sources)))
+    bound = problem.bind("T", instruction_set, shift)
+    assert sum(degrees) >= num_sources  # a tile of fewer neighbours is summed one by one
+    assert same(bound.run_to_values(), problem.expected())
+    assert bound._native.in_blocks(0)
+
+
+def test_tiles_do_not_leave_their_weights_to_rows_without_one(instruction_set: str) -> None:
+    degrees = [65_537, 40, 65_537]
+    problem = in_order(few_bits(make_problem(9, [65, 100], [degrees], 37)))
+    bound = problem.bind("T", instruction_set, 4)
+    assert same(bound.run_to_values(), problem.expected())
+
+
 def test_own_parts_are_added_to_blocks(instruction_set: str) -> None:
     rng = np.random.default_rng(0)
     problem = few_bits(make_problem(3, [70, 100, 33], [[40] * 30, [9] * 30], 30))
@@ -65,18 +84,20 @@ def test_weights_of_too_many_bits_are_not_taken(instruction_set: str) -> None:
 
 def test_blocks_are_chosen_for_long_rows_in_order(instruction_set: str) -> None:
     sources = 33_000  # whose lines are past a second cache
-    many = few_bits(make_problem(6, [65, 100], [[40] * 3], sources))
+    many = few_bits(make_problem(6, [65, 200], [[70] * 3], sources))
     expected = many.expected()
-    pays = native.blocks_pay(instruction_set, 7, 100, (3, sources, 120))
-    assert pays == instruction_set.startswith("avx")
+    sizes = (3, sources, 210)
+    pays = native.blocks_pay(instruction_set, 7, 200, sizes)
+    assert pays == (instruction_set == "avx512")
     for problem, is_blocked in ((in_order(many), pays), (many, False)):
         bound = problem.bind("T", instruction_set)
         assert same(bound.run_to_values(), expected)
         assert bound._native.in_blocks(0) == is_blocked
     for other in (
-        (9, 100, (3, sources, 120)),  # bits of a weight
-        (7, 64, (3, sources, 120)),  # columns
-        (7, 100, (3, sources, 90)),  # neighbours
-        (7, 100, (3, 32_000, 120)),  # sources
+        (9, 200, sizes),  # bits of a weight
+        (7, 192, sizes),  # columns
+        (7, 200, (3, sources, 190)),  # neighbours
+        (7, 200, (3, 32_000, 210)),  # sources
+        (7, 200, (0, sources, 0)),  # rows, as where they are given later
     ):
         assert not native.blocks_pay(instruction_set, *other)

@@ -150,3 +150,37 @@ def test_weights_go_by_their_place_where_their_name_is_another() -> None:
     assert Forward.of(Anything()).num_leading == 2
     assert not Forward.of(Anything()).takes_data
     assert Forward.of(pyg.GCN(2, 2, 2)).named(parts.get) == {"edge_weight": weight}
+
+
+def test_other_names_and_other_third_arguments(data: Data) -> None:
+    """Features and edges by any names; a flag is no place for weights."""
+
+    class Renamed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = pyg.GCNConv(D, CLASSES)
+
+        def forward(self, h: Tensor, adj: Tensor | None = None) -> Tensor:
+            out: Tensor = self.conv(h, adj)
+            return out
+
+    class WithFlag(Renamed):
+        @property
+        def predicts(self) -> str:
+            return "prices"
+
+        def forward(  # type: ignore[override]
+            self, x: Tensor, edge_index: Tensor, return_hidden: bool = False
+        ) -> Tensor:
+            assert not return_hidden
+            return super().forward(x, edge_index)
+
+    bignn.fit(Renamed(), data, QUICK, progress=False)
+    data.edge_weight = torch.rand(data.num_edges)
+    with pytest.warns(UserWarning, match="'edge_weight' is not used"):
+        bignn.fit(WithFlag(), data, QUICK, progress=False)
+
+    class Graphs(nn.Module):
+        def forward(self, data: Data, return_hidden: bool = False) -> None: ...
+
+    assert Forward.of(Graphs()).takes_data

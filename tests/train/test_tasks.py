@@ -188,7 +188,7 @@ def test_labels_and_values_of_nodes_train_and_pack(tmp_path: Path) -> None:
             assert np.array_equal(np.concatenate([v for _, v in some.stream(data)]), usual)
             assert np.array_equal(some.live(data).predict([5]), usual[[5]])
             assert some.predict(data, output="classes").dtype == np.int64
-        del model.predicts
+        del model._bignn_output
         assert bignn.pack(model).output == ("classes" if y.ndim > 1 else "values")
     assert np.array_equal(packed.predict(data, output="labels"), expected > 0)
     sigmoid = packed.predict(data, [3, 1], output="label_probabilities")

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "avx2_attention.h"
-#include "avx2_blocks.h"
 #include "avx2_ends.h"
 #include "avx2_product.h"
 #include "avx2_records.h"
@@ -14,7 +13,7 @@
 namespace bignn::avx2 {
 
 template <class Set>
-using Pieces = With<Plain<Set>, WeightPieces, XnorPieces, RecordPieces, BlockPieces, BitPieces,
-                    ProductPieces, AttentionPieces, EndPieces, TrainingPieces>;
+using Pieces = With<Plain<Set>, WeightPieces, XnorPieces, RecordPieces, BitPieces, ProductPieces,
+                    AttentionPieces, EndPieces, TrainingPieces>;
 
 }  // namespace bignn::avx2

@@ -14,7 +14,6 @@ template <class Set, Encoding encoding>
 struct VnniPieces : Pieces<Set> {
     static constexpr int digit_bits = 8;
     static_assert(most_edge_bits <= 3 * digit_bits);
-    static constexpr int most_block_bits = digit_bits;
 
     // Assembly, since the files that include this are compiled for AVX2 alone, so that nothing else
     // in them needs more; and GCC 12 copies the sums of a loop around the intrinsic.

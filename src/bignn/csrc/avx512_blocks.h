@@ -19,11 +19,12 @@ static inline bool rise(const std::int32_t* ids, std::size_t count) {
 // How many of `count` rising ids, from the first on, are below `limit`.
 static inline std::size_t count_below(const std::int32_t* ids, std::size_t count,
                                       std::size_t limit) {
+    // Unsigned: the end of the last block may be 2^31.
     const __m512i limits = _mm512_set1_epi32(static_cast<int>(limit));
     std::size_t below = 0;
     for (;;) {
         const __mmask16 valid = first_lanes(count - below);
-        const __mmask16 some = _mm512_mask_cmplt_epi32_mask(
+        const __mmask16 some = _mm512_mask_cmplt_epu32_mask(
             valid, _mm512_maskz_loadu_epi32(valid, ids + below), limits);
         below += static_cast<std::size_t>(__builtin_popcount(some));
         if (some != 0xffff) return below;

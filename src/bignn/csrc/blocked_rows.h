@@ -218,6 +218,7 @@ inline void blocked_rows(const Layer& layer, const Id* ids, std::size_t begin, s
         const bool in_blocks = found && neighbours >= layer.blocks.num_sources;
         if (in_blocks) {
             list_tile(layer, ids, first, rows, scratch, tile);
+            entries.forget();  // its weights were where the tile's were made
             sum_tile(layer, rows, tile);
         }
         for (std::size_t at = 0; at < rows; at += tile_rows) {

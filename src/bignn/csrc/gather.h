@@ -99,6 +99,9 @@ class Batch {
         last_ = begin + count;
     }
 
+    // To be called where others have used the scratch: nothing is available after it.
+    void forget() { last_ = first_; }
+
     const float* x(std::size_t entry) const { return scratch_.x + (entry - first_); }
     const float* scores(std::size_t head, std::size_t entry) const {
         return scratch_.scores + head * (batch + slack) + (entry - first_);

@@ -17,7 +17,7 @@ constexpr std::size_t far_bytes = std::size_t{1} << 19;
 // Blocks of way T: their sources, what a tile has less rows than that, the mean neighbours that a
 // row must have in a block, and the lines that a record must have for the listing of neighbours by
 // block to pay. A line of a block and a tile's sums of it are 512 KiB each.
-constexpr std::size_t block_shift = 13, rows_of_block = 4, least_per_block = 8, least_lines = 2;
+constexpr std::size_t block_shift = 13, rows_of_block = 4, least_per_block = 16, least_lines = 4;
 // Where a line of all records is in the second cache, there is nothing to gain.
 constexpr std::size_t near_bytes = std::size_t{1} << 21;
 // Rows that are looked at to see whether neighbours are in order.
@@ -52,9 +52,11 @@ bool rows_rise(const Edges& edges, const Id* ids) {
 
 bool blocks_pay(const Kernels& kernels, int edge_bits, std::size_t stride, std::size_t num_rows,
                 std::size_t num_sources, std::size_t num_entries) {
-    return kernels.blocks_pay && edge_bits <= kernels.most_block_bits &&
+    const double per_block = static_cast<double>(num_entries << block_shift) /
+                             (static_cast<double>(num_rows) * static_cast<double>(num_sources) + 1);
+    return kernels.blocks_pay && edge_bits <= kernels.most_block_bits && num_rows &&
            stride >= 64 * least_lines && num_sources * 64 > near_bytes &&
-           (num_entries << block_shift) >= least_per_block * num_rows * num_sources;
+           per_block >= static_cast<double>(least_per_block);
 }
 
 // Binds the layers to buffers of their present sizes; what the graph and weights do not change is

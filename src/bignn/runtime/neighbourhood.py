@@ -24,6 +24,8 @@ AnyPackedGraph = PackedGraph | PackedHeteroGraph
 _CALL_SECONDS = 0.6e-3
 _ENTRY_SECONDS = 12e-9
 _SOURCE_SECONDS = 50e-9
+# What an entry or a row of an operation without a plan takes, in NumPy, at hidden layers' widths.
+_UNPLANNED_SECONDS = 1e-6
 # From so many rows on, the sources of every fourth are found first: they may be too many already.
 _MANY_ROWS = 4096
 
@@ -68,8 +70,7 @@ class Surroundings:
         rest = [aggregation_of(step) for step in network.rest if reads_neighbours(step)]
         layers = [layer.aggr for layer in network.layers]
         in_rest, in_layers = (sum(map(self._size, aggrs)) for aggrs in (rest, layers))
-        # Operations without a plan take about as long per entry as cutting it out does.
-        whole = seconds + _ENTRY_SECONDS * in_rest
+        whole = seconds + _UNPLANNED_SECONDS * in_rest
         self._per_entry = whole / max(in_rest + in_layers, 1) + _ENTRY_SECONDS
         self._left = whole - _CALL_SECONDS
         self.values: dict[str, Nodes] = {network.result: nodes}

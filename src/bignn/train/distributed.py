@@ -57,7 +57,7 @@ class World:
 
     @property
     def is_connected(self) -> bool:
-        """Whether what is exchanged goes through torch.distributed."""
+        """Whether rows of parts go through torch.distributed, those for this process itself too."""
         return self.is_joined or self.size > 1
 
     @property
@@ -73,7 +73,7 @@ class World:
     def gather(self, *values: float) -> list[list[float]]:
         """Return the values of each process, by rank; whole numbers up to 2^53 are exact."""
         mine = [float(value) for value in values]
-        if not self.is_connected:
+        if self.size == 1:
             return [mine]
         # Over NCCL alone, as a caller may have it, only tensors on a GPU can be sent.
         device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
@@ -131,7 +131,7 @@ class World:
         weights, wants a gradient of every parameter in every process, and wraps the model, whose
         own methods batches call. Models this small leave nothing to overlap.
         """
-        if not self.is_connected:
+        if self.size == 1:
             return
         kinds: dict[torch.dtype, list[nn.Parameter]] = {}
         for parameter in model.parameters():
@@ -156,7 +156,7 @@ class World:
         Tensors that are equal already are not touched, so that caches made from them stay valid.
         """
         tensors = list(tensors)
-        if not self.is_connected or not tensors:
+        if self.size == 1 or not tensors:
             return
         # As bytes: any dtype, in one message.
         mine = [t.detach().contiguous().reshape(-1).view(torch.uint8) for t in tensors]

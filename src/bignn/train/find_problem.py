@@ -106,7 +106,8 @@ def node_problem(graph: Any, loss: Loss | None, device: torch.device) -> NodePro
     elif is_data(graph) and not isinstance(graph, Graph):
         _refuse_without_labels(graph)
     classes = as_graph(_without_edge_attr(graph))
-    whole = replace(full_batch(classes, device), data=_on_device(graph, device))
+    whole = full_batch(classes, device)
+    whole = replace(whole, data=_on_device(graph, whole.x, device))
     function = loss if callable(loss) else None
     assert classes.val_idx is not None
     return NodeProblem(
@@ -138,22 +139,26 @@ def _of_other_targets(data: Any, y: Tensor, task: Task, device: torch.device) ->
     if idx[0] is None or idx[1] is None:
         fix = "PyG's RandomNodeSplit makes them"
         raise InputError(f"{graph.name}: training needs a train_mask and a val_mask; {fix}")
-    weight = graph.edge_weight
+    weight, x = graph.edge_weight, torch.from_numpy(graph.dense_x()).to(device)
     whole = Batch(
-        torch.from_numpy(graph.dense_x()).to(device),
+        x,
         torch.from_numpy(graph.edge_index).to(device),
         None if weight is None else torch.from_numpy(weight).to(device),
         y.to(device),
         idx[0],
         edge_type=edge_types_of(graph, device),
-        data=_on_device(data, device),
+        data=_on_device(data, x, device),
     )
     return NodeProblem(graph, whole, task, idx[1], idx[2])
 
 
-def _on_device(data: Any, device: torch.device) -> Data | None:
-    """Return a copy of a ``Data`` that is on a device; None for any other graph."""
-    return copy(data).to(device) if isinstance(data, Data) else None
+def _on_device(data: Any, x: Any, device: torch.device) -> Data | None:
+    """Return a copy of a ``Data`` on a device, whose features are there; None for another graph."""
+    if not isinstance(data, Data):
+        return None
+    data = copy(data)
+    data.x = x
+    return data.to(device)
 
 
 def _without_edge_attr(data: Any) -> Any:

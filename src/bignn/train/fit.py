@@ -199,7 +199,7 @@ class StartedFit:
             settings = usual.changed(settings or {})
         model.to(place)
         world = distributed.current_world(place)
-        lane = Lane(place) if place.type == "cuda" and not world.is_connected else None
+        lane = Lane(place) if place.type == "cuda" and world.size == 1 else None
         self._entered = nullcontext if lane is None else lane.entered
         with self._entered():
             self._run = TrainingRun(model, problem, settings, seed, teachers, world)

@@ -12,8 +12,9 @@ from bignn.errors import InputError
 
 # Third arguments of a forward that are not the weights of edges.
 _NOT_WEIGHTS = ("edge_type", "edge_attr", "batch")
-# Names of features, where a forward has one argument.
-_FEATURES = ("x", "input")
+# Names of features, where a forward has one argument; and of a whole graph, before arguments that
+# have defaults.
+_FEATURES, _GRAPHS = ("x", "input"), ("data", "batch", "graph")
 #: What is passed on by name, with a default or without.
 KNOWN_ARGUMENTS = ("edge_weight", "edge_type", "edge_attr", "batch")
 _MEANINGS = {
@@ -31,6 +32,7 @@ class Forward(NamedTuple):
         names: all that have a name.
         positional: those that can be given by place.
         needed: those of them that have no default.
+        optional: those of them whose default is None.
         takes_any: whether there is an ``*args``.
 
     """
@@ -38,6 +40,7 @@ class Forward(NamedTuple):
     names: tuple[str, ...]
     positional: tuple[str, ...]
     needed: tuple[str, ...]
+    optional: tuple[str, ...]
     takes_any: bool
 
     @classmethod
@@ -49,14 +52,17 @@ class Forward(NamedTuple):
             tuple(some.name for some in parameters),
             tuple(some.name for some in by_place),
             tuple(some.name for some in by_place if some.default is some.empty),
+            tuple(some.name for some in by_place if some.default is None),
             any(some.kind is some.VAR_POSITIONAL for some in parameters),
         )
 
     @property
     def takes_data(self) -> bool:
         """Whether the model is called as ``model(data)``."""
-        is_one = len(self.needed) == 1 and not self.takes_any and "edge_index" not in self.names
-        return is_one and self.needed[0] not in _FEATURES
+        if len(self.needed) != 1 or self.takes_any or "edge_index" in self.names:
+            return False
+        (name,) = self.needed
+        return name in _GRAPHS or (len(self.positional) == 1 and name not in _FEATURES)
 
     @property
     def num_leading(self) -> int:
@@ -69,7 +75,9 @@ class Forward(NamedTuple):
         if "edge_weight" in self.names or self.takes_any or self.takes_data:
             return "edge_weight"
         third = self.positional[2:3]
-        return third[0] if third and third[0] not in _NOT_WEIGHTS else None
+        if not third or third[0] in _NOT_WEIGHTS or third[0] not in (*self.needed, *self.optional):
+            return None
+        return third[0]
 
     def named(self, part: Callable[[str], Any]) -> dict[str, Any]:
         """Choose the arguments after x and edge_index among the parts of a graph, by their names.

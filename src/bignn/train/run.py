@@ -22,6 +22,7 @@ from bignn.nn import GNN
 from bignn.nn.batch_norm import exact_statistics
 from bignn.nn.convert.sign_watch import warn_of_equal_rows
 from bignn.nn.evaluation import evaluating
+from bignn.packing import TRAINED_OUTPUT
 from bignn.train import checkpoint
 from bignn.train.batches import Batch
 from bignn.train.checkpoint import copy_state, set_class_names
@@ -102,7 +103,8 @@ class TrainingRun:
         self._snapshot: _RunState | None = None
 
     def _new_recorder(self) -> Recorder:
-        task, is_alone = self.problem.task, not self.world.is_connected
+        task = self.problem.task
+        is_alone = self.world.size == 1 and not isinstance(self.problem, PartProblem)
         is_able = is_alone and self.is_full_batch and task.kind == "classes"
         is_able = is_able and task.loss_function is None and isinstance(self.model, GNN)
         return Recorder(is_able, self.problem.device, self.problem.num_nodes, self.progress.epoch)
@@ -347,8 +349,7 @@ class TrainingRun:
         test = None if batches is None else self._score(batches)[1]
         self.model.eval()
         set_class_names(self.model, self.problem.class_names)
-        if not callable(getattr(self.model, "predicts", None)):  # a method of the user's
-            self.model.predicts = self.problem.task.output  # type: ignore[assignment]
+        setattr(self.model, TRAINED_OUTPUT, self.problem.task.output)
         best, metric = self.progress, self.problem.task.metric
         exchanged = self.problem.exchanged() if isinstance(self.problem, PartProblem) else None
         return FitResult(
