@@ -1,5 +1,6 @@
 """Parts of a store: streamed, the same graph, and the predictions of one process."""
 
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,6 +61,17 @@ def test_parts_hold_the_store(tmp_path: Path, store: Store, count: int) -> None:
     for key in ("train_idx", "val_idx", "test_idx"):
         mine = np.concatenate([part.nodes[getattr(part, key)] for part in parts])
         assert sorted(mine) == sorted(getattr(graph, key))
+
+
+def test_many_parts_take_few_open_files(tmp_path: Path, store: Store) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(list(Path("/proc/self/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 40, limits[1]))
+    try:
+        write_store_parts(store.path, 60, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert len(list(tmp_path.iterdir())) == 60
 
 
 def test_every_part_has_a_node(store: Store) -> None:

@@ -11,10 +11,9 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,8 +64,9 @@ def write_store_parts(
     prepare(part_path(target, 0))
     bounds = _bounds(store.offsets, num_parts)
     is_read = np.zeros(store.num_nodes, dtype=np.bool_)
-    with ExitStack() as stack:
-        halos = [_halo(store, ends, is_read, target, stack) for ends in pairwise(bounds)]
+    # Gone when it is closed, or the process killed.
+    with tempfile.TemporaryFile(dir=target) as file:
+        halos = _halos(store, bounds, is_read, file)
         partition = _facts(store, bounds, halos)
         for number in range(num_parts):
             sizes = _write_part(store, partition, number, bounds, halos, is_read, target)
@@ -93,7 +93,7 @@ def _bounds(offsets: NDArray[np.int64], num_parts: int) -> list[int]:
 
 
 class _Halo:
-    """The nodes that a part reads of others, rising, in a file without a name.
+    """The nodes that a part reads of others, rising.
 
     Attributes:
         ids: their numbers, mapped.
@@ -109,24 +109,37 @@ class _Halo:
         return np.searchsorted(self.ids, np.asarray(bounds)).astype(np.int64)
 
 
-def _halo(
-    store: Store, ends: tuple[int, int], is_read: NDArray[np.bool_], folder: Path, stack: ExitStack
-) -> _Halo:
-    """Find the nodes outside of a range that edges come from."""
-    begin, end = ends
+def _halos(
+    store: Store, bounds: Sequence[int], is_read: NDArray[np.bool_], file: IO[bytes]
+) -> list[_Halo]:
+    """Find the halos of all parts, one after the other in a file that is then mapped."""
+    counts = [_write_halo(store, begin, end, is_read, file) for begin, end in pairwise(bounds)]
+    file.flush()
+    places = np.cumsum([0, *(size for size, _ in counts)])
+    # A file without bytes cannot be mapped.
+    ids = np.memmap(file, np.int64, "r") if places[-1] else _NONE
+    return [
+        _Halo(ids[begin:end], num_cut)
+        for (begin, end), (_, num_cut) in zip(pairwise(places), counts, strict=True)
+    ]
+
+
+def _write_halo(
+    store: Store, begin: int, end: int, is_read: NDArray[np.bool_], file: IO[bytes]
+) -> tuple[int, int]:
+    """Append the nodes outside of a range that edges come from; count them and those edges."""
     is_read[:] = False
     num_cut = 0
     for ids in _sources(store, begin, end):
         outside = ids[(ids < begin) | (ids >= end)]
         is_read[outside] = True
         num_cut += len(outside)
-    # Gone when it is closed, or the process killed.
-    file = stack.enter_context(tempfile.TemporaryFile(dir=folder))  # noqa: SIM115
+    size = 0
     for first in range(0, len(is_read), _BLOCK_BYTES):
-        file.write((np.flatnonzero(is_read[first : first + _BLOCK_BYTES]) + first).tobytes())
-    file.flush()
-    size = file.tell() // 8
-    return _Halo(np.memmap(file, np.int64, "r", shape=(size,)) if size else _NONE, num_cut)
+        some = np.flatnonzero(is_read[first : first + _BLOCK_BYTES]) + first
+        file.write(some.tobytes())
+        size += len(some)
+    return size, num_cut
 
 
 _NONE = np.empty(0, dtype=np.int64)
