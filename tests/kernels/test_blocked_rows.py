@@ -1,5 +1,7 @@
 """Way T in blocks of sources: the sums of neighbour by neighbour, and where it is chosen."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
 
@@ -9,6 +11,16 @@ from layer_problems import Problem, in_order, make_problem, same, with_own
 
 from bignn.kernels import native
 from bignn.kernels.layer import SparseBits
+
+
+@contextmanager
+def threads_set_to(count: int) -> Iterator[None]:
+    before = native.num_threads()
+    native.set_num_threads(count)
+    try:
+        yield
+    finally:
+        native.set_num_threads(before)
 
 
 def few_bits(problem: Problem, edge_bits: int = 7) -> Problem:
@@ -41,19 +53,25 @@ def test_blocks_of_every_size_equal_the_reference(instruction_set: str, shift: i
 def test_tiles_of_many_rows(instruction_set: str, shift: int, num_sources: int) -> None:
     """Rows past the fourth of a tile, and sources past the first few of a block."""
     rng = np.random.default_rng(shift)
-    degrees = rng.integers(0, 2 * num_sources // 150 + 40, 150).tolist()
+    degrees = rng.integers(0, 12 * num_sources // 150, 150).tolist()
     problem = in_order(few_bits(make_problem(shift, [40, 70], [degrees], num_sources)))
     bound = problem.bind("T", instruction_set, shift)
-    assert sum(degrees) >= num_sources  # a tile of fewer neighbours is summed one by one
-    assert same(bound.run_to_values(), problem.expected())
+    assert sum(degrees) >= 2 * num_sources  # a tile of fewer than N is summed row by row
+    for threads in (1, 2):
+        with threads_set_to(threads):
+            assert same(bound.run_to_values(), problem.expected()), threads
     assert bound._native.in_blocks(0)
 
 
 def test_tiles_do_not_leave_their_weights_to_rows_without_one(instruction_set: str) -> None:
     degrees = [65_537, 40, 65_537]
-    problem = in_order(few_bits(make_problem(9, [65, 100], [degrees], 37)))
+    problem = in_order(few_bits(make_problem(9, [65, 100], [degrees], 37, weighted=True)))
+    edges = problem.edges[0]
+    assert edges.weights is not None
+    edges.weights[65_577:65_582] = 50  # the largest of the last row, just after the tile's
     bound = problem.bind("T", instruction_set, 4)
-    assert same(bound.run_to_values(), problem.expected())
+    with threads_set_to(1):  # all rows share one batch of neighbours
+        assert same(bound.run_to_values(), problem.expected())
 
 
 def test_own_parts_are_added_to_blocks(instruction_set: str) -> None:
