@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 from bignn import LiveGraph, pack_graph
 from bignn.graph import Graph
 from bignn.graph.names import Names
+from bignn.runtime.predicted_values import Output
 from bignn.serve.app import make_app
 from bignn.serve.arrow import ARROW
 from bignn.serve.limits import Limits
@@ -106,6 +107,59 @@ def test_classes_of_nodes(client: TestClient, live: LiveGraph) -> None:
     assert rows(client.get("/predict?nodes=3,59,3,0")) == expected
     assert rows(client.post("/predict", json={"nodes": nodes})) == expected
     assert rows(client.post("/predict", json={"nodes": []})) == []
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+@pytest.mark.parametrize("output", ["labels", "values"])
+def test_models_of_labels_and_values_give_their_own_output(output: Output, is_live: bool) -> None:
+    model = some_model()
+    model.output = output
+    live = model.live(some_graph())
+    fixed = FixedGraph(model, pack_graph(some_graph(), like=model), "fixed")
+    service = Service(ServedLiveGraph(live, None) if is_live else fixed, LIMITS)
+    with TestClient(make_app(service)) as client:
+        assert client.get("/health").json()["output"] == output
+        expected = [
+            {"node": node, output: live.predict([node])[0].tolist()} for node in range(NUM_NODES)
+        ]
+        assert rows(client.get("/predict?nodes=0,7")) == [expected[0], expected[7]]
+        assert rows(client.post("/predict", json={"nodes": [7]})) == [expected[7]]
+        streamed = client.get("/predict?nodes=7", headers={"accept": ARROW})
+        assert table_of(streamed).to_pylist() == [expected[7]]
+        classes = rows(client.get("/predict?nodes=7&output=classes"))
+        assert classes == [{"node": 7, "class": int(live.predict([7], output="classes")[0])}]
+        edges = [[3], [-1]]
+        (new,) = live.predict_new([ROW], edges)
+        answer = client.post("/predict_new", json={"x": [ROW], "edges": edges})
+        assert rows(answer) == [{"node": -1, output: new.tolist()}]
+        if not is_live:
+            return
+        # Whose class is another now says nothing here: the nodes that came and went are told.
+        changes = {"add_nodes": [ROW], "add_edges": edges, "remove_nodes": [9]}
+        made = client.post("/update", json=changes)
+        assert rows(made, "changed") == [{"node": 9}, {"node": NUM_NODES}]
+        assert made.json()["added"] == [NUM_NODES]
+        assert rows(client.get(f"/predict?nodes={NUM_NODES}"))[0][output] == new.tolist()
+        assert client.get("/health").json()["num_removed"] == 1
+
+
+def test_no_update_follows_one_that_was_not_published(
+    live: LiveGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was made, and whoever sends it again must not make it twice."""
+    service = Service(ServedLiveGraph(live, None), LIMITS)
+
+    def fail(_: Any) -> None:
+        raise ValueError("could not broadcast")
+
+    monkeypatch.setattr(service, "_publish", fail)
+    with TestClient(make_app(service)) as client:
+        first = client.post("/update", json={"add_nodes": [ROW]})
+        assert first.status_code == 500
+        assert "look whether it was made before you send it again" in first.json()["error"]
+        assert client.post("/update", json={"add_nodes": [ROW]}).status_code == 503
+        assert client.get("/health").status_code == 503
+        assert live.num_nodes == NUM_NODES + 1
 
 
 def test_names_of_nodes_and_classes() -> None:

@@ -24,7 +24,7 @@ from starlette.routing import Route
 from bignn.errors import InputError, WriteError, printable
 from bignn.graph.names import Names
 from bignn.runtime.live.new_answers import NewQuestion
-from bignn.runtime.predicted_values import Output
+from bignn.runtime.predicted_values import OF_CLASSES, Output
 from bignn.serve import messages
 from bignn.serve.limits import Limits, RequestError, check_count
 from bignn.serve.messages import (
@@ -73,7 +73,7 @@ def make_app(service: Service) -> Starlette:
             )
         nodes, output = nodes_of("nodes", fields["nodes"]), _output(request, fields)
         found = await service.predict(nodes, output)
-        return _answered(request, service.graph, output, found)
+        return _answered(request, service.graph, found)
 
     async def predict_new(request: Request) -> Response:
         fields = await _fields(request, service.limits, _OF_NEW)
@@ -89,13 +89,16 @@ def make_app(service: Service) -> Starlette:
         check_count("edges", edges.size // 2, service.limits.changes)
         question, output = NewQuestion(x, edges, weights), _output(request, fields)
         found = await service.predict_new(question, output)
-        return _answered(request, service.graph, output, found)
+        return _answered(request, service.graph, found)
 
     async def update(request: Request) -> Response:
         fields = await _fields(request, service.limits, _OF_UPDATE)
         changes = _changes(fields, service.graph.model.num_features, service.limits)
         done = await service.update(changes)
-        columns = service.graph.named(done.nodes, done.classes)
+        nodes, classes = done.nodes, done.classes
+        if service.graph.model.output not in OF_CLASSES:
+            nodes, classes = done.come_and_gone(), None
+        columns = service.graph.named(nodes, classes)
         added = list(range(done.num_nodes - done.num_added, done.num_nodes))
         about = {"added": added, "num_nodes": done.num_nodes}
         return _written(request, Answer("changed", columns, about))
@@ -237,17 +240,20 @@ def _ids(text: str, names: Names | None) -> list[int] | list[str]:
     return text.split(",")
 
 
-def _output(request: Request, fields: dict[str, Any]) -> Output:
-    chosen: Any = fields.get("output") or request.query_params.get("output") or "classes"
+def _output(request: Request, fields: dict[str, Any]) -> Output | None:
+    """Return the output that is asked for; None for the model's usual one."""
+    chosen: Any = fields.get("output") or request.query_params.get("output")
+    if not chosen:
+        return None
     if not isinstance(chosen, str):
         raise RequestError(400, f"'output' must be a name, got {type_in_words(chosen)}")
     return cast(Output, printable(chosen, 40))
 
 
-def _answered(request: Request, graph: ServedGraph, output: Output, found: Predictions) -> Response:
+def _answered(request: Request, graph: ServedGraph, found: Predictions) -> Response:
     columns = graph.named(found.nodes, found.classes)
     if found.values is not None:
-        columns[_COLUMNS.get(output, output)] = found.values
+        columns[_COLUMNS.get(found.output, found.output)] = found.values
     return _written(request, Answer("predictions", columns))
 
 
