@@ -95,10 +95,12 @@ def make_app(service: Service) -> Starlette:
         fields = await _fields(request, service.limits, _OF_UPDATE)
         changes = _changes(fields, service.graph.model.num_features, service.limits)
         done = await service.update(changes)
-        nodes, classes = done.nodes, done.classes
-        if service.graph.model.output not in OF_CLASSES:
-            nodes, classes = done.come_and_gone(), None
-        columns = service.graph.named(nodes, classes)
+        gives_classes = service.graph.model.output in OF_CLASSES
+        columns = (
+            service.graph.named(done.nodes, done.classes)
+            if gives_classes
+            else service.graph.named(done.come_and_gone(), None)
+        )
         added = list(range(done.num_nodes - done.num_added, done.num_nodes))
         about = {"added": added, "num_nodes": done.num_nodes}
         return _written(request, Answer("changed", columns, about))

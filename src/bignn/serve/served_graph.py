@@ -55,7 +55,8 @@ class MadeUpdate(NamedTuple):
     def come_and_gone(self) -> Ints:
         """Return the nodes that were added or removed, rising."""
         is_new = self.nodes >= self.num_nodes - self.num_added
-        return self.nodes[is_new | (self.classes == -1)]
+        found: Ints = self.nodes[is_new | (self.classes == -1)]
+        return found
 
 
 class ServedGraph(ABC):

@@ -280,7 +280,8 @@ class LiveGraph:
         with a warning. One process at a time may have a live graph open.
 
         Args:
-            path: the file; its journal lies beside it.
+            path: the file; its journal lies beside it. Both must be writable, and of one state: a
+                journal of another one is refused and left as it is.
             keep_sums: as in :meth:`bignn.PackedModel.live`.
 
         """
