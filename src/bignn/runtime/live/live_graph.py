@@ -149,7 +149,7 @@ class LiveGraph:
         """Predict nodes that are not in the graph, without changing it.
 
         Args:
-            x: features of the new nodes, as rows [n, d].
+            x: features of the new nodes, as rows [n, d]: an array, a tensor or a SciPy matrix.
             edges: [2, m], between new nodes and others, as in
                 :meth:`bignn.PackedModel.predict_new`. Where other threads may add nodes meanwhile,
                 call new nodes -1 (the first), -2, and so on.
@@ -186,8 +186,8 @@ class LiveGraph:
 
         Args:
             nodes: nodes that get other features, each once.
-            x: their features, as rows [n, d].
-            add_nodes: features of new nodes, as rows [n, d].
+            x: their features, as rows [n, d]: an array, a tensor or a SciPy matrix.
+            add_nodes: features of new nodes, likewise.
             remove_edges: [2, n]; every copy of each goes. Each must exist, but for self-loops where
                 the model gives every node one: these get the weight 1 again.
             add_edges: [2, n]; an edge that exists is there once more, as in a graph that names it
