@@ -162,6 +162,27 @@ def test_no_update_follows_one_that_was_not_published(
         assert live.num_nodes == NUM_NODES + 1
 
 
+def test_names_that_are_whole_numbers() -> None:
+    """An address has names first, whatever they look like; JSON tells numbers from texts."""
+    names = Names.of([str(1000 - i) for i in range(NUM_NODES)])
+    live = some_model().live(replace(some_graph(), node_names=names))
+    live.update(add_nodes=[ROW])
+    with TestClient(make_app(Service(ServedLiveGraph(live, None), LIMITS))) as client:
+        for question, expected in (
+            ("1000,990", [0, 10]),
+            ("60,3", [60, 3]),  # no names: a node without one, and a number
+            ("%20995%20,%203", [5, 3]),
+        ):
+            found = rows(client.get(f"/predict?nodes={question}"))
+            assert [row["node"] for row in found] == expected
+        found = rows(client.post("/predict", json={"nodes": ["990", 5]}))
+        assert [row["node"] for row in found] == [10, 5]
+
+
+def test_blanks_around_ids_are_trimmed(client: TestClient) -> None:
+    assert [row["node"] for row in rows(client.get("/predict?nodes=3,%209 ,1"))] == [3, 9, 1]
+
+
 def test_names_of_nodes_and_classes() -> None:
     """Of nodes that the graph had at first; new ones have numbers alone."""
     graph = named_graph()

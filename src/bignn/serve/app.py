@@ -233,13 +233,20 @@ def _num_rows(shape: tuple[int, ...]) -> int:
     return shape[0] if len(shape) == 2 else 1
 
 
-def _ids(text: str, names: Names | None) -> list[int] | list[str]:
-    """Read numbers, or names where the nodes have some."""
-    if re.fullmatch(r"-?\d{1,18}(,-?\d{1,18})*", text):
-        return [int(part) for part in text.split(",")]
+def _ids(text: str, names: Names | None) -> list[int | str]:
+    """Read names where the nodes have some, and numbers; what is both is a name."""
+    return [_id(part, names) for part in text.split(",")]
+
+
+def _id(part: str, names: Names | None) -> int | str:
+    if names is not None and part in names:
+        return part
+    part = part.strip()
+    if (names is None or part not in names) and re.fullmatch(r"-?\d{1,18}", part):
+        return int(part)
     if names is None:
-        raise RequestError(400, f"'nodes' must be ids such as 0,5,9, got '{printable(text, 40)}'")
-    return text.split(",")
+        raise RequestError(400, f"'nodes' must be ids such as 0,5,9, got '{printable(part, 40)}'")
+    return part
 
 
 def _output(request: Request, fields: dict[str, Any]) -> Output | None:
