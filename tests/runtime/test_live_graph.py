@@ -202,7 +202,12 @@ NEW = np.ones((1, SIZES[0]), dtype=np.float32)
         ({"add_edges": [[1], [40]]}, "'add_edges' must be node ids in 0..39, got 40"),
         ({"add_edges": [[1.5], [2.0]]}, "'add_edges' must be a list of node ids"),
         ({"add_edges": [["a"], ["b"]]}, "'add_edges' must be node ids: the graph has no names"),
-        ({"add_edges": [[1], [-1]]}, "'add_edges' must be node ids in 0..39, got 40"),
+        ({"add_edges": [[1], [-1]]}, "'add_edges' must be node ids from 0 on, got -1"),
+        ({"add_edges": [[1], [-1]], "add_nodes": []}, "node ids from 0 on, got -1"),
+        (
+            {"add_edges": [[1], [-3]], "add_nodes": np.ones((2, 70))},
+            "node ids from 0 on, and -1 to -2 for the new nodes, got -3",
+        ),
         ({"add_edges": [[1], [2]], "edge_weight": [1, 2]}, "'edge_weight' must be one number"),
         ({"add_edges": [[1], [2]], "edge_weight": [-1.0]}, "'edge_weight' must be finite and not"),
         ({"add_nodes": NEW, "remove_edges": [[40], [1]]}, "'remove_edges' must be node ids in"),

@@ -81,7 +81,7 @@ def make_app(service: Service) -> Starlette:
         if x is None:
             raise RequestError(400, "'x' must be given: a row of features for each new node")
         num_new = _num_rows(x.shape)
-        edges = edges_of("edges", fields.get("edges"), num_new)
+        edges = edges_of("edges", fields.get("edges"))
         if edges is None:
             edges = np.empty((2, 0), dtype=np.int64)
         weights = weights_of("edge_weight", fields.get("edge_weight"))
@@ -215,13 +215,12 @@ def _changes(fields: dict[str, Any], num_features: int, limits: Limits) -> dict[
     made: dict[str, Any] = {
         name: features_of(name, fields.get(name), num_features) for name in ("x", "add_nodes")
     }
-    num_new = 0 if made["add_nodes"] is None else _num_rows(made["add_nodes"].shape)
-    count = num_new
+    count = 0 if made["add_nodes"] is None else _num_rows(made["add_nodes"].shape)
     for name in ("nodes", "remove_nodes"):
         made[name] = nodes_of(name, fields.get(name))
         count += 0 if made[name] is None else made[name].size
-    for name, known in (("remove_edges", 0), ("add_edges", num_new)):
-        made[name] = edges_of(name, fields.get(name), known)
+    for name in ("remove_edges", "add_edges"):
+        made[name] = edges_of(name, fields.get(name))
         count += 0 if made[name] is None else made[name].size // 2
     made["edge_weight"] = weights_of("edge_weight", fields.get("edge_weight"))
     check_count("nodes and edges", count, limits.changes)

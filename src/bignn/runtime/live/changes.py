@@ -145,12 +145,20 @@ def read_edges(argument: str, edges: Any, num_nodes: int, names: Names | None = 
     return checked_rows(argument, found.reshape(-1), num_nodes, "node ids").reshape(2, -1)
 
 
-def with_new_numbers(argument: str, edges: Any, num_nodes: int, names: Names | None) -> Any:
+def with_new_numbers(
+    argument: str, edges: Any, num_nodes: int, num_new: int, names: Names | None
+) -> Any:
     """Give new nodes, called -1, -2, ..., their numbers from the number of nodes on."""
     if edges is None:
         return None
     found = _ids(argument, edges, names)
-    return np.where(found < 0, num_nodes - 1 - found, found) if found.dtype.kind == "i" else found
+    if found.dtype.kind != "i" or found.size == 0:
+        return found
+    if (least := int(found.min())) < -num_new:
+        of_new = "" if num_new == 0 else f", and -1 to {-num_new} for the new nodes"
+        of_new = of_new if num_new != 1 else ", and -1 for the new node"
+        raise input_error(argument, f"node ids from 0 on{of_new}", least)
+    return np.where(found < 0, num_nodes - 1 - found, found)
 
 
 def read_nodes(argument: str, nodes: Any, num_nodes: int, names: Names | None = None) -> Ints:

@@ -57,7 +57,8 @@ class LiveGraph:
     Whatever was updated, every answer is that of the changed graph packed anew, to the last bit.
 
     Nodes keep their numbers: new ones are numbered from :attr:`num_nodes` on, and a removed one
-    stays as a number without edges and without an answer (class -1, other outputs NaN).
+    stays as a number without edges and without an answer (class -1, labels False, other outputs
+    NaN).
 
     Threads may predict while one updates: each answer is of the state before an update or after it.
 
@@ -336,7 +337,7 @@ class LiveGraph:
         num_added = 0 if add_nodes is None else len(parts[-1][1])
         after = before + num_added
         removed = changes_.read_edges("remove_edges", remove_edges, before, names)
-        add_edges = changes_.with_new_numbers("add_edges", add_edges, before, names)
+        add_edges = changes_.with_new_numbers("add_edges", add_edges, before, num_added, names)
         added = changes_.read_edges("add_edges", add_edges, after)
         use = self.model.edge_weight
         weights = changes_.read_weights("edge_weight", edge_weight, added.shape[1], use)
