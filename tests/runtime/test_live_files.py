@@ -156,6 +156,13 @@ def test_a_save_that_cannot_start_a_journal_loses_nothing(
         opened.update(remove_nodes=[35])
     with closing(LiveGraph.open(path)) as opened:
         assert opened.removed.tolist() == [35]
+    # Another course from the same state on, as after the restoring of a backup.
+    changed = bytearray(longer)
+    changed[len(absorbed) - 1] ^= 1
+    journal.write_bytes(changed)
+    with pytest.raises(FileError, match="of another save of this one, and was left as it is"):
+        LiveGraph.open(path)
+    assert journal.read_bytes() == changed
     # As a process leaves it that is killed between the two writes: the file has all updates.
     journal.write_bytes(absorbed)
     with closing(LiveGraph.open(path)) as opened:

@@ -38,12 +38,14 @@ class Absorbed(NamedTuple):
 
     Attributes:
         state: the state that the journal follows.
-        num_bytes: the bytes.
+        num_bytes: how many.
+        checksum: their BLAKE2b, 16 bytes in hexadecimal.
 
     """
 
     state: str
     num_bytes: int
+    checksum: str
 
 
 class Journal:
@@ -93,14 +95,14 @@ class Journal:
         size = self._file.seek(0, os.SEEK_END)
         at = len(header)
         if header and (followed := _state_of(header, self._path)) != state:
-            if absorbed is None or followed != absorbed.state:
+            if absorbed is None or absorbed != self._beginning(followed, absorbed.num_bytes):
                 raise FileError(
                     f"'{self._path}' has the updates of another live graph, or of another save of "
                     "this one, and was left as it is: put the two files that belong together side "
                     "by side, or move the journal away and make an empty file in its place"
                 )
             at = absorbed.num_bytes
-            header = b"" if size <= at else header
+            header = b"" if size == at else header
         if not header:
             self._start(state)
             return []
@@ -122,7 +124,7 @@ class Journal:
         """Return what a state that is saved now has of this journal: all; None of an empty file."""
         header = self._header()
         size = self._file.seek(0, os.SEEK_END)
-        return Absorbed(str(_state_of(header, self._path)), size) if header else None
+        return self._beginning(_state_of(header, self._path), size) if header else None
 
     def is_at(self, path: Path) -> bool:
         """Whether a path leads to this journal."""
@@ -131,6 +133,15 @@ class Journal:
     def close(self) -> None:
         """Close the file, and let others open it."""
         self._file.close()
+
+    def _beginning(self, state: str, num_bytes: int) -> Absorbed:
+        digest = hashlib.blake2b(digest_size=16)
+        self._file.seek(0)
+        left = num_bytes
+        while left and (some := self._file.read(min(left, 1 << 20))):
+            digest.update(some)
+            left -= len(some)
+        return Absorbed(state, num_bytes - left, digest.hexdigest())
 
     def _header(self) -> bytes:
         self._file.seek(0)

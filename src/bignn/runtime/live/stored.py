@@ -119,9 +119,8 @@ def open_live(path: str | os.PathLike[str], *, keep_sums: bool = True) -> LiveGr
 def _absorbed(value: Any) -> Absorbed | None:
     if value is None:
         return None
-    is_list = isinstance(value, list) and len(value) == 2
-    if not is_list or type(value[0]) is not str or type(value[1]) is not int or value[1] < 1:
-        raise FileError(f"'{_ABSORBED}' must be a state and a number of bytes")
+    if not isinstance(value, list) or [type(part) for part in value] != [str, int, str]:
+        raise FileError(f"'{_ABSORBED}' must be a state, a number of bytes and their checksum")
     return Absorbed(*value)
 
 
