@@ -198,7 +198,8 @@ class LiveGraph:
             remove_nodes: nodes that lose all edges and their answer; their numbers stay taken.
 
         Returns:
-            The nodes whose class is another now, rising; new and removed ones are among them.
+            The nodes whose class is another now, rising; new and removed ones are among them. The
+            class of a model of labels or values is its largest output, too.
 
         """
         with self._lock:
