@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import time
 import warnings
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +20,8 @@ from packed_family import make_chain
 
 import bignn
 from bignn import FileError, InputError, LiveGraph, pack_graph
+from bignn.errors import WriteError
+from bignn.runtime.live import stored
 
 
 def test_a_saved_graph_opens_with_every_update(tmp_path: Path) -> None:
@@ -86,7 +91,102 @@ def test_a_damaged_journal_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="is no journal of a live graph"):
         LiveGraph.open(path)
     journal.unlink()
-    with pytest.raises(FileError, match="it holds the updates since the last save"):
+    with pytest.raises(FileError, match="since the last save: copy it too, or make an empty file"):
+        LiveGraph.open(path)
+    journal.touch()
+    with closing(LiveGraph.open(path)) as opened:
+        assert opened.num_nodes == 40
+
+
+def test_a_journal_of_another_state_is_refused_and_left(tmp_path: Path) -> None:
+    """A backup's file beside a newer journal, and the journal of another live graph."""
+    path, journal = tmp_path / "g.biglive", tmp_path / "g.biglive.journal"
+    live = live_graph()
+    live.save(path)
+    backup = path.read_bytes()
+    live.update(remove_nodes=[3])
+    live.save(path)
+    live.update(remove_nodes=[5])
+    live.close()
+    newer, newer_journal = path.read_bytes(), journal.read_bytes()
+    path.write_bytes(backup)
+    with pytest.raises(FileError, match="of another save of this one, and was left as it is: put"):
+        LiveGraph.open(path)
+    assert journal.read_bytes() == newer_journal
+    path.write_bytes(newer)
+    with closing(LiveGraph.open(path)) as opened:
+        assert opened.removed.tolist() == [3, 5]
+    other = live_graph()
+    other.save(tmp_path / "other.biglive")
+    other.update(remove_nodes=[7])
+    other.close()
+    journal.write_bytes((tmp_path / "other.biglive.journal").read_bytes())
+    with pytest.raises(FileError, match="has the updates of another live graph"):
+        LiveGraph.open(path)
+    journal.write_bytes(b"")  # the way out that the line names
+    with closing(LiveGraph.open(path)) as opened:
+        assert opened.removed.tolist() == [3]
+        opened.update(remove_nodes=[9])
+    with closing(LiveGraph.open(path)) as opened:
+        assert opened.removed.tolist() == [3, 9]
+
+
+def test_a_save_that_cannot_start_a_journal_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal before goes on, after the part of it that the file has."""
+    path, journal = tmp_path / "g.biglive", tmp_path / "g.biglive.journal"
+    live = live_graph()
+    live.save(path)
+    rng = np.random.default_rng(3)
+    live.update(**some_update(rng, live.num_nodes))
+    absorbed = journal.read_bytes()
+
+    def fail(*_: object) -> None:
+        raise WriteError("cannot write: No space left on device")
+
+    monkeypatch.setattr(stored, "start_journal", fail)
+    with pytest.raises(WriteError, match="No space left"):
+        live.save(path)
+    live.update(**some_update(rng, live.num_nodes))
+    live.close()
+    longer = journal.read_bytes()
+    with closing(LiveGraph.open(path)) as opened:
+        assert same(opened, live)
+        opened.update(remove_nodes=[35])
+    with closing(LiveGraph.open(path)) as opened:
+        assert opened.removed.tolist() == [35]
+    # Another course from the same state on, as after the restoring of a backup.
+    changed = bytearray(longer)
+    changed[len(absorbed) - 1] ^= 1
+    journal.write_bytes(changed)
+    with pytest.raises(FileError, match="of another save of this one, and was left as it is"):
+        LiveGraph.open(path)
+    assert journal.read_bytes() == changed
+    # As a process leaves it that is killed between the two writes: the file has all updates.
+    journal.write_bytes(absorbed)
+    with closing(LiveGraph.open(path)) as opened:
+        assert opened.num_nodes == 41
+    assert len(journal.read_bytes()) < len(absorbed) < len(longer)
+
+
+def test_a_live_graph_where_nothing_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "g.biglive"
+    live = live_graph()
+    live.save(path)
+    live.close()
+    usual = Path.open
+
+    def read_only(file: Path, mode: str = "r", *arguments: Any, **options: Any) -> Any:
+        if "+" in mode:
+            raise OSError(errno.EROFS, "Read-only file system")
+        return usual(file, mode, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", read_only)
+    line = "cannot write '.*journal': Read-only file system; .*copy it and its journal to where"
+    with pytest.raises(WriteError, match=line):
         LiveGraph.open(path)
 
 
@@ -114,6 +214,7 @@ def test_a_live_graph_is_open_once(tmp_path: Path) -> None:
 
 CHILD = """
 import sys, warnings
+from contextlib import closing
 from pathlib import Path
 sys.path[:0] = {paths!r}
 warnings.simplefilter("ignore")  # a record that was under way is dropped

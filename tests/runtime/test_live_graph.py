@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from conftest import make_graph
 from live_graphs import GCN, live_graph, raw_graph, same
 from packed_family import SIZES, make_floats, make_gin, make_jumping
@@ -72,6 +73,27 @@ def test_rows_in_any_order() -> None:
     for live in (one, other):
         live.update(remove_edges=[[source], [target]])
     assert same(one, other)
+
+
+def test_features_in_scipy_matrices_are_those_given_dense() -> None:
+    dense = np.zeros((2, SIZES[0]), dtype=np.float32)
+    dense[0, [1, 4]], dense[1, 2] = 1, 0.5
+    one, other = live_graph(), live_graph()
+    one.update(nodes=[1, 2], x=dense, add_nodes=dense[:1])
+    other.update(nodes=[1, 2], x=sp.coo_matrix(dense), add_nodes=sp.csr_array(dense[:1]))
+    assert same(one, other)
+    assert other.update(add_nodes=sp.csr_array((0, SIZES[0]))).size == 0
+    edges = [[3, 4], [-1, -2]]
+    expected = one.predict_new(dense, edges, output="logits")
+    found = other.predict_new(sp.csc_array(dense), edges, output="logits")
+    np.testing.assert_array_equal(found, expected)
+    packed = one.model.predict_new(raw_graph(), sp.csr_matrix(dense), edges)
+    np.testing.assert_array_equal(packed, one.model.predict_new(raw_graph(), dense, edges))
+    with pytest.raises(InputError, match=rf"'x' must be rows of {SIZES[0]} features, got rows of"):
+        other.predict_new(sp.csr_array((1, SIZES[0] + 1)), [[3], [-1]])
+    dense[0, 1] = np.nan
+    with pytest.raises(InputError, match=r"^'add_nodes' must be finite, got nan at"):
+        other.update(add_nodes=sp.csr_array(dense))
 
 
 def test_features_given_sparse_are_those_given_dense() -> None:
@@ -180,7 +202,12 @@ NEW = np.ones((1, SIZES[0]), dtype=np.float32)
         ({"add_edges": [[1], [40]]}, "'add_edges' must be node ids in 0..39, got 40"),
         ({"add_edges": [[1.5], [2.0]]}, "'add_edges' must be a list of node ids"),
         ({"add_edges": [["a"], ["b"]]}, "'add_edges' must be node ids: the graph has no names"),
-        ({"add_edges": [[1], [-1]]}, "'add_edges' must be node ids in 0..39, got 40"),
+        ({"add_edges": [[1], [-1]]}, "'add_edges' must be node ids from 0 on, got -1"),
+        ({"add_edges": [[1], [-1]], "add_nodes": []}, "node ids from 0 on, got -1"),
+        (
+            {"add_edges": [[1], [-3]], "add_nodes": np.ones((2, 70))},
+            "node ids from 0 on, and -1 to -2 for the new nodes, got -3",
+        ),
         ({"add_edges": [[1], [2]], "edge_weight": [1, 2]}, "'edge_weight' must be one number"),
         ({"add_edges": [[1], [2]], "edge_weight": [-1.0]}, "'edge_weight' must be finite and not"),
         ({"add_nodes": NEW, "remove_edges": [[40], [1]]}, "'remove_edges' must be node ids in"),

@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 from bignn import LiveGraph, pack_graph
 from bignn.graph import Graph
 from bignn.graph.names import Names
+from bignn.runtime.predicted_values import Output
 from bignn.serve.app import make_app
 from bignn.serve.arrow import ARROW
 from bignn.serve.limits import Limits
@@ -106,6 +107,80 @@ def test_classes_of_nodes(client: TestClient, live: LiveGraph) -> None:
     assert rows(client.get("/predict?nodes=3,59,3,0")) == expected
     assert rows(client.post("/predict", json={"nodes": nodes})) == expected
     assert rows(client.post("/predict", json={"nodes": []})) == []
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+@pytest.mark.parametrize("output", ["labels", "values"])
+def test_models_of_labels_and_values_give_their_own_output(output: Output, is_live: bool) -> None:
+    model = some_model()
+    model.output = output
+    live = model.live(some_graph())
+    fixed = FixedGraph(model, pack_graph(some_graph(), like=model), "fixed")
+    service = Service(ServedLiveGraph(live, None) if is_live else fixed, LIMITS)
+    with TestClient(make_app(service)) as client:
+        assert client.get("/health").json()["output"] == output
+        expected = [
+            {"node": node, output: live.predict([node])[0].tolist()} for node in range(NUM_NODES)
+        ]
+        assert rows(client.get("/predict?nodes=0,7")) == [expected[0], expected[7]]
+        assert rows(client.post("/predict", json={"nodes": [7]})) == [expected[7]]
+        streamed = client.get("/predict?nodes=7", headers={"accept": ARROW})
+        assert table_of(streamed).to_pylist() == [expected[7]]
+        classes = rows(client.get("/predict?nodes=7&output=classes"))
+        assert classes == [{"node": 7, "class": int(live.predict([7], output="classes")[0])}]
+        edges = [[3], [-1]]
+        (new,) = live.predict_new([ROW], edges)
+        answer = client.post("/predict_new", json={"x": [ROW], "edges": edges})
+        assert rows(answer) == [{"node": -1, output: new.tolist()}]
+        if not is_live:
+            return
+        # Whose class is another now says nothing here: the nodes that came and went are told.
+        changes = {"add_nodes": [ROW], "add_edges": edges, "remove_nodes": [9]}
+        made = client.post("/update", json=changes)
+        assert rows(made, "changed") == [{"node": 9}, {"node": NUM_NODES}]
+        assert made.json()["added"] == [NUM_NODES]
+        assert rows(client.get(f"/predict?nodes={NUM_NODES}"))[0][output] == new.tolist()
+        assert client.get("/health").json()["num_removed"] == 1
+
+
+def test_no_update_follows_one_that_was_not_published(
+    live: LiveGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was made, and whoever sends it again must not make it twice."""
+    service = Service(ServedLiveGraph(live, None), LIMITS)
+
+    def fail(_: Any) -> None:
+        raise ValueError("could not broadcast")
+
+    monkeypatch.setattr(service, "_publish", fail)
+    with TestClient(make_app(service)) as client:
+        first = client.post("/update", json={"add_nodes": [ROW]})
+        assert first.status_code == 500
+        assert "look whether it was made before you send it again" in first.json()["error"]
+        assert client.post("/update", json={"add_nodes": [ROW]}).status_code == 503
+        assert client.get("/health").status_code == 503
+        assert live.num_nodes == NUM_NODES + 1
+
+
+def test_names_that_are_whole_numbers() -> None:
+    """An address has names first, whatever they look like; JSON tells numbers from texts."""
+    names = Names.of([str(1000 - i) for i in range(NUM_NODES)])
+    live = some_model().live(replace(some_graph(), node_names=names))
+    live.update(add_nodes=[ROW])
+    with TestClient(make_app(Service(ServedLiveGraph(live, None), LIMITS))) as client:
+        for question, expected in (
+            ("1000,990", [0, 10]),
+            ("60,3", [60, 3]),  # no names: a node without one, and a number
+            ("%20995%20,%203", [5, 3]),
+        ):
+            found = rows(client.get(f"/predict?nodes={question}"))
+            assert [row["node"] for row in found] == expected
+        found = rows(client.post("/predict", json={"nodes": ["990", 5]}))
+        assert [row["node"] for row in found] == [10, 5]
+
+
+def test_blanks_around_ids_are_trimmed(client: TestClient) -> None:
+    assert [row["node"] for row in rows(client.get("/predict?nodes=3,%209 ,1"))] == [3, 9, 1]
 
 
 def test_names_of_nodes_and_classes() -> None:
@@ -433,9 +508,24 @@ def test_damaged_arrow_is_refused_or_read(client: TestClient) -> None:
         ("/predict_new", {"x": [[1e39] * 300]}, "'x' must be within float32's"),
         ("/predict_new", {"x": {"columns": [[300]]}}, "'x' must have columns in 0..299, got 300"),
         ("/predict_new", {"x": {"rows": [[3]]}}, "'x' must have 'columns' and perhaps 'values'"),
-        ("/predict_new", {"x": {"columns": [3]}}, "'x' must have a list of lists"),
-        ("/predict_new", {"x": {"columns": [[3]], "values": [[]]}}, "as many 'values' as"),
-        ("/predict_new", {"x": {"columns": [["a"]]}}, "'x' must have whole numbers as columns"),
+        (
+            "/predict_new",
+            {"x": {"columns": [3]}},
+            "'x' must have a list of lists as 'columns', one per row, got a number in the list",
+        ),
+        ("/predict_new", {"x": {"columns": "a"}}, "as 'columns', one per row, got a text"),
+        ("/predict_new", {"x": {"columns": [[[3]]]}}, "one per row, got lists in lists"),
+        (
+            "/predict_new",
+            {"x": {"columns": [[3]], "values": [[]]}},
+            "as many 'values' as 'columns' in every row, got [1] columns and [0] values",
+        ),
+        ("/predict_new", {"x": {"columns": [["a"]]}}, "numbers as values, got texts"),
+        (
+            "/predict_new",
+            {"x": {"columns": [[3]], "values": [[1e39]]}},
+            "'x' must be within float32's range, 3.4e+38 at most in size, got 1e+39",
+        ),
         ("/update", {"nodes": [1]}, "'x' must be given together with 'nodes'"),
         ("/update", {"remove_edges": [[3], [14]]}, "'remove_edges' must be edges that exist"),
         ("/update", {"add_edges": [[1], [-1]]}, "'add_edges' must be node ids from 0 on, got -1"),

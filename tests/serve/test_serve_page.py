@@ -12,6 +12,7 @@ import pytest
 from browser import LOWEST_CONTRAST, NAMES, Browser, complaints, find, requests
 from serving import Served, serve, write_files
 
+from bignn import PackedModel
 from bignn.lab.report.palette import DARK, LIGHT
 from bignn.serve import app
 
@@ -82,6 +83,24 @@ def test_a_node_is_asked_for(browser: Browser, served: Served) -> None:
     line = wait_for(browser, "document.getElementById('error').textContent")
     assert line == "'nodes' must be node ids in 0..59, got 99"
     assert browser.evaluate("document.getElementById('answers').hidden")
+
+
+def test_a_model_of_labels_is_asked_for_labels(browser: Browser, tmp_path: Path) -> None:
+    name, graph = write_files(tmp_path)
+    model = PackedModel.open(name)
+    model.output = "labels"
+    model.save(name)
+    with serve(name, graph) as served:
+        open_page(browser, served)
+        asked = "document.querySelector('select').value === 'labels'"
+        assert wait_for(browser, asked)
+        assert browser.evaluate("document.getElementById('outputs').textContent") == "labels"
+        ask(browser, "3", "labels")
+        cells = "[...document.querySelectorAll('#answers td')].map(cell => cell.textContent)"
+        found = wait_for(browser, f"!document.getElementById('answers').hidden && {cells}")
+        (row,) = served.ask("/predict?nodes=3")[1]["predictions"]
+        places = [str(place) for place, is_true in enumerate(row["labels"]) if is_true]
+        assert found == [", ".join(places) or "none"]
 
 
 @pytest.mark.parametrize("width", [320, 400, 1280])

@@ -19,6 +19,7 @@ from serving import NUM_FEATURES, Served, serve, some_graph, some_model, write_f
 
 from bignn import LiveGraph
 from bignn.cli import main
+from bignn.cli.serve import _describe
 from bignn.serve.server import address_of, listen
 
 UPDATE = b'{"add_edges": [[1, 2], [2, 1]]}'
@@ -263,3 +264,20 @@ def test_wrong_command_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str])
             told = capsys.readouterr().err
             assert line in told
             assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("output", "count", "told"),
+    [("classes", 7, "7 classes"), ("labels", 3, "3 labels"), ("values", 1, "1 value")],
+)
+def test_the_line_at_the_start_names_what_is_answered(output: str, count: int, told: str) -> None:
+    report = {
+        "url": "http://127.0.0.1:8000",
+        "num_nodes": 60,
+        "num_classes": count,
+        "output": output,
+        "kept_in": "g.biglive",
+        "why_fixed": "",
+    }
+    line = f"http://127.0.0.1:8000: 60 nodes, {told}; updates are kept in g.biglive"
+    assert _describe(report) == line

@@ -12,6 +12,9 @@ from bignn.errors import counted, input_error
 #: Flags that bound requests, with the largest value that each may have.
 _BOUNDS = {"max_body": 2**20, "max_nodes": 2**31, "max_changes": 2**31, "timeout": 86_400}
 
+#: What the outputs of a model are called, where they are no classes.
+_NOUNS = {"labels": ("label",), "label_probabilities": ("label",), "values": ("value",)}
+
 
 def add_serve(commands: Any) -> None:
     """Add ``bignn serve``."""
@@ -75,6 +78,7 @@ def _serve(options: argparse.Namespace) -> None:
                 "url": address_of(listening),
                 "num_nodes": service.num_nodes,
                 "num_classes": graph.model.num_classes,
+                "output": graph.model.output,
                 "kept_in": None if graph.path is None else str(graph.path),
                 "why_fixed": graph.why_fixed,
             }
@@ -91,5 +95,5 @@ def _describe(report: dict[str, Any]) -> str:
     else:
         updates = "updates are lost at the end; --live FILE keeps them"
     nodes = counted(report["num_nodes"], "node")
-    classes = counted(report["num_classes"], "class", "classes")
-    return f"{report['url']}: {nodes}, {classes}; {updates}"
+    outputs = counted(report["num_classes"], *_NOUNS.get(report["output"], ("class", "classes")))
+    return f"{report['url']}: {nodes}, {outputs}; {updates}"

@@ -55,7 +55,7 @@ def from_scipy(
         name: name of the graph, for messages.
 
     """
-    if not (hasattr(adjacency, "tocsr") and hasattr(adjacency, "nnz")):
+    if not is_scipy(adjacency):
         raise input_error("adjacency", "a SciPy sparse matrix", type(adjacency).__name__)
     if len(adjacency.shape) != 2 or adjacency.shape[0] != adjacency.shape[1]:
         got = f"shape {list(adjacency.shape)}"
@@ -250,13 +250,23 @@ def made_graph(
 
 def _feature_rows(x: Any) -> NDArray[Any] | SparseRows:
     """Return features as an array, or as sparse rows if they are a SciPy matrix."""
-    if not (hasattr(x, "tocsr") and hasattr(x, "nnz")):
-        rows = any_array("x", x)
-        return rows[:, None] if rows.ndim == 1 else rows
-    sparse = x.tocsr(copy=True)
+    if is_scipy(x):
+        return sparse_rows("x", x)
+    rows = any_array("x", x)
+    return rows[:, None] if rows.ndim == 1 else rows
+
+
+def is_scipy(value: object) -> bool:
+    """Whether a value is a sparse matrix or array of SciPy's."""
+    return hasattr(value, "tocsr") and hasattr(value, "nnz")
+
+
+def sparse_rows(argument: str, x: Any) -> SparseRows:
+    """Convert a SciPy matrix of features, or an array of one row, to sparse rows."""
+    sparse = (x.reshape((1, -1)) if len(x.shape) == 1 else x).tocsr(copy=True)
     sparse.sum_duplicates()
     if sparse.dtype.kind not in "fiub":
-        raise input_error("x", "real numbers", f"dtype {sparse.dtype}")
+        raise input_error(argument, "real numbers", f"dtype {sparse.dtype}")
     return SparseRows(
         sparse.indptr.astype(np.int64),
         sparse.indices.astype(np.int64),

@@ -63,7 +63,7 @@ def read_new_nodes(
 ) -> NewNodes:
     """Check new nodes of a graph that has ``num_old``, some or all of them with names."""
     features, beta = _new_features(network, x)
-    edges = with_new_numbers("edges", edges, num_old, names)
+    edges = with_new_numbers("edges", edges, num_old, len(features), names)
     given = read_edges("edges", edges, num_old + len(features))
     weights = read_weights("edge_weight", edge_weight, given.shape[1], network.edge_weight)
     if (given < num_old).all(axis=0).any():

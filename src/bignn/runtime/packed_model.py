@@ -251,7 +251,7 @@ class PackedModel:
         Args:
             graph: as in :meth:`predict`; packed once (:func:`bignn.pack_graph`), it is not read
                 again by every call.
-            x: features of the new nodes, as rows [n, d].
+            x: features of the new nodes, as rows [n, d]: an array, a tensor or a SciPy matrix.
             edges: [2, m], sources and targets, between new nodes, numbered -1 (the first), -2, ...
                 or from the graph's number of nodes on, and others, by number or name. A node reads
                 its sources: edges from new nodes to old ones count as far as the old ones are read

@@ -20,6 +20,9 @@ _TOO_LARGE = 2**63
 #: What a prediction gives of each node, or of each graph.
 Output = Literal["classes", "probabilities", "labels", "label_probabilities", "logits", "values"]
 
+#: Outputs that are of classes which exclude each other.
+OF_CLASSES = ("classes", "probabilities", "logits")
+
 
 def check_output(output: str) -> None:
     """Refuse an output that is not known."""

@@ -24,7 +24,7 @@ from starlette.routing import Route
 from bignn.errors import InputError, WriteError, printable
 from bignn.graph.names import Names
 from bignn.runtime.live.new_answers import NewQuestion
-from bignn.runtime.predicted_values import Output
+from bignn.runtime.predicted_values import OF_CLASSES, Output
 from bignn.serve import messages
 from bignn.serve.limits import Limits, RequestError, check_count
 from bignn.serve.messages import (
@@ -73,7 +73,7 @@ def make_app(service: Service) -> Starlette:
             )
         nodes, output = nodes_of("nodes", fields["nodes"]), _output(request, fields)
         found = await service.predict(nodes, output)
-        return _answered(request, service.graph, output, found)
+        return _answered(request, service.graph, found)
 
     async def predict_new(request: Request) -> Response:
         fields = await _fields(request, service.limits, _OF_NEW)
@@ -81,7 +81,7 @@ def make_app(service: Service) -> Starlette:
         if x is None:
             raise RequestError(400, "'x' must be given: a row of features for each new node")
         num_new = _num_rows(x.shape)
-        edges = edges_of("edges", fields.get("edges"), num_new)
+        edges = edges_of("edges", fields.get("edges"))
         if edges is None:
             edges = np.empty((2, 0), dtype=np.int64)
         weights = weights_of("edge_weight", fields.get("edge_weight"))
@@ -89,13 +89,18 @@ def make_app(service: Service) -> Starlette:
         check_count("edges", edges.size // 2, service.limits.changes)
         question, output = NewQuestion(x, edges, weights), _output(request, fields)
         found = await service.predict_new(question, output)
-        return _answered(request, service.graph, output, found)
+        return _answered(request, service.graph, found)
 
     async def update(request: Request) -> Response:
         fields = await _fields(request, service.limits, _OF_UPDATE)
         changes = _changes(fields, service.graph.model.num_features, service.limits)
         done = await service.update(changes)
-        columns = service.graph.named(done.nodes, done.classes)
+        gives_classes = service.graph.model.output in OF_CLASSES
+        columns = (
+            service.graph.named(done.nodes, done.classes)
+            if gives_classes
+            else service.graph.named(done.come_and_gone(), None)
+        )
         added = list(range(done.num_nodes - done.num_added, done.num_nodes))
         about = {"added": added, "num_nodes": done.num_nodes}
         return _written(request, Answer("changed", columns, about))
@@ -210,13 +215,12 @@ def _changes(fields: dict[str, Any], num_features: int, limits: Limits) -> dict[
     made: dict[str, Any] = {
         name: features_of(name, fields.get(name), num_features) for name in ("x", "add_nodes")
     }
-    num_new = 0 if made["add_nodes"] is None else _num_rows(made["add_nodes"].shape)
-    count = num_new
+    count = 0 if made["add_nodes"] is None else _num_rows(made["add_nodes"].shape)
     for name in ("nodes", "remove_nodes"):
         made[name] = nodes_of(name, fields.get(name))
         count += 0 if made[name] is None else made[name].size
-    for name, known in (("remove_edges", 0), ("add_edges", num_new)):
-        made[name] = edges_of(name, fields.get(name), known)
+    for name in ("remove_edges", "add_edges"):
+        made[name] = edges_of(name, fields.get(name))
         count += 0 if made[name] is None else made[name].size // 2
     made["edge_weight"] = weights_of("edge_weight", fields.get("edge_weight"))
     check_count("nodes and edges", count, limits.changes)
@@ -228,26 +232,36 @@ def _num_rows(shape: tuple[int, ...]) -> int:
     return shape[0] if len(shape) == 2 else 1
 
 
-def _ids(text: str, names: Names | None) -> list[int] | list[str]:
-    """Read numbers, or names where the nodes have some."""
-    if re.fullmatch(r"-?\d{1,18}(,-?\d{1,18})*", text):
-        return [int(part) for part in text.split(",")]
+def _ids(text: str, names: Names | None) -> list[int | str]:
+    """Read names where the nodes have some, and numbers; what is both is a name."""
+    return [_id(part, names) for part in text.split(",")]
+
+
+def _id(part: str, names: Names | None) -> int | str:
+    if names is not None and part in names:
+        return part
+    part = part.strip()
+    if (names is None or part not in names) and re.fullmatch(r"-?\d{1,18}", part):
+        return int(part)
     if names is None:
-        raise RequestError(400, f"'nodes' must be ids such as 0,5,9, got '{printable(text, 40)}'")
-    return text.split(",")
+        raise RequestError(400, f"'nodes' must be ids such as 0,5,9, got '{printable(part, 40)}'")
+    return part
 
 
-def _output(request: Request, fields: dict[str, Any]) -> Output:
-    chosen: Any = fields.get("output") or request.query_params.get("output") or "classes"
+def _output(request: Request, fields: dict[str, Any]) -> Output | None:
+    """Return the output that is asked for; None for the model's usual one."""
+    chosen: Any = fields.get("output") or request.query_params.get("output")
+    if not chosen:
+        return None
     if not isinstance(chosen, str):
         raise RequestError(400, f"'output' must be a name, got {type_in_words(chosen)}")
     return cast(Output, printable(chosen, 40))
 
 
-def _answered(request: Request, graph: ServedGraph, output: Output, found: Predictions) -> Response:
+def _answered(request: Request, graph: ServedGraph, found: Predictions) -> Response:
     columns = graph.named(found.nodes, found.classes)
     if found.values is not None:
-        columns[_COLUMNS.get(output, output)] = found.values
+        columns[_COLUMNS.get(found.output, found.output)] = found.values
     return _written(request, Answer("predictions", columns))
 
 

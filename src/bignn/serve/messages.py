@@ -74,11 +74,8 @@ def nodes_of(name: str, value: Any) -> NDArray[Any] | None:
     return found
 
 
-def edges_of(name: str, value: Any, num_new: int) -> NDArray[Any] | None:
-    """Convert edges to an array [2, n] of node ids and names; None stays.
-
-    New nodes of the request, ``num_new``, are -1, -2, and so on.
-    """
+def edges_of(name: str, value: Any) -> NDArray[Any] | None:
+    """Convert edges to an array [2, n] of node ids and names; None stays."""
     expected = "two lists of one length, sources and targets, of node ids or names"
     found = _array(name, value, expected)
     if found is None:
@@ -88,11 +85,6 @@ def edges_of(name: str, value: Any, num_new: int) -> NDArray[Any] | None:
     _check_ids(name, found, expected, num_axes=2)
     if len(found) != 2:
         raise RequestError(400, f"'{name}' must be {expected}, got {len(found)} lists")
-    least = min((item for item in found.ravel().tolist() if isinstance(item, int)), default=0)
-    if least < -num_new:
-        of_new = f", and -1 to {-num_new} for the new nodes" if num_new else ""
-        of_new = of_new if num_new != 1 else ", and -1 for the new node"
-        raise RequestError(400, f"'{name}' must be node ids from 0 on{of_new}, got {least}")
     return found
 
 
@@ -117,25 +109,31 @@ def features_of(name: str, value: Any, num_features: int) -> NDArray[Any] | Spar
         raise RequestError(
             400, f"'{name}' must have 'columns' and perhaps 'values', got {sorted(value)}"
         )
-    columns = _rows_of(name, value["columns"])
-    values = None if value.get("values") is None else _rows_of(name, value["values"])
+    columns = _rows_of(name, "columns", value["columns"])
+    values = None if value.get("values") is None else _rows_of(name, "values", value["values"])
     lengths = [len(row) for row in columns]
     if values is not None and [len(row) for row in values] != lengths:
-        raise RequestError(400, f"'{name}' must have as many 'values' as 'columns' in every row")
+        got = f"{_counts(lengths)} columns and {_counts([len(row) for row in values])} values"
+        line = f"'{name}' must have as many 'values' as 'columns' in every row, got {got}"
+        raise RequestError(400, line)
     indices = np.concatenate([np.empty(0, dtype=np.int64), *columns])
     numbers = np.ones(len(indices)) if values is None else np.concatenate([np.empty(0), *values])
     if indices.dtype.kind not in "iu" or numbers.dtype.kind not in "iuf":
-        raise RequestError(
-            400, f"'{name}' must have whole numbers as columns and numbers as values"
-        )
+        odd = indices if indices.dtype.kind not in "iu" else numbers
+        line = f"'{name}' must have whole numbers as columns and numbers as values"
+        raise RequestError(400, f"{line}, got {_in_words(odd, 1)}")
     if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < num_features:
         bad = int(indices.min()) if int(indices.min()) < 0 else int(indices.max())
         raise RequestError(400, f"'{name}' must have columns in 0..{num_features - 1}, got {bad}")
-    if not np.isfinite(numbers).all():
-        raise RequestError(400, f"'{name}' must be finite")
+    with np.errstate(over="ignore"):
+        taken = numbers.astype(np.float32)
+    if not np.isfinite(taken).all():
+        largest, bad = np.finfo(np.float32).max, numbers[~np.isfinite(taken)][0]
+        line = f"'{name}' must be within float32's range, {largest:.1e} at most in size, got {bad}"
+        raise RequestError(400, line)
     offsets = np.cumsum([0, *lengths], dtype=np.int64)
     shape = (len(columns), num_features)
-    return SparseRows(offsets, indices.astype(np.int64), numbers.astype(np.float32), shape)
+    return SparseRows(offsets, indices.astype(np.int64), taken, shape)
 
 
 def type_in_words(value: object) -> str:
@@ -189,13 +187,21 @@ def _in_words(found: NDArray[Any], num_axes: int) -> str:
     return type_in_words(odd[0]) if odd else "texts"
 
 
-def _rows_of(name: str, value: Any) -> list[NDArray[Any]]:
+def _counts(lengths: list[int]) -> str:
+    """Return the lengths of the first rows, for messages."""
+    return f"{lengths[:4]}" if len(lengths) < 5 else f"{lengths[:4]}..."
+
+
+def _rows_of(name: str, part: str, value: Any) -> list[NDArray[Any]]:
     """Convert lists of several lengths to arrays."""
-    if not isinstance(value, list) or not all(isinstance(row, list | np.ndarray) for row in value):
-        raise RequestError(400, f"'{name}' must have a list of lists")
+    expected = f"'{name}' must have a list of lists as '{part}', one per row"
+    if not isinstance(value, list):
+        raise RequestError(400, f"{expected}, got {type_in_words(value)}")
+    if odd := [row for row in value if not isinstance(row, list | np.ndarray)]:
+        raise RequestError(400, f"{expected}, got {type_in_words(odd[0])} in the list")
     made = [np.asarray(row if len(row) else np.empty(0, dtype=np.int64)) for row in value]
     if any(row.ndim != 1 for row in made):
-        raise RequestError(400, f"'{name}' must have a list of lists of numbers")
+        raise RequestError(400, f"{expected}, got lists in lists")
     return made
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.errors import FileError, InputError, WriteError, input_error
+from bignn.errors import FileError, InputError, input_error
 from bignn.graph.names import NameList, Names
 from bignn.runtime import LiveGraph, PackedModel
 from bignn.runtime.hetero_graph import PackedHeteroGraph
@@ -51,6 +51,12 @@ class MadeUpdate(NamedTuple):
     classes: Ints
     num_nodes: int
     num_added: int
+
+    def come_and_gone(self) -> Ints:
+        """Return the nodes that were added or removed, rising."""
+        is_new = self.nodes >= self.num_nodes - self.num_added
+        found: Ints = self.nodes[is_new | (self.classes == -1)]
+        return found
 
 
 class ServedGraph(ABC):
@@ -115,7 +121,7 @@ class FixedGraph(ServedGraph):
         names = None if isinstance(graph, PackedHeteroGraph) else graph.node_names
         super().__init__(model, None, why_fixed, names)
         self._graph = graph
-        self._classes = model.predict(graph)
+        self._classes = model.predict(graph, output="classes")
 
     def classes(self) -> Ints:
         """Return the class of every node."""
@@ -154,7 +160,7 @@ class ServedLiveGraph(ServedGraph):
 
     def classes(self) -> Ints:
         """Return the class of every node, -1 of removed ones."""
-        return self._live.predict()
+        return self._live.predict(output="classes")
 
     def logits(self, nodes: Ints) -> Floats:
         """Compute the logits of some nodes, NaN of removed ones."""
@@ -169,12 +175,12 @@ class ServedLiveGraph(ServedGraph):
         live, before = self._live, self._live.num_nodes
         nodes = live.update(**changes)
         self.live_bytes = live.nbytes
-        made = MadeUpdate(nodes, live.predict(nodes), live.num_nodes, live.num_nodes - before)
+        classes = live.predict(nodes, output="classes")
         if (size := self.journal_bytes()) > self._most_journal:
             self._most_journal = 2 * size  # where it cannot be saved, the journal goes on
-            with suppress(WriteError):
+            with suppress(FileError):
                 self._save()
-        return made
+        return MadeUpdate(nodes, classes, live.num_nodes, live.num_nodes - before)
 
     def close(self) -> None:
         """Write the journal's updates into the file, and close both."""

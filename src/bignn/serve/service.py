@@ -20,7 +20,13 @@ from numpy.typing import NDArray
 from bignn.errors import InputError, WriteError
 from bignn.kernels.reference import first_largest
 from bignn.runtime.live.new_answers import NewQuestion
-from bignn.runtime.predicted_values import Output, check_output, checked_rows, finished
+from bignn.runtime.predicted_values import (
+    OF_CLASSES,
+    Output,
+    checked_rows,
+    chosen_output,
+    finished,
+)
 from bignn.serve.batcher import Batcher
 from bignn.serve.limits import Limits, RequestError, check_count
 from bignn.serve.metrics import Metrics, resident_bytes
@@ -31,14 +37,12 @@ Floats = NDArray[np.float32]
 
 logger = logging.getLogger("bignn.serve")
 
-#: Outputs that go with a class.
-_OF_CLASSES = ("probabilities", "logits")
-
 
 class Predictions(NamedTuple):
     """Answers for some nodes.
 
     Attributes:
+        output: what was asked for, or else the model's usual output.
         nodes: the nodes.
         classes: their classes, -1 of removed ones; None where outputs are not of classes.
         values: further outputs [n, num_classes], NaN or False of removed ones; None if only classes
@@ -46,6 +50,7 @@ class Predictions(NamedTuple):
 
     """
 
+    output: Output
     nodes: Ints
     classes: Ints | None
     values: NDArray[Any] | None
@@ -76,19 +81,19 @@ class Service:
         self._logits = Batcher(self._answer_logits, self._reader, limits.waiting)
         self._new = Batcher(graph.logits_of_new, self._reader, limits.waiting)
 
-    async def predict(self, nodes: Any, output: Output = "classes") -> Predictions:
-        """Answer for nodes of the graph."""
-        check_output(output)
+    async def predict(self, nodes: Any, output: Output | None = None) -> Predictions:
+        """Answer for nodes of the graph; by None, with the model's usual output."""
+        output = chosen_output(output, self.graph.model.output)
         names = self.graph.node_names
         ids = checked_rows("nodes", nodes, self.num_nodes, "node ids", names, by_name=True)
         check_count("nodes", len(ids), self.limits.nodes)
         if output == "classes":
-            return Predictions(ids, self._classes[ids], None)
+            return Predictions(output, ids, self._classes[ids], None)
         return _predictions(ids, await self._logits.ask(ids), output)
 
-    async def predict_new(self, question: NewQuestion, output: Output = "classes") -> Predictions:
+    async def predict_new(self, question: NewQuestion, output: Output | None = None) -> Predictions:
         """Answer for new nodes, which are numbered -1, -2, ... in questions and answers."""
-        check_output(output)
+        output = chosen_output(output, self.graph.model.output)
         logits = await self._new.ask(question)
         return _predictions(-1 - np.arange(len(logits)), logits, output)
 
@@ -128,6 +133,7 @@ class Service:
             "num_removed": self.num_removed,
             "num_features": model.num_features,
             "num_classes": model.num_classes,
+            "output": model.output,
             "updates": self._num_updates,
             "is_live": not self.graph.why_fixed,
             "is_kept": self.graph.path is not None,
@@ -161,12 +167,15 @@ class Service:
         loop = asyncio.get_running_loop()
         try:
             made = await loop.run_in_executor(self._writer, self.graph.update, changes)
+            self._publish(made)
         except InputError:  # nothing was changed
             raise
         except Exception:
+            # No further update is taken, so that whoever sends this one again cannot make it twice.
             self.failed = "an update ended half way; restart the service to make it whole"
-            raise
-        self._publish(made)
+            logger.exception("%s", self.failed)
+            line = f"{self.failed}, and look whether it was made before you send it again"
+            raise RequestError(500, line) from None
         return made
 
     def _publish(self, made: MadeUpdate) -> None:
@@ -191,8 +200,8 @@ class Service:
 def _predictions(nodes: Ints, logits: Floats, output: Output) -> Predictions:
     """Make of logits what was asked for."""
     classes = None
-    if output in ("classes", *_OF_CLASSES):
+    if output in OF_CLASSES:
         is_removed = np.isnan(logits).all(axis=1)
         classes = np.where(is_removed, -1, first_largest(logits))
     values = None if output == "classes" else finished(logits, output)
-    return Predictions(nodes, classes, values)
+    return Predictions(output, nodes, classes, values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from bignn import kernels
 from bignn.bits import Words, words_per_row
 from bignn.errors import FileError, InputError, input_error
 from bignn.graph import Graph, SparseRows
+from bignn.graph.libraries import is_scipy, sparse_rows
 from bignn.graph.names import Names
 from bignn.graph.pyg import array_of
 from bignn.kernels.edge_kinds import WeightUse
@@ -111,16 +113,20 @@ def read_rows(stage: InputSpec, x: Any, argument: str) -> tuple[Words, Floats]:
 
 def checked_features(stage: InputSpec, x: Any, argument: str) -> Graph | None:
     """Check rows of features that a model reads; return them as a graph, None of no rows."""
+    if is_scipy(x):
+        x = sparse_rows(argument, x)
     if not isinstance(x, SparseRows):
         x = _array(argument, x, as_floats=True)
-        if x.ndim in (1, 2) and len(x) == 0:
-            return None
-        if x.ndim == 1:
-            x = x[None]
+    if len(x.shape) in (1, 2) and x.shape[0] == 0:
+        return None
+    if len(x.shape) == 1:
+        x = x[None]
     try:
         graph = Graph(x, _NO_EDGES, name=argument)  # checks numbers and shapes
     except InputError as error:
-        raise InputError(str(error).replace(f"{argument}: 'x'", f"'{argument}'")) from None
+        # Its arrays are called 'x', or 'x_data' and so on where they are sparse.
+        line = re.sub(rf"^{argument}: 'x(_[a-z]+)?'", f"'{argument}'", str(error))
+        raise InputError(line) from None
     if graph.num_features != stage.num_features:
         expected = f"rows of {stage.num_features} features"
         raise input_error(argument, expected, f"rows of {graph.num_features}")
@@ -139,12 +145,20 @@ def read_edges(argument: str, edges: Any, num_nodes: int, names: Names | None = 
     return checked_rows(argument, found.reshape(-1), num_nodes, "node ids").reshape(2, -1)
 
 
-def with_new_numbers(argument: str, edges: Any, num_nodes: int, names: Names | None) -> Any:
+def with_new_numbers(
+    argument: str, edges: Any, num_nodes: int, num_new: int, names: Names | None
+) -> Any:
     """Give new nodes, called -1, -2, ..., their numbers from the number of nodes on."""
     if edges is None:
         return None
     found = _ids(argument, edges, names)
-    return np.where(found < 0, num_nodes - 1 - found, found) if found.dtype.kind == "i" else found
+    if found.dtype.kind != "i" or found.size == 0:
+        return found
+    if (least := int(found.min())) < -num_new:
+        of_new = "" if num_new == 0 else f", and -1 to {-num_new} for the new nodes"
+        of_new = of_new if num_new != 1 else ", and -1 for the new node"
+        raise input_error(argument, f"node ids from 0 on{of_new}", least)
+    return np.where(found < 0, num_nodes - 1 - found, found)
 
 
 def read_nodes(argument: str, nodes: Any, num_nodes: int, names: Names | None = None) -> Ints:

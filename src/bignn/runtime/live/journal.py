@@ -14,7 +14,7 @@ import struct
 import warnings
 import weakref
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from bignn.errors import FileError, WriteError
 from bignn.files import atomic_path
@@ -33,13 +33,34 @@ _RECORD = struct.Struct("<Q16s")
 _MOST_HEADER = 1 << 12
 
 
+class Absorbed(NamedTuple):
+    """The part of a journal whose updates a saved state has: the first bytes of one journal.
+
+    Attributes:
+        state: the state that the journal follows.
+        num_bytes: how many.
+        checksum: their BLAKE2b, 16 bytes in hexadecimal.
+
+    """
+
+    state: str
+    num_bytes: int
+    checksum: str
+
+
 class Journal:
     """An open journal that changes are appended to."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         # Unbuffered: what a failed write leaves in a buffer would be written later.
-        self._file: BinaryIO = path.open("r+b", buffering=0)
+        try:
+            self._file: BinaryIO = path.open("r+b", buffering=0)
+        except OSError as error:
+            raise WriteError(
+                f"cannot write '{path}': {error.strerror or error}; a live graph is opened to be "
+                "changed: copy it and its journal to where files can be written"
+            ) from None
         weakref.finalize(self, self._file.close)
         if fcntl is not None:
             try:
@@ -63,18 +84,29 @@ class Journal:
                 f"cannot write '{self._path}': {error.strerror or error}; the update was not made"
             ) from error
 
-    def read(self, state: str, num_words: int) -> list[Changes]:
-        """Return the changes since a saved state, and drop a last record that is not whole."""
-        self._file.seek(0)
-        header = self._file.readline(_MOST_HEADER)
-        if _state_of(header, self._path) != state:
-            # The state was saved anew, with all of these changes in it, and the process was
-            # killed before it could start this journal afresh.
+    def read(self, state: str, absorbed: Absorbed | None, num_words: int) -> list[Changes]:
+        """Return the changes since a saved state, and drop a last record that is not whole.
+
+        A journal of the state before goes on after the bytes that the saved one has absorbed: the
+        process was killed, or the disk full, before a journal could be started afresh. An empty
+        file is a journal without updates.
+        """
+        header = self._header()
+        size = self._file.seek(0, os.SEEK_END)
+        at = len(header)
+        if header and (followed := _state_of(header, self._path)) != state:
+            if absorbed is None or absorbed != self._beginning(followed, absorbed.num_bytes):
+                raise FileError(
+                    f"'{self._path}' has the updates of another live graph, or of another save of "
+                    "this one, and was left as it is: put the two files that belong together side "
+                    "by side, or move the journal away and make an empty file in its place"
+                )
+            at = absorbed.num_bytes
+            header = b"" if size == at else header
+        if not header:
             self._start(state)
             return []
         found = []
-        size = os.fstat(self._file.fileno()).st_size
-        at = len(header)
         while at < size:
             self._file.seek(at)
             begin = self._file.read(_RECORD.size)
@@ -88,6 +120,12 @@ class Journal:
             at = end
         return found
 
+    def absorbed(self) -> Absorbed | None:
+        """Return what a state that is saved now has of this journal: all; None of an empty file."""
+        header = self._header()
+        size = self._file.seek(0, os.SEEK_END)
+        return self._beginning(_state_of(header, self._path), size) if header else None
+
     def is_at(self, path: Path) -> bool:
         """Whether a path leads to this journal."""
         return os.path.samestat(os.fstat(self._file.fileno()), path.stat())
@@ -95,6 +133,19 @@ class Journal:
     def close(self) -> None:
         """Close the file, and let others open it."""
         self._file.close()
+
+    def _beginning(self, state: str, num_bytes: int) -> Absorbed:
+        digest = hashlib.blake2b(digest_size=16)
+        self._file.seek(0)
+        left = num_bytes
+        while left and (some := self._file.read(min(left, 1 << 20))):
+            digest.update(some)
+            left -= len(some)
+        return Absorbed(state, num_bytes - left, digest.hexdigest())
+
+    def _header(self) -> bytes:
+        self._file.seek(0)
+        return self._file.readline(_MOST_HEADER)
 
     def _start(self, state: str) -> None:
         self._file.seek(0)

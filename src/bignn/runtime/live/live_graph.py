@@ -57,7 +57,8 @@ class LiveGraph:
     Whatever was updated, every answer is that of the changed graph packed anew, to the last bit.
 
     Nodes keep their numbers: new ones are numbered from :attr:`num_nodes` on, and a removed one
-    stays as a number without edges and without an answer (class -1, other outputs NaN).
+    stays as a number without edges and without an answer (class -1, labels False, other outputs
+    NaN).
 
     Threads may predict while one updates: each answer is of the state before an update or after it.
 
@@ -149,7 +150,7 @@ class LiveGraph:
         """Predict nodes that are not in the graph, without changing it.
 
         Args:
-            x: features of the new nodes, as rows [n, d].
+            x: features of the new nodes, as rows [n, d]: an array, a tensor or a SciPy matrix.
             edges: [2, m], between new nodes and others, as in
                 :meth:`bignn.PackedModel.predict_new`. Where other threads may add nodes meanwhile,
                 call new nodes -1 (the first), -2, and so on.
@@ -186,8 +187,8 @@ class LiveGraph:
 
         Args:
             nodes: nodes that get other features, each once.
-            x: their features, as rows [n, d].
-            add_nodes: features of new nodes, as rows [n, d].
+            x: their features, as rows [n, d]: an array, a tensor or a SciPy matrix.
+            add_nodes: features of new nodes, likewise.
             remove_edges: [2, n]; every copy of each goes. Each must exist, but for self-loops where
                 the model gives every node one: these get the weight 1 again.
             add_edges: [2, n]; an edge that exists is there once more, as in a graph that names it
@@ -197,7 +198,8 @@ class LiveGraph:
             remove_nodes: nodes that lose all edges and their answer; their numbers stay taken.
 
         Returns:
-            The nodes whose class is another now, rising; new and removed ones are among them.
+            The nodes whose class is another now, rising; new and removed ones are among them. The
+            class of a model of labels or values is its largest output, too.
 
         """
         with self._lock:
@@ -280,7 +282,8 @@ class LiveGraph:
         with a warning. One process at a time may have a live graph open.
 
         Args:
-            path: the file; its journal lies beside it.
+            path: the file; its journal lies beside it. Both must be writable, and of one state: a
+                journal of another one is refused and left as it is.
             keep_sums: as in :meth:`bignn.PackedModel.live`.
 
         """
@@ -335,7 +338,7 @@ class LiveGraph:
         num_added = 0 if add_nodes is None else len(parts[-1][1])
         after = before + num_added
         removed = changes_.read_edges("remove_edges", remove_edges, before, names)
-        add_edges = changes_.with_new_numbers("add_edges", add_edges, before, names)
+        add_edges = changes_.with_new_numbers("add_edges", add_edges, before, num_added, names)
         added = changes_.read_edges("add_edges", add_edges, after)
         use = self.model.edge_weight
         weights = changes_.read_weights("edge_weight", edge_weight, added.shape[1], use)

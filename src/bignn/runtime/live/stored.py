@@ -16,7 +16,7 @@ from bignn.errors import FileError
 from bignn.files import checked_path
 from bignn.runtime import packed_graph, packed_model, tensors
 from bignn.runtime.live.changes import from_arrays
-from bignn.runtime.live.journal import Journal, start_journal
+from bignn.runtime.live.journal import Absorbed, Journal, start_journal
 from bignn.runtime.live.live_graph import LiveGraph
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 VERSION = 1
 _HEADER = frozenset(["format", "version", "state", "model", "graph"])
+#: The part of the journal before that a state has, if there was one.
+_ABSORBED = "absorbed"
 
 
 def journal_path(path: str | os.PathLike[str]) -> Path:
@@ -63,12 +65,15 @@ def save(
     journal = journal_path(path)
     if not journal.exists():
         start_journal(journal, state)
-    held = None if own is not None and own.is_at(journal) else Journal(journal)
+    held = own if own is not None and own.is_at(journal) else Journal(journal)
     try:
+        # A process that is killed before the journal is started afresh leaves this one.
+        if (absorbed := held.absorbed()) is not None:
+            header[_ABSORBED] = list(absorbed)
         tensors.write(path, arrays, header)
         start_journal(journal, state)
     finally:
-        if held is not None:
+        if held is not own:
             held.close()
     return Journal(journal)
 
@@ -78,27 +83,30 @@ def open_live(path: str | os.PathLike[str], *, keep_sums: bool = True) -> LiveGr
 
     def made(
         arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]
-    ) -> tuple[PackedModel, PackedGraph, NDArray[Any], str]:
-        if header.get("version") != VERSION or set(header) != _HEADER:
+    ) -> tuple[PackedModel, PackedGraph, NDArray[Any], str, Absorbed | None]:
+        if header.get("version") != VERSION or set(header) - {_ABSORBED} != _HEADER:
             raise FileError(f"version {header.get('version')!r} is not known, expected {VERSION}")
         model = packed_model.from_file(_part("model", arrays), header["model"])
         graph = packed_graph.graph_reader(path)(_part("graph", arrays), header["graph"])
         removed = arrays.get("removed", np.empty(0, dtype=np.int64))
-        return model, graph, removed, str(header["state"])
+        return model, graph, removed, str(header["state"]), _absorbed(header.get(_ABSORBED))
 
     journal = journal_path(path)
     # Before the file is read: from here on no other process saves it anew.
     opened = Journal(journal) if journal.exists() else None
     try:
         parts = tensors.open_as(path, {tensors.LIVE_FORMAT: made}, verify=True)
-        model, graph, removed, state = parts
+        model, graph, removed, state, absorbed = parts
         if opened is None:
-            raise FileError(f"'{journal}' does not exist; it holds the updates since the last save")
+            raise FileError(
+                f"'{journal}' does not exist; it holds the updates since the last save: copy it "
+                "too, or make an empty file of that name to go on from the last save"
+            )
         live = model.live(graph, keep_sums=keep_sums)
         num_words = words_per_row(model.network.input.num_columns)
         if removed.size:
             live._replay(from_arrays({"removed_nodes": removed}, 0, num_words))
-        for changes in opened.read(state, num_words):
+        for changes in opened.read(state, absorbed, num_words):
             live._replay(changes)
     except BaseException:
         if opened is not None:
@@ -106,6 +114,14 @@ def open_live(path: str | os.PathLike[str], *, keep_sums: bool = True) -> LiveGr
         raise
     live._attach(opened)
     return live
+
+
+def _absorbed(value: Any) -> Absorbed | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or [type(part) for part in value] != [str, int, str]:
+        raise FileError(f"'{_ABSORBED}' must be a state, a number of bytes and their checksum")
+    return Absorbed(*value)
 
 
 def _part(name: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
