@@ -79,6 +79,9 @@ def test_as_few_nodes_as_possible_are_computed(binary: PackedModel) -> None:
     few = neighbourhood.find_surroundings(graph, binary.network, np.array([3, 4000]), 1e-2)
     assert few is not None
     assert 2 <= len(few.layers[0]) <= len(few.first) < 2500
+    # Operations in NumPy have no plan, and take longer than cutting a part out.
+    floats = as_floats(binary).network
+    assert neighbourhood.find_surroundings(graph, floats, np.array([3]), 0.0) is not None
     most = np.arange(4000)
     assert neighbourhood.find_surroundings(graph, binary.network, most, 1e-2) is None
     # Where all nodes take long, even most of them are a part; of many rows some are tried first.
