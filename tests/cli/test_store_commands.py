@@ -66,11 +66,44 @@ def test_own_features_edges_and_labels(
     few = ["--model", "bi-sage", "--layers", "2", "--hidden", "8", "--epochs", "1"]
     run(capsys, "train", "s", *few)  # half of the nodes have labels
     fails(capsys, "--inductive must be left out for a store", "train", "s", *few, "--inductive")
-    np.savez("labels.npz", y=y, train_idx=np.array([5, 100]))
-    fails(capsys, "labels.npz': 'train_idx' names node 100 in row 1, expected 0..99",
-          "pack-features", "x.npy", "-o", "s", "--labels", "labels.npz")  # fmt: skip
     run(capsys, "pack-edges", "edges.npy", "-o", "s", "--nodes", "101")
     fails(capsys, "has features of 100 nodes and edges of 101", "train", "s")
+
+
+IDS = np.arange(100)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "line"),
+    [
+        ({"train_idx": np.array([5, 100])}, "'train_idx' must be a node id in 0..99, got 100"),
+        ({"y": np.where(IDS == 7, -1, 0), "val_idx": IDS},
+         "'val_idx' must be labelled nodes only, got node 7, whose y is -1"),
+        ({"train_idx": IDS[:50], "val_idx": IDS[49:]},
+         "'val_idx' must be disjoint from the other splits, got node 49 in two of them"),
+        ({"train_idx": IDS[[3, 3]]}, "'train_idx' must be free of repetitions, got node 3"),
+        ({"train_idx": IDS[:0]}, "'train_idx' must be at least one node"),
+        ({"train_idx": IDS / 2}, "'train_idx' must be a vector of node ids, got float64"),
+        ({"train_mask": IDS < 50}, "must hold 'train_idx', got 'train_mask'; instead of a mask"),
+        ({"y": IDS[:99]}, "'y' must be a class per node (100), got 99"),
+        ({"y": IDS - 5}, "'y' is -5 in row 0, expected -1 or more"),
+        ({"y": None}, "must hold 'y', a class per node, got none; add it to the file"),
+    ],
+)  # fmt: skip
+def test_wrong_labels_are_refused_when_packed(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arrays: dict[str, object],
+    line: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", dense_features(100, 9))
+    given = {"y": np.zeros(100, dtype=np.int64), **arrays}
+    np.savez("labels.npz", **{key: held for key, held in given.items() if held is not None})  # type: ignore[arg-type]
+    command = ["pack-features", "x.npy", "-o", "s", "--labels", "labels.npz"]
+    fails(capsys, line, *command)
+    assert Path("s").exists() == ("(100)" in line)  # refused before anything is packed
 
 
 @pytest.fixture(scope="module")
