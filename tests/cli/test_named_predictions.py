@@ -248,6 +248,17 @@ def test_scores_are_probabilities() -> None:
     assert scores_of(np.array([[7]], dtype=np.float32)).tolist() == [1]
 
 
+def test_parts_say_that_they_have_no_names(
+    named: Graph, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert named.node_names is not None
+    assert run("partition g.npz -k 2 -o parts") == 0
+    assert "note: parts have no names of nodes" in capsys.readouterr().err
+    np.savez("unnamed.npz", **make_arrays())  # type: ignore[arg-type]
+    assert run("partition unnamed.npz -k 2 -o parts") == 0
+    assert "note:" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("output", ["labels", "values"])
 def test_labels_and_values_are_a_column_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: str

@@ -70,6 +70,34 @@ def test_own_features_edges_and_labels(
     fails(capsys, "has features of 100 nodes and edges of 101", "train", "s")
 
 
+def test_what_is_replaced_gets_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def notes(*command: str) -> list[str]:
+        assert main([*command, "-o", "s"]) == 0
+        lines = capsys.readouterr().err.splitlines()
+        return [line for line in lines if line.startswith("note:")]
+
+    def note(kind: str) -> str:
+        return f"note: 's' has {kind} of other inputs or options already, which this run replaces"
+
+    np.save("x.npy", dense_features(100, 9))
+    np.save("edges.npy", IDS.reshape(50, 2))
+    np.savez("labels.npz", y=IDS % 3)
+    features = ["pack-features", "x.npy", "--labels", "labels.npz"]
+    for _ in range(2):  # the same again is no news
+        assert notes(*features) == []
+        assert notes("pack-edges", "edges.npy", "--nodes", "100") == []
+    np.savez("labels.npz", y=IDS % 4)
+    assert notes(*features, "--normalize-rows") == [note("features"), note("labels")]
+    assert notes("pack-edges", "edges.npy", "--nodes", "101") == [note("edges")]
+    synth = ["synth", "cora", "--scale", "0.1"]
+    assert notes(*synth) == [note("features"), note("edges"), note("labels")]
+    assert notes(*synth) == []
+
+
 IDS = np.arange(100)
 
 

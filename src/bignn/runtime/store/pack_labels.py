@@ -52,6 +52,7 @@ def pack_labels(path: str | os.PathLike[str], folder: Path, num_nodes: int) -> N
     status = Path(path).stat()
     identity = {"file": [os.fspath(path), status.st_size, status.st_mtime_ns]}
     with UnfinishedPart(folder, LABELS, identity) as part:
+        part.note_replaced()
         splits = {name: arrays[name].astype(np.int64) for name in SPLITS if name in arrays}
         write_labels(part, y.astype(np.int16 if y.max(initial=0) < 2**15 else np.int64), splits)
 
