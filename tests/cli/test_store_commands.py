@@ -42,8 +42,9 @@ def test_from_synth_to_predictions(
     fails(capsys, "--out must be a file name ending in .npy", "predict", "m.bignn", "store")
     fails(capsys, "--memory must be left out but for a store", "predict", "m.bignn", "cora",
           "--memory", "1G")  # fmt: skip
-    fails(capsys, "--order must be left out for a store", "predict", "m.bignn", "store",
-          "--order", "locality")  # fmt: skip
+    for flags in (["--order", "locality"], ["--nodes", "0,5"], ["--device", "cuda"]):
+        fails(capsys, f"{flags[0]} must be left out for a store, got '{flags[1]}'",
+              "predict", "m.bignn", "store", *flags)  # fmt: skip
     fails(capsys, "--distill must be left out for a store", "train", "store", "--distill")
     fails(capsys, "is a store, which is not read into memory", "capacity", "store")
     fails(capsys, "--scale must be above 0", "synth", "papers100M", "--scale", "0", "-o", "t")

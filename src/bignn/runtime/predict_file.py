@@ -50,11 +50,14 @@ def predict_file(
     in :meth:`PackedModel.predict`: by default classes, labels or values, as the model was trained.
     """
     if is_store(dataset):
-        others = {"nodes": nodes, "plan": plan, "order": order, "save-graph": save_graph}
-        given = [name for name, value in others.items() if value is not None]
-        given += ["explain"] * explain + ["device"] * (device != "cpu")
-        if given:
-            raise input_error(given[0], "left out for a store", repr(dataset))
+        others = {
+            "nodes": None if nodes is None else ",".join(nodes),
+            **{"plan": plan, "order": order, "save-graph": save_graph},
+            **{"explain": explain or None, "device": None if device == "cpu" else device},
+        }
+        for name, value in others.items():
+            if value is not None:
+                raise input_error(name, "left out for a store", repr(value))
         _check_different({"model": model_path}, {"out": out})
         return _predict_store(model_path, dataset, out, output, memory or "4G", threads)
     if memory is not None:
