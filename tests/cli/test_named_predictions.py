@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch_geometric.nn as pyg
 from conftest import make_arrays, make_graph, make_packed_model
+from torch_geometric.data import Data
 
 import bignn
 from bignn import FileError, Graph, InputError, PackedGraph, PackedModel
@@ -245,3 +246,56 @@ def test_scores_are_probabilities() -> None:
     expected = torch.from_numpy(logits).double().softmax(dim=1).max(dim=1).values.float()
     assert scores_of(logits).tolist() == expected.tolist()
     assert scores_of(np.array([[7]], dtype=np.float32)).tolist() == [1]
+
+
+def test_parts_say_that_they_have_no_names(
+    named: Graph, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert named.node_names is not None
+    assert run("partition g.npz -k 2 -o parts") == 0
+    assert "note: parts have no names of nodes" in capsys.readouterr().err
+    np.savez("unnamed.npz", **make_arrays())  # type: ignore[arg-type]
+    assert run("partition unnamed.npz -k 2 -o parts") == 0
+    assert "note:" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("output", ["labels", "values"])
+def test_labels_and_values_are_a_column_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    graph = from_arrays(make_arrays())
+    rng, masks = np.random.default_rng(0), torch.arange(graph.num_nodes) % 3
+    y = rng.random((graph.num_nodes, 3)).astype(np.float32)
+    data = Data(
+        x=torch.from_numpy(graph.dense_x()),
+        edge_index=torch.from_numpy(graph.edge_index),
+        y=torch.from_numpy(y if output == "values" else (y > 0.5).astype(np.float32)),
+        train_mask=masks == 0,
+        val_mask=masks == 1,
+        test_mask=masks == 2,
+    )
+    model = bignn.nn.GCN(graph.num_features, 8, 2, 3, binarize="both")
+    bignn.fit(model, data, {"epochs": 2}, progress=False)
+    packed = bignn.pack(model)
+    packed.save("m.bignn")
+    # Classes that such a model does not predict: no accuracy is of them.
+    bignn.pack_graph(graph, like=packed).save("g.bigraph")
+    expected = packed.predict(graph)
+    assert run("predict m.bignn g.bigraph --out p.csv") == 0
+    head, *rows = rows_of("p.csv")
+    assert head == ["node", *(f"{output[:-1]}_{number}" for number in range(3))]
+    assert np.array_equal(np.array([row[1:] for row in rows], np.float32), expected)
+    assert run("predict m.bignn g.bigraph --out p.npy") == 0
+    assert np.array_equal(np.load("p.npy"), expected)
+    capsys.readouterr()
+    assert run("predict m.bignn g.bigraph --nodes 0,5 --json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["predictions"] == expected[[0, 5]].tolist()
+    assert (report["output"], report["test_acc"]) == (output, None)
+    assert run("predict m.bignn g.bigraph --nodes 5") == 0
+    shown = [f"{cell:.3f}" if output == "values" else str(int(cell)) for cell in expected[5]]
+    assert f"node 5: {' '.join(shown)}" in capsys.readouterr().out
+    assert run("predict m.bignn g.bigraph --output label_probabilities --out q.csv") == 0
+    expected = packed.predict(graph, output="label_probabilities")
+    assert np.array_equal(np.array([row[1:] for row in rows_of("q.csv")[1:]], np.float32), expected)

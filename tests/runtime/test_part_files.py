@@ -135,6 +135,10 @@ def test_missing_and_exchanged_files_are_one_line(graph: Graph, tmp_path: Path) 
     part_path(tmp_path, 2).unlink()
     with pytest.raises(FileError, match=r"part-2.bigpart' does not exist"):
         open_part(tmp_path, 2, 4)
+    write_parts(graph, 3, tmp_path / "three")
+    shutil.copy(part_path(tmp_path / "three", 1), part_path(tmp_path, 1))
+    with pytest.raises(FileError, match=r"1.bigpart' and 'part-0.bigpart' are parts of different"):
+        open_part(tmp_path, 1, 4)
     write_parts(graph, 1, tmp_path)
     with pytest.raises(InputError, match="has one part, for one process, and 2 run"):
         open_part(tmp_path, 0, 2)

@@ -29,7 +29,7 @@ from bignn.train.distributed import World
 from bignn.train.find_problem import find_problem
 from bignn.train.fit import fit
 from bignn.train.parts.training_halo import TrainingHalo, from_bits, to_bits
-from bignn.train.recipes import Settings
+from bignn.train.recipes import Settings, recipe
 
 CPU = torch.device("cpu")
 
@@ -216,7 +216,7 @@ def test_two_processes_with_parts_are_one(tmp_path: Path) -> None:
         assert constant in (1, 2)
         assert passes.is_integer() and passes >= 2 * sent["epochs"]
     assert "the processes differ in 'graph'" in first["refused"][0]
-    assert "a graph in parts is trained full batch" in first["refused"][1]
+    assert "'inductive' must be left out for a graph in parts" in first["refused"][1]
     assert first["refused"][2:] == [
         "the processes differ in their version of bignn; install one version everywhere",
         "the processes differ in their model; copy one .bignn file to all machines",
@@ -305,6 +305,31 @@ def test_what_cannot_train_in_parts_is_refused(tmp_path: Path) -> None:
     unlabelled = next(cut(Graph(graph.x, graph.edge_index), 1))
     with pytest.raises(InputError, match="training needs"):
         fit(model, unlabelled, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("model", ["sage", "bi-sage", "saint", "bi-saint"])
+def test_models_of_sampled_recipes_train_full_batch_in_parts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str
+) -> None:
+    """Where many nodes have labels, their recipes sample and see the training nodes alone."""
+    arrays = make_arrays()
+    assert recipe(model, graph=from_arrays(arrays)).settings.inductive
+    np.savez(tmp_path / "toy.npz", **arrays)  # type: ignore[arg-type]
+    parts = tmp_path / "p"
+    assert main(["partition", str(tmp_path / "toy.npz"), "-k", "1", "-o", str(parts)]) == 0
+    few = ["train", str(parts), "--model", model, "--epochs", "2", "--hidden", "8"]
+    few += ["--out", str(tmp_path / "runs")]
+    assert main(few) == 0, capsys.readouterr().err
+    part = open_part(parts, 0, 1)
+    made = recipe(model, graph=part.partition, hidden_channels=8).build(part)
+    assert fit(made, part, {"epochs": 2}, progress=False).epochs == 2
+    for flags, line in (
+        (["--fan-outs", "4,4"], "--sampler must be 'none' for a graph in parts, which is trained "
+         "full batch, got 'neighbor'"),
+        (["--inductive"], "--inductive must be left out for a graph in parts, got True"),
+    ):  # fmt: skip
+        assert main([*few, *flags]) == 2
+        assert line in capsys.readouterr().err
 
 
 def test_a_teacher_in_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

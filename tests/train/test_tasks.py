@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -305,13 +306,18 @@ def test_what_many_graphs_lack_is_said_in_one_line() -> None:
     bare = [Data(x=graph.x, edge_index=graph.edge_index) for graph in graphs]
     flat = make_graphs(8, lambda number, x: torch.zeros(3))
     loader = DataLoader(graphs, batch_size=4)
+    wide = graphs[0].clone()
+    wide.x = torch.cat([wide.x, wide.x], dim=1)
     wrong: list[tuple[Any, dict[str, Any], str]] = [
         (bare, {}, "graph 0: 'graph' has a Data without y"),
         (flat, {}, r"'y' must be one target per graph .*, got shape \[\d+\]; give every Data"),
         ([], {}, "'graph' must be at least one graph, got none"),
         (loader, {}, "'val' must be given for a loader, got None"),
         (loader, {"val": 0.5}, "'val' must be graphs for a loader, got 0.5"),
-        (graphs, {"val": 0.01}, "'val' must be a share that leaves some of 8 graphs"),
+        (graphs, {"val": 0.01}, "'val' must be a share, as 0.2, that leaves some of 8 graphs"),
+        (graphs, {"val": 2}, "'val' must be a share, as 0.2, .* on both sides, got 2"),
+        (graphs, {"val": math.nan}, "'val' must be a share, as 0.2, .* on both sides, got nan"),
+        ([*graphs, wide], {}, r"graph 8: 'x' must be as wide .* first graph \(\d+ features\), got"),
         (graphs, {"val": [3]}, "'val' must be of PyG Data, got int"),
         (graphs, {"batches": [graphs]}, "'batches' must be left out for many graphs"),
         (graphs, {"batch_size": 0}, "'batch_size' must be a number of graphs"),

@@ -36,10 +36,12 @@ def add_pack_features(commands: Any) -> None:
 def _pack_features(options: argparse.Namespace) -> Report:
     from bignn.files import checked_path
     from bignn.runtime.store.pack_features import describe, pack_features
-    from bignn.runtime.store.pack_labels import pack_labels
+    from bignn.runtime.store.pack_labels import pack_labels, read_labels
 
     if options.threads is not None:
         set_threads(options.threads)
+    if options.labels is not None:
+        read_labels(options.labels)  # what is wrong there is said now, and not after hours
     report = pack_features(
         options.features,
         options.out,

@@ -57,6 +57,9 @@ def _partition(options: argparse.Namespace) -> Report:
         partition = write_store_parts(options.dataset, *given)
     else:
         graph = load(options.dataset)
+        if graph.node_names is not None:
+            print("note: parts have no names of nodes; predictions are by number, in the order of "
+                  "the graph's node_names", file=sys.stderr, flush=True)  # fmt: skip
         start = time.perf_counter()
         partition = write_parts(graph, *given)
     return {

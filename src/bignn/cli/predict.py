@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import csv
 import os
-from typing import Any
+from typing import Any, get_args
 
 from bignn.cli.command import Report, add_device, add_threads, add_timeout, command
 from bignn.errors import InputError, input_error
+from bignn.runtime.predicted_values import Output
 
 
 def add_predict(commands: Any) -> None:
@@ -29,9 +30,10 @@ def add_predict(commands: Any) -> None:
         "paper_17,paper_18, or where the graph has none their ids, such as 0,5,9 "
         "(default: all)")  # fmt: skip
     add("--out", metavar="FILE", help="file for the predictions: .csv, with names and scores (the "
-        "predicted class's probability), or .npy, with numbers")  # fmt: skip
-    add("--output", default="classes", choices=["classes", "probabilities", "logits"],
-        help="what to predict (default: classes)")  # fmt: skip
+        "predicted class's probability) or a column per label or value, or .npy, with "
+        "numbers")  # fmt: skip
+    add("--output", choices=get_args(Output), help="what to predict (default: what the model was "
+        "trained for, classes, labels or values)")  # fmt: skip
     add(
         "--plan",
         help="order of work in every layer, T, G or S, or a letter per layer (default: "

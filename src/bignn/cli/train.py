@@ -262,7 +262,8 @@ def _trained_students(
     from bignn.train.quality import keep_chosen, train_students, without_teaching
 
     changes = without_teaching(changes_of(options, _OF_RECIPE))
-    alone = recipe(options.model, graph=graph, paper=_paper(options), **changes)
+    facts = getattr(graph, "partition", graph)
+    alone = recipe(options.model, graph=facts, paper=_paper(options), **changes)
     students = train_students(
         planned,
         alone,

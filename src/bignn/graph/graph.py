@@ -294,7 +294,7 @@ def _check(graph: Graph) -> None:
         if highest >= len(graph.class_names):
             expected = f"a name for every class ({highest + 1} by 'y')"
             raise input_error("class_names", expected, f"{len(graph.class_names)} names")
-    _check_split(graph)
+    check_splits(graph.y, {key: getattr(graph, key) for key in SPLITS}, num_nodes)
 
 
 def _check_edge_types(edge_type: NDArray[np.int64], num_edges: int) -> None:
@@ -366,19 +366,21 @@ def _check_finite(key: str, values: NDArray[np.float32]) -> None:
         )
 
 
-def _check_split(graph: Graph) -> None:
-    seen = np.zeros(graph.num_nodes, dtype=np.bool_)
-    for key in SPLITS:
-        ids = getattr(graph, key)
+def check_splits(
+    y: NDArray[Any] | None, splits: Mapping[str, NDArray[Any] | None], num_nodes: int
+) -> None:
+    """Refuse splits that are not distinct, labelled nodes, each in one split only."""
+    seen = np.zeros(num_nodes, dtype=np.bool_)
+    for key, ids in splits.items():
         if ids is None:
             continue
-        if graph.y is None:
+        if y is None:
             raise input_error(key, "given together with 'y'", "a split without labels")
         if ids.ndim != 1:
             raise input_error(key, "a list of node ids", f"shape {list(ids.shape)}")
         if ids.size == 0:
             raise input_error(key, "at least one node", "an empty split", "leave it out instead")
-        _check_ids(key, ids, graph.num_nodes)
+        _check_ids(key, ids, num_nodes)
         found, counts = np.unique(ids, return_counts=True)
         if found.size != ids.size:
             node = int(found[counts > 1][0])
@@ -386,7 +388,7 @@ def _check_split(graph: Graph) -> None:
         if seen[ids].any():
             node = int(ids[seen[ids]][0])
             raise input_error(key, "disjoint from the other splits", f"node {node} in two of them")
-        if (graph.y[ids] == UNLABELLED).any():
-            node = int(ids[graph.y[ids] == UNLABELLED][0])
+        if (y[ids] == UNLABELLED).any():
+            node = int(ids[y[ids] == UNLABELLED][0])
             raise input_error(key, "labelled nodes only", f"node {node}, whose y is -1")
         seen[ids] = True

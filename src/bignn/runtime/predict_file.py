@@ -24,7 +24,7 @@ from bignn.runtime import Output, PackedGraph, PackedModel, pack_graph
 from bignn.runtime.hetero_graph import PackedHeteroGraph
 from bignn.runtime.neighbourhood import AnyPackedGraph
 from bignn.runtime.node_order import Order
-from bignn.runtime.predicted_values import scores_of
+from bignn.runtime.predicted_values import chosen_output, gives_classes, scores_of
 from bignn.runtime.store import Store, is_store, predict_store
 from bignn.runtime.tensors import GRAPH_SUFFIX, check_suffix
 
@@ -35,7 +35,7 @@ def predict_file(
     *,
     nodes: list[str] | None = None,
     out: str | None = None,
-    output: Output = "classes",
+    output: Output | None = None,
     plan: str | None = None,
     device: str = "cpu",
     explain: bool = False,
@@ -46,14 +46,18 @@ def predict_file(
 ) -> dict[str, Any]:
     """Predict a graph, given by name or file, or a store, with a packed model's file.
 
-    ``nodes`` are names where the graph has names, and numbers where it has none.
+    ``nodes`` are names where the graph has names, and numbers where it has none. ``output`` is as
+    in :meth:`PackedModel.predict`: by default classes, labels or values, as the model was trained.
     """
     if is_store(dataset):
-        others = {"nodes": nodes, "plan": plan, "order": order, "save-graph": save_graph}
-        given = [name for name, value in others.items() if value is not None]
-        given += ["explain"] * explain + ["device"] * (device != "cpu")
-        if given:
-            raise input_error(given[0], "left out for a store", repr(dataset))
+        others = {
+            "nodes": None if nodes is None else ",".join(nodes),
+            **{"plan": plan, "order": order, "save-graph": save_graph},
+            **{"explain": explain or None, "device": None if device == "cpu" else device},
+        }
+        for name, value in others.items():
+            if value is not None:
+                raise input_error(name, "left out for a store", repr(value))
         _check_different({"model": model_path}, {"out": out})
         return _predict_store(model_path, dataset, out, output, memory or "4G", threads)
     if memory is not None:
@@ -74,6 +78,7 @@ def predict_file(
     if threads is not None:
         set_num_threads(threads)
     model = PackedModel.open(model_path)
+    output = chosen_output(output, model.output)
     start = time.perf_counter()
     with _as_arguments(model_path, dataset):
         graph = open_graph(dataset, model, order)
@@ -94,10 +99,9 @@ def predict_file(
     seconds = time.perf_counter() - start
     ids = np.arange(len(values)) if wanted is None else wanted
     if out is not None:
-        write(out, values, lambda: _table(model, graph, ids, values, scores))
+        write(out, values, lambda: _table(model, graph, ids, values, scores, output))
     if save_graph is not None:
         graph.save(save_graph)
-    classes = values if values.ndim == 1 else values.argmax(axis=1)
     chosen = None
     if model.network.layers:
         chosen = model.explain(graph, plan=plan, device=device, measure=explain)
@@ -109,14 +113,15 @@ def predict_file(
         "packing_seconds": packing,
         "device": device,
         "plan": None if chosen is None else chosen.ways,
-        "test_acc": _test_accuracy(model, graph, ids, classes),
+        "output": output,
+        "test_acc": _test_accuracy(model, graph, ids, values, output),
         "out": out,
         "saved_graph": save_graph,
     }
     if explain and chosen is not None:
         report["explanation"] = str(chosen)
     if out is None:
-        table = _table(model, graph, ids, values, scores)
+        table = _table(model, graph, ids, values, scores, output)
         report["nodes"] = table.nodes
         report["predictions"] = table.columns["class"] if values.ndim == 1 else values.tolist()
         if scores is not None:
@@ -128,7 +133,7 @@ def _predict_store(
     model_path: str,
     folder: str,
     out: str | None,
-    output: Output,
+    output: Output | None,
     memory: str,
     threads: int | None,
 ) -> dict[str, Any]:
@@ -137,9 +142,12 @@ def _predict_store(
     if threads is not None:
         set_num_threads(threads)
     model, store = PackedModel.open(model_path), Store(folder)
+    output = chosen_output(output, model.output)
     report = predict_store.predict_store(model, store, out, output=output, memory=memory)
-    accuracy = predict_store.accuracy_of(store, out)
-    return {"model": model_path, "dataset": folder, "test_acc": accuracy, **report}
+    has_classes = gives_classes(output, model.output)
+    accuracy = predict_store.accuracy_of(store, out) if has_classes else None
+    asked = {"model": model_path, "dataset": folder, "output": output}
+    return {**asked, "test_acc": accuracy, **report}
 
 
 def check_out(out: str | None) -> None:
@@ -212,11 +220,12 @@ def _table(
     ids: NDArray[np.int64],
     values: NDArray[Any],
     scores: NDArray[np.float32] | None,
+    output: Output,
 ) -> PredictionTable:
     kind = "graph" if model.network.is_pooled else "node"
     theirs = graph.class_names if isinstance(graph, PackedGraph) else None
     names = _node_names(model, graph)
-    return prediction_table(kind, ids, values, scores, names, class_names(model, theirs))
+    return prediction_table(kind, ids, values, scores, names, class_names(model, theirs), output)
 
 
 def prediction_table(
@@ -226,8 +235,9 @@ def prediction_table(
     scores: NDArray[np.float32] | None,
     names: Names | None,
     classes: tuple[str, ...] | None,
+    output: Output,
 ) -> PredictionTable:
-    """Make columns of predictions, with the names that there are."""
+    """Make columns of predictions, with the names that there are; labels are 0 and 1."""
     numbers = ids.tolist()
     nodes: Sequence[str | int] = numbers
     if names is not None and len(ids) >= len(names) and (ids == np.arange(len(ids))).all():
@@ -242,8 +252,14 @@ def prediction_table(
         if scores is not None:
             columns["score"] = [f"{score:.6f}" for score in scores.tolist()]
         return PredictionTable(kind, nodes, columns)
-    heads = classes or [f"class_{number}" for number in range(values.shape[1])]
-    return PredictionTable(kind, nodes, dict(zip(heads, values.T.tolist(), strict=True)))
+    what = _HEADS.get(output, "class")
+    heads = classes or [f"{what}_{number}" for number in range(values.shape[1])]
+    cells = values.astype(np.int64) if values.dtype == np.bool_ else values
+    return PredictionTable(kind, nodes, dict(zip(heads, cells.T.tolist(), strict=True)))
+
+
+#: How heads of columns without names begin, where numbers are not of classes.
+_HEADS = {"labels": "label", "label_probabilities": "label", "values": "value"}
 
 
 def class_names(model: PackedModel, theirs: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -348,9 +364,16 @@ def open_graph(dataset: str, model: PackedModel, order: Order | None = None) -> 
 
 
 def _test_accuracy(
-    model: PackedModel, graph: AnyPackedGraph, ids: NDArray[Any], classes: NDArray[Any]
+    model: PackedModel,
+    graph: AnyPackedGraph,
+    ids: NDArray[Any],
+    values: NDArray[Any],
+    output: Output,
 ) -> float | None:
     """Percent of the test nodes among ``ids`` whose class is right; None if there are none."""
+    if not gives_classes(output, model.output):
+        return None
+    classes = values if values.ndim == 1 else values.argmax(axis=1)
     if isinstance(graph, PackedHeteroGraph) or model.network.is_pooled:
         return None
     if "y" not in graph.labels or "test_idx" not in graph.labels:
@@ -375,6 +398,8 @@ def in_numbers_of(
 
 def _short(value: Any, score: float | None) -> str:
     if isinstance(value, list):
-        return " ".join(f"{number:.3f}" for number in value)
+        return " ".join(
+            str(int(number)) if isinstance(number, bool) else f"{number:.3f}" for number in value
+        )
     name = f"class {value}" if isinstance(value, int) else value
     return name if score is None else f"{name}, {score:.2f}"

@@ -38,6 +38,11 @@ def chosen_output(output: Output | None, usual: Output) -> Output:
     return output
 
 
+def gives_classes(output: Output, usual: Output) -> bool:
+    """Return whether the largest number of a row, if it has several, is the class predicted."""
+    return usual == "classes" and output in ("classes", "probabilities", "logits")
+
+
 def check_no_plan(plan: str | None) -> None:
     """Refuse a plan where there is nothing to plan."""
     if plan is not None:

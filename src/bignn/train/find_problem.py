@@ -55,7 +55,7 @@ def find_problem(
         training = GraphSet(graph, "graph", batch_size, device).check()
         if val is None and not training.is_list:
             raise input_error("val", "given for a loader", None, "pass another loader or a list")
-        if val is None or isinstance(val, float):
+        if val is None or isinstance(val, int | float):
             share = _VALIDATION_SHARE if val is None else val
             training, validation = split_off(training, share, seed)
         else:

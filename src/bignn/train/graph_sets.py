@@ -52,7 +52,8 @@ class GraphSet:
             raise input_error(argument, "at least one graph", "none")
 
     def check(self) -> GraphSet:
-        """Refuse a graph of a list that has no nodes, ids of no nodes, or features not finite."""
+        """Refuse a graph of a list without nodes, with ids of none, or with unlike features."""
+        width = None
         for number in range(len(self.graphs) if self.is_list else 0):
             data = self.graphs[number]
             name = f"graph {number}" if self._argument == "graph" else f"{self._argument}[{number}]"
@@ -62,6 +63,10 @@ class GraphSet:
                 x = x.reshape(len(x), math.prod(x.shape[1:]))
                 edges = array_of("edge_index", data.edge_index)
                 from_arrays({"x": x, "edge_index": edges}, name=name)
+                width = x.shape[1] if width is None else width
+                if x.shape[1] != width:
+                    expected = f"as wide as that of the first graph ({width} features)"
+                    raise input_error("x", expected, x.shape[1])
             except InputError as error:
                 raise InputError(f"{name}: {str(error).removeprefix(f'{name}: ')}") from None
         return self
@@ -271,14 +276,15 @@ def split_off(graphs: GraphSet, share: float, seed: int) -> tuple[GraphSet, Grap
     if not graphs.is_list:
         raise input_error("val", "graphs for a loader", share, "split the data set first")
     count = len(graphs.graphs)
-    size = round(share * count)
+    size = round(share * count) if 0 < share < 1 else 0
     if count == 1:
         fix = "for one graph with masks call fit(model, data)"
         raise InputError(
             f"'val' must be given for a list of one graph, which cannot be split; {fix}"
         )
     if not 0 < size < count:
-        raise input_error("val", f"a share that leaves some of {count} graphs on both sides", share)
+        expected = f"a share, as 0.2, that leaves some of {count} graphs on both sides"
+        raise input_error("val", expected, share)
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed)).tolist()
     rest, chosen = sorted(order[size:]), sorted(order[:size])
     return graphs.numbered(rest, "graph"), graphs.numbered(chosen, "val")

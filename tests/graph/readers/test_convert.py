@@ -172,7 +172,10 @@ def test_bad_tables_get_one_clear_line(tables: Path, capsys: pytest.CaptureFixtu
         ({"x.csv": "who,age\nann,1\nbob,1e99\n"}, "range, got '1e99' in row 2"),
         ({"x.csv": "who;age\nann;1\nbob;2\n"}, "seems to have semicolons between its columns"),
         ({"y.csv": "job\nbaker\n"}, "has no column 'who'"),
-        ({"y.csv": "who,job\nann,baker\nann,smith\n"}, "labels a node twice"),
+        (
+            {"y.csv": "who,job\nbob,x\nann,baker\nann,smith\n"},
+            "labels node 'ann' twice, in rows 2 and 3; leave one of them",
+        ),
         ({"y.csv": "who\nann\n"}, "has 1 column, expected one label per node beside 'who'"),
         ({"y.csv": "who,job,pay\nann,a,1\n"}, "beside 'who'; choose it: --label-column pay"),
     ):

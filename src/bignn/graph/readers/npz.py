@@ -25,6 +25,9 @@ _MAX_EXPANSION = 200
 _LENGTHS_AT = 26  # of a member's header: the lengths of its name and of its extra field
 _CHUNK = 1 << 24  # bytes unpacked at a time, so that no array is held twice
 
+#: What to do about a mask in a file.
+NO_MASKS = "instead of a mask give the ids of its nodes: train_idx=train_mask.nonzero()[0]"
+
 
 def read_npz(
     path: str | os.PathLike[str], known: frozenset[str], text: frozenset[str] = frozenset()
@@ -43,10 +46,7 @@ def read_npz(
         if unknown:
             hint = ""
             if any(name.endswith("_mask") for name in unknown):
-                hint = (
-                    "; instead of a mask give the ids of its nodes: "
-                    "train_idx=train_mask.nonzero()[0]"
-                )
+                hint = f"; {NO_MASKS}"
             raise FileError(
                 f"'{file}': unknown arrays {unknown[:5]}; known are {sorted(known)}{hint}"
             )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.errors import FileError, counted
+from bignn.errors import FileError, counted, printable
 from bignn.graph.graph import UNLABELLED
 from bignn.graph.names import unless_numbers
 from bignn.graph.readers.feature_columns import MISSING_WORDS
@@ -53,8 +53,14 @@ def read_labels(
         numbers = np.arange(nodes.count)
     else:
         numbers = nodes.numbers(table, id_column)
-        if np.unique(numbers).size != numbers.size:
-            raise FileError(f"'{table.path}' labels a node twice")
+        _, first, of_row = np.unique(numbers, return_index=True, return_inverse=True)
+        if first.size != numbers.size:
+            again = int(np.flatnonzero(first[of_row] != np.arange(numbers.size))[0])
+            node, row = printable(table.texts(id_column)[again]), int(first[of_row][again])
+            raise FileError(
+                f"'{table.path}' labels node '{node}' twice, in rows {row + 1} and {again + 1}; "
+                "leave one of them"
+            )
     return labels_of(table.texts(label_column), numbers, nodes.count)
 
 

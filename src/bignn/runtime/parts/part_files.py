@@ -122,6 +122,7 @@ def open_part(
     part = tensors.open_as(path, {PART_FORMAT: _from_file}, verify=True)
     count = part.partition.num_parts
     if count != num_processes:
+        _check_one_cut(folder, path, part.partition)
         start = f"start 'torchrun --nproc-per-node {count}'"
         raise InputError(
             f"'{folder}' has {count} parts, for as many processes, and {num_processes} run; {start}"
@@ -137,6 +138,18 @@ def open_part(
     if part.number != number:
         raise FileError(f"'{path}' is part {part.number} of its graph; give it its own name again")
     return part
+
+
+def _check_one_cut(folder: Path, path: Path, partition: Partition) -> None:
+    """Refuse a folder with parts of several graphs or cuts, where their number misleads."""
+    for entry in sorted(folder.iterdir()):
+        if _NAME.fullmatch(entry.name):
+            facts = tensors.read(entry)[1].get("partition")
+            if not isinstance(facts, dict) or facts.get("digest") != partition.digest:
+                raise FileError(
+                    f"'{path}' and '{entry.name}' are parts of different cuts; copy the parts of "
+                    "one 'bignn partition' there"
+                )
 
 
 def part_header(

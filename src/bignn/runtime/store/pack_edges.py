@@ -72,6 +72,7 @@ def pack_edges(
     }
     start = time.perf_counter()
     with UnfinishedPart(checked_path(out), EDGES, identity) as part:
+        part.note_replaced()
         resumed = part.was_begun
         sort = _ExternalSort(part, files, num_nodes, undirected, shift, budget)
         sort.to_buckets(at_once, progress=progress)

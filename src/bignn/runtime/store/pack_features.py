@@ -79,6 +79,7 @@ def pack_features(
     block_rows = _block_rows(num_columns)
     start = time.perf_counter()
     with UnfinishedPart(checked_path(out), FEATURES, identity) as part:
+        part.note_replaced()
         resumed = part.was_begun
         if stage is None:
             stage = _fitted_stage(part, shards, block_rows, input_bits, normalize_rows, seed,

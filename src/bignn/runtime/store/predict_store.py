@@ -26,7 +26,7 @@ from bignn.kernels.layer import BinaryLayer
 from bignn.kernels.reference import first_largest
 from bignn.runtime.layer_ranges import LayerOverRows, LayerSources
 from bignn.runtime.packed_model import PackedModel
-from bignn.runtime.predicted_values import Output, check_output, finished
+from bignn.runtime.predicted_values import Output, chosen_output, finished
 from bignn.runtime.store.ahead import read_ahead
 from bignn.runtime.store.array_file import HEADER_BYTES
 from bignn.runtime.store.memory import memory_bytes, resident_memory
@@ -48,7 +48,7 @@ def predict_store(
     store: Store,
     out: str | os.PathLike[str],
     *,
-    output: Output = "classes",
+    output: Output | None = None,
     memory: str | int = "4G",
     backend: str | None = None,
     progress: bool = True,
@@ -67,7 +67,7 @@ def predict_store(
         progress: write lines about it on stderr.
 
     """
-    check_output(output)
+    output = chosen_output(output, model.output)
     target = checked_path(out)
     if target.suffix != ".npy":
         raise input_error("out", "a file name ending in .npy for a store", repr(os.fspath(out)))

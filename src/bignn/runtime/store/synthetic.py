@@ -171,6 +171,7 @@ def write_synthetic(
     features_seconds = time.perf_counter() - start
     num_edges = _write_edges(rows, UnfinishedPart(folder, EDGES, identity), progress=progress)
     with UnfinishedPart(folder, LABELS, identity) as part:
+        part.note_replaced()
         blocks = [rows.classes(begin, end) for begin, end in _blocks(shape.nodes)]
         write_labels(part, np.concatenate(blocks), rows.splits())
     return {
@@ -209,6 +210,7 @@ def _write_features(rows: SyntheticRows, part: UnfinishedPart, *, progress: bool
     with part:
         if part.is_finished():
             return
+        part.note_replaced()
         bits = part.writer("bits", "<u8", [words_per_row(shape.features)])
         beta = part.writer("beta", "<f4", [])
         lines = ProgressLines("features", shape.nodes, bits.part.num_rows, is_shown=progress)
@@ -226,6 +228,7 @@ def _write_edges(rows: SyntheticRows, part: UnfinishedPart, *, progress: bool) -
     with part:
         if part.is_finished():
             return StorePart.open(part.folder, EDGES).number("num_edges")
+        part.note_replaced()
         offsets = part.writer("offsets", "<i8", [])
         ids = part.writer("ids", "<i4", [])
         if not offsets.part.num_rows:

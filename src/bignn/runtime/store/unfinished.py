@@ -137,6 +137,12 @@ class UnfinishedPart:
         except (OSError, ValueError, KeyError, TypeError):
             return False
 
+    def note_replaced(self) -> None:
+        """Print a line where the store has a part of other inputs or options, which will go."""
+        if self.manifest.exists() and not self.is_finished():
+            print(f"note: '{self.folder}' has {self.kind} of other inputs or options already, "
+                  "which this run replaces", file=sys.stderr, flush=True)  # fmt: skip
+
     def writer(self, name: str, dtype: str, row_shape: list[int]) -> ArrayWriter:
         """Return the writer of an array, at the end of what was recorded of it."""
         self.manifest.unlink(missing_ok=True)  # from here on its arrays are not what it says

@@ -98,9 +98,11 @@ class PartProblem:
             expected = f"one of {world.size} parts, as many as there are processes"
             raise input_error("graph", expected, self.part.partition.num_parts)
         layer = _first_layer("model", model)
-        if settings.sampling is not None or settings.inductive:
-            fix = "sampler='none', inductive=False (--sampler none --transductive)"
-            raise InputError(f"a graph in parts is trained full batch; pass {fix}")
+        if settings.sampling is not None:
+            expected = "'none' for a graph in parts, which is trained full batch"
+            raise input_error("sampler", expected, repr(settings.sampling.kind))
+        if settings.inductive:
+            raise input_error("inductive", "left out for a graph in parts", True)
         self._world = world
         self.halo = TrainingHalo(world, self.part, self.device, self._gradients)
         self._aggr = layer.aggr

@@ -27,7 +27,7 @@ from bignn.runtime.predict_file import (
     prediction_table,
     write,
 )
-from bignn.runtime.predicted_values import finished, scores_of
+from bignn.runtime.predicted_values import chosen_output, finished, gives_classes, scores_of
 from bignn.train.distributed import World
 from bignn.train.parts.halo import HaloExchange
 
@@ -38,7 +38,7 @@ def predict_parts(
     world: World,
     *,
     out: str | None = None,
-    output: Output = "classes",
+    output: Output | None = None,
     plan: str | None = None,
     threads: int | None = None,
     form: MessageForm = "bits",
@@ -52,6 +52,7 @@ def predict_parts(
     if threads is not None:
         set_num_threads(threads)
     model = PackedModel.open(model_path)
+    output = chosen_output(output, model.output)
     part = open_part(folder, world.rank, world.size)
     check_alike(world, part, model, [output, plan or "", form])
     start = time.perf_counter()
@@ -70,8 +71,10 @@ def predict_parts(
         values = finished(run.logits(), output)
     world.barrier()
     seconds = time.perf_counter() - start
-    classes = values if values.ndim == 1 else values.argmax(axis=1)
-    accuracy = _test_accuracy(world, model, part, classes)
+    accuracy = None
+    if gives_classes(output, model.output):
+        classes = values if values.ndim == 1 else values.argmax(axis=1)
+        accuracy = _test_accuracy(world, model, part, classes)
     report: dict[str, Any] = {
         "model": model_path,
         "dataset": folder,
@@ -81,6 +84,7 @@ def predict_parts(
         "packing_seconds": packing,
         "waited_seconds": max(row[0] for row in world.gather(run.waited)),
         "plan": run.ways,
+        "output": output,
         "test_acc": accuracy,
         "exchange": _exchanged(world, run, exchange, form),
         "out": out,
@@ -92,10 +96,11 @@ def predict_parts(
         return report
     names = class_names(model, part.partition.class_names)
     ids = np.arange(count)
+    described = (of_scores, None, names, output)
     if out is not None:
-        write(out, whole, lambda: prediction_table("node", ids, whole, of_scores, None, names))
+        write(out, whole, lambda: prediction_table("node", ids, whole, *described))
         return report
-    table = prediction_table("node", ids, whole, of_scores, None, names)
+    table = prediction_table("node", ids, whole, *described)
     report["nodes"] = table.nodes
     report["predictions"] = table.columns["class"] if whole.ndim == 1 else whole.tolist()
     if of_scores is not None:

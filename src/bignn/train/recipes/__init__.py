@@ -91,7 +91,7 @@ def recipe(
     """
     if model not in RECIPES:
         raise input_error("model", f"one of {list(RECIPES)}", repr(model))
-    base = _table(graph, distill)[model] if paper is None else _of_paper(model, paper)
+    base = _of_graph(model, graph, distill) if paper is None else _of_paper(model, paper)
     given = {name: value for name, value in changes.items() if value is not None}
     for name in _MAY_BE_NONE:
         if given.get(name) == "none":
@@ -142,7 +142,7 @@ def settings_for(
     from bignn.nn.convert.wrapped_layer import has_binary_layers
 
     if (name := recipe_name(model)) is not None:
-        return _as_deep(_table(graph, distill)[name].settings, len(model.convs))  # type: ignore[arg-type]
+        return _as_deep(_of_graph(name, graph, distill).settings, len(model.convs))  # type: ignore[arg-type]
     return CONVERTED if has_binary_layers(model) else Settings()
 
 
@@ -156,6 +156,14 @@ def recipe_name(model: nn.Module) -> str | None:
             if all(getattr(known, option) == model.config[option] for option in options):
                 return name
     return None
+
+
+def _of_graph(model: str, graph: Labelled | GraphLike | None, distill: bool) -> Recipe:
+    """Return a model's recipe for such a graph; one in parts is trained full batch."""
+    own = _table(graph, distill)[model]
+    if isinstance(graph, Partition):
+        own = replace(own, settings=replace(own.settings, sampling=None, inductive=False))
+    return own
 
 
 def _table(graph: Labelled | GraphLike | None, distill: bool) -> dict[str, Recipe]:
