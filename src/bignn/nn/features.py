@@ -40,6 +40,8 @@ class BinaryRows:
         self._made: dict[str, Any] = {}
         #: What the gradient of the values H goes to, where only bits of them are kept.
         self.carrier: Tensor | None = None
+        #: Takes the gradient of H in another form than the carrier's, by who gives it, or None.
+        self.gradients: dict[object, Any] | None = None
         self._is_packed = False
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -85,17 +86,25 @@ class SparseMatrix:
         return int(self.matrix.crow_indices().diff().max()) if len(self.rows) else 0
 
     @cached_property
-    def _long_rows(self) -> dict[tuple[int, bool], Tensor | None]:
+    def _long_rows(self) -> dict[tuple[int, bool], tuple[Tensor, list[int]]]:
         return {}
 
-    def long_rows(self, length: int, *, of_transpose: bool = False) -> Tensor | None:
-        """Return the rows of more entries than ``length``, or None; they are found once."""
+    def long_rows(
+        self, length: int, among: slice | None = None, *, of_transpose: bool = False
+    ) -> Tensor:
+        """Return those of the rows ``among`` that have more entries than ``length``.
+
+        All of them are found once; after that no device is waited for.
+        """
         key = length, of_transpose and self.transposed is not self.matrix
         if key not in self._long_rows:
             matrix = self.transposed if of_transpose else self.matrix
             found = (matrix.crow_indices().diff() > length).nonzero()[:, 0]
-            self._long_rows[key] = found if len(found) else None
-        return self._long_rows[key]
+            self._long_rows[key] = found, found.tolist()
+        rows, numbers = self._long_rows[key]
+        if among is None:
+            return rows
+        return rows[bisect_left(numbers, among.start) : bisect_left(numbers, among.stop)]
 
     @cached_property
     def order(self) -> Tensor:

@@ -39,9 +39,9 @@ extern "C" void launch(const char* kernel, const void* arguments, unsigned x, un
     KERNEL(sum_gradients);
     KERNEL(sum_gradients_of_long_rows);
     KERNEL(binarize_columns);
-    KERNEL(mask_rows);
+    KERNEL(scale_rows);
+    KERNEL(sum_gradient_columns);
     KERNEL(unpack_signs);
-    KERNEL(split_floats);
     std::fprintf(stderr, "emulated GPU: no kernel %s\n", kernel);
     std::abort();
 }

@@ -12,7 +12,7 @@ from bignn.nn import gcn_conv as conv_module
 from bignn.nn.adjacency import factored_adjacency
 from bignn.nn.features import BinaryRows
 from bignn.nn.saved_bits.cuda import CudaBitKernels
-from bignn.nn.saved_bits.kernels import BitKernels, kernels_for
+from bignn.nn.saved_bits.kernels import BitKernels, ScaledRows, kernels_for
 from bignn.nn.saved_bits.layer import MOST_INPUTS, convolution_on_bits
 from bignn.nn.saved_bits.plain import PlainBitKernels
 from bignn.nn.sparse import SparseMatrix
@@ -24,6 +24,18 @@ PLAIN = PlainBitKernels()
 @pytest.fixture
 def emulated(gpu: EmulatedDevice) -> CudaBitKernels:
     return CudaBitKernels(gpu)
+
+
+def scaled(
+    kernels: BitKernels,
+    values: Tensor,
+    masks: Tensor | None = None,
+    inside: Tensor | None = None,
+    factor: Tensor | None = None,
+) -> ScaledRows:
+    out = ScaledRows.empty(values.shape[0], values.shape[1], values.device)
+    kernels.scale_rows(values, masks, inside, factor, out)
+    return out
 
 
 def random_signs(rows: int, columns: int, seed: int = 0) -> Tensor:
@@ -91,12 +103,36 @@ def test_sums_over_neighbours(emulated: CudaBitKernels, columns: int, weighted: 
             found = emulated.sums(mine, dots, scale, added, per_weight, num_bits)
             expected = PLAIN.sums(plain, dots, scale, added, per_weight, num_bits)
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-3)
-    gradient = random_signs(600, columns, 6)
-    found = emulated.back_sums(mine, gradient, scale)
-    torch.testing.assert_close(found, PLAIN.back_sums(plain, gradient, scale))
-    some = random_signs(600, 2 * columns, 6)[:, columns:]  # a part of the columns
-    found = emulated.back_sums(mine, some, scale)
-    torch.testing.assert_close(found, PLAIN.back_sums(plain, some, scale))
+    gradient = scaled(PLAIN, random_signs(600, columns, 6))
+    expected = PLAIN.back_sums(plain, gradient, scale, slice(0, 600)).float().sum(dim=1)
+    assert torch.equal(expected[:, columns:], torch.zeros(600, -columns % 8))
+    for sources in (slice(0, 600), slice(0, 101), slice(101, 600)):
+        found = emulated.back_sums(mine, gradient, scale, sources).float().sum(dim=1)
+        torch.testing.assert_close(found, expected[sources], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("columns", [1, 7, 64, 70, 300])
+def test_signs_of_sums(emulated: CudaBitKernels, columns: int) -> None:
+    pattern = make_pattern(600, hub=columns == 70)
+    factor = torch.rand(600, generator=torch.Generator().manual_seed(1))
+    rounding = PLAIN.round_rows(pattern, factor, 7)
+    words, packed = pack_signs(random_signs(600, 90)), pack_signs(random_signs(columns, 90, 1))
+    dots = PLAIN.dots(words, None, packed, 90)
+    scale, shift = random_signs(2, columns, 5).unbind()
+    for num_bits in (90, 1 << 15):
+        given = (rounding, dots, 0.01 * scale, shift, None, num_bits)
+        found, expected = emulated.signs_of_sums(*given), PLAIN.signs_of_sums(*given)
+        h = PLAIN.sums(*given)
+        # Values that rounding may put on either side of 0 or 1 are left out.
+        for bits, plain, size in zip(found, expected, (h.abs(), (h.abs() - 1).abs()), strict=False):
+            differ = unpack_bits(bits ^ plain, columns)
+            assert size[differ].amax().item() < 1e-5 if differ.any() else True
+            assert torch.equal(bits & ~used_bits(columns), torch.zeros_like(bits))
+        torch.testing.assert_close(found[2], expected[2], rtol=1e-5, atol=1e-6)
+
+
+def used_bits(columns: int) -> Tensor:
+    return pack_signs(torch.ones(1, columns))
 
 
 @pytest.mark.parametrize("columns", [1, 32, 33, 64])
@@ -117,28 +153,80 @@ def test_signs_and_what_is_inside(emulated: CudaBitKernels, columns: int) -> Non
 
 
 @pytest.mark.parametrize("columns", [1, 33, 64, 100])
-def test_masked_rows(emulated: CudaBitKernels, columns: int) -> None:
+def test_scaled_rows(emulated: CudaBitKernels, columns: int) -> None:
     values, factor = random_signs(11, columns), random_signs(11, 1, 3)[:, 0]
+    values[4], values[5] = 0.0, 1e-35
     masks, inside = (pack_signs(random_signs(11, columns, seed)) for seed in (1, 2))
-    for kept in (None, masks):
-        found, expected = torch.full((2, 11, columns), 9.0)
-        emulated.mask_rows(values, kept, inside, factor, found)
-        PLAIN.mask_rows(values, kept, inside, factor, expected)
-        assert torch.equal(found, expected)
+    for given in ((None, None, None), (None, inside, factor), (masks, inside, factor)):
+        found, expected = (scaled(kernels, values, *given) for kernels in (emulated, PLAIN))
+        assert torch.equal(found.values, expected.values)
+        assert torch.equal(found.scales, expected.scales)
+        floats = values if given[2] is None else values * factor.unsqueeze(1)
+        for kept in given[:2]:
+            if kept is not None:
+                floats = torch.where(unpack_bits(kept, columns), floats, 0.0)
+        error = (found.floats() - floats).abs()
+        assert bool((error <= floats.abs().amax(dim=1, keepdim=True) / 65000 + 1e-32).all())
+        torch.testing.assert_close(emulated.column_sums(found), PLAIN.column_sums(found))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_gradients_that_are_not_finite_stay_so(emulated: CudaBitKernels, bad: float) -> None:
+    values = random_signs(3, 70)
+    values[1, 40] = bad
+    for kernels in (emulated, PLAIN):
+        floats = scaled(kernels, values).floats()
+        assert floats[1, 32:64].isnan().all()
+        assert floats[1, :32].isfinite().all()
+        assert floats[[0, 2]].isfinite().all()
 
 
 @pytest.mark.parametrize(("columns", "num_bits"), [(1, 1), (7, 65), (40, 64), (65, 130)])
 def test_products_of_gradients(emulated: CudaBitKernels, columns: int, num_bits: int) -> None:
-    t = random_signs(50, columns)
+    floats = torch.nn.functional.pad(random_signs(50, columns), (0, -columns % 8))
+    upper = floats.to(torch.bfloat16)
+    t = torch.stack([upper, (floats - upper.float()).to(torch.bfloat16)], dim=1)
     words, masks = (pack_signs(random_signs(50, num_bits, seed)) for seed in (1, 2))
     signs = torch.where(random_signs(columns, num_bits, 3) >= 0, 1.0, -1.0)
     for kept in (None, masks):
-        found = emulated.gradients(t, words, kept, signs, of_input=True)
-        expected = PLAIN.gradients(t, words, kept, signs, of_input=True)
-        for mine, plain in zip(found, expected, strict=True):
-            assert mine is not None
-            assert plain is not None
-            torch.testing.assert_close(mine, plain, rtol=1e-4, atol=1e-4)
+        for kernels in (emulated, PLAIN):
+            f = torch.where(unpack_bits(words, num_bits), 1.0, -1.0)
+            f = f if kept is None else torch.where(unpack_bits(kept, num_bits), f, 0.0)
+            found = kernels.to_weight(t, words, kept, num_bits).sum(dim=0)
+            expected = floats[:, :columns].t() @ f
+            torch.testing.assert_close(found[:columns, :num_bits], expected, rtol=1e-4, atol=1e-4)
+            found = kernels.to_input(t, kernels.back_matrix(signs))
+            expected = floats[:, :columns] @ signs
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_two_readers_of_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their gradients add up, also where one of them reads floats."""
+    monkeypatch.setattr(conv_module, "kernels_for", lambda device: PLAIN)
+    torch.manual_seed(0)
+    model = GCN(40, 20, 2, 4, binarize="both", input_bits="sign")
+    x, pattern = random_signs(90, 40), make_pattern(90)
+    model.fit_input(x)
+    model.train()
+    first, second = model.layers
+    weight = first.lin.weight
+
+    def gradient(*readers: str) -> Tensor:
+        rows = first.to_binary_rows(model.input_stage(x), pattern)
+        assert rows is not None
+        slope = random_signs(90, 20, 4)
+        losses = [
+            second(rows, pattern).square().sum() if name == "bits" else (rows.signs * slope).sum()
+            for name in readers
+        ]
+        torch.stack(losses).sum().backward()
+        assert weight.grad is not None
+        found, weight.grad = weight.grad, None
+        return found
+
+    outputs = [gradient("bits"), gradient("floats")]
+    torch.testing.assert_close(gradient("bits", "bits"), 2 * outputs[0], rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(gradient("bits", "floats"), sum(outputs), rtol=1e-3, atol=5e-4)
 
 
 Gradients = list[Tensor]

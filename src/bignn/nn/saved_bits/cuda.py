@@ -10,12 +10,15 @@ from torch import Tensor
 
 from bignn.kernels.cuda.memory import Device
 from bignn.kernels.masked import KEEP_SCALE
-from bignn.nn.saved_bits.kernels import RowRounding
+from bignn.nn.saved_bits.kernels import RowRounding, ScaledRows, padded_columns
 from bignn.nn.sparse import SparseMatrix
 
 # The constants of training.cuh.
-_PAIR_COLUMNS, _PRODUCT_ROWS, _LONG_ROW, _LONG_WARPS = 64, 16, 512, 16
+_PAIR_COLUMNS, _PRODUCT_ROWS, _LONG_ROW, _LONG_WARPS = 64, 16, 128, 16
+_LANE_COLUMNS, _FEWEST_LANES = 8, 8
 _WARP, _THREADS = 32, 256
+# Warps that add up the columns of a gradient, each of some rows.
+_COLUMN_WARPS = 2048
 
 
 class CudaBitKernels:
@@ -43,17 +46,17 @@ class CudaBitKernels:
         """See the protocol."""
         matrix = pattern.matrix
         rows = matrix.shape[0]
-        two_to_e, row_scale = source_factor.new_empty(2, rows).unbind()
+        factors = source_factor.new_empty(rows, 2)
         self._launch(
             "round_training_rows", rows * _WARP, *_places(pattern, matrix), source_factor,
-            pattern.row_factor, two_to_e, row_scale, rows, edge_bits,
+            pattern.row_factor, factors, rows, edge_bits,
         )  # fmt: skip
-        return RowRounding(pattern, source_factor, two_to_e, row_scale, (1 << edge_bits) - 1)
+        return RowRounding(pattern, source_factor, factors, (1 << edge_bits) - 1)
 
     def dots(self, words: Tensor, masks: Tensor | None, columns: Tensor, num_bits: int) -> Tensor:
         """See the protocol."""
         rows, num_columns = len(words), len(columns)
-        stride = num_columns + num_columns % 2
+        stride = padded_columns(num_columns)
         out = torch.empty(rows, stride, dtype=torch.int16, device=words.device)
         lanes = -(-rows // _PRODUCT_ROWS) * _WARP
         shape = (rows, words.shape[1], num_bits, num_columns, stride)
@@ -71,50 +74,90 @@ class CudaBitKernels:
         num_bits: int,
     ) -> Tensor:
         """See the protocol."""
+        rows, columns = rounding.pattern.shape[0], len(column_scale)
+        out = rounding.factors.new_empty(rows, columns)
+        ends = (column_scale, column_shift, offset, out, None, None, None, None)
+        num_bytes = -(-columns // _LANE_COLUMNS)
+        self._sum_dots(rounding, dots, ends, num_bits, columns, num_bytes)
+        return out
+
+    def signs_of_sums(
+        self,
+        rounding: RowRounding,
+        dots: Tensor,
+        column_scale: Tensor,
+        column_shift: Tensor | None,
+        offset: Tensor | None,
+        num_bits: int,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """See the protocol."""
+        rows, columns = rounding.pattern.shape[0], len(column_scale)
+        num_words = -(-columns // 64)
+        shape = (2, rows, num_words)
+        words, inside = torch.empty(shape, dtype=torch.int64, device=dots.device).unbind()
+        means = rounding.factors.new_empty(rows)
+        ends = (column_scale, column_shift, offset, None, words, inside, means, None)
+        self._sum_dots(rounding, dots, ends, num_bits, columns, 8 * num_words)
+        return words, inside, means
+
+    def _sum_dots(
+        self,
+        rounding: RowRounding,
+        dots: Tensor,
+        ends: tuple[Tensor | None, ...],
+        num_bits: int,
+        num_columns: int,
+        num_bytes: int,
+    ) -> None:
         pattern = rounding.pattern
         # Whole numbers of 32 bits hold the sums of all but the longest rows.
         is_wide = pattern.longest_row * rounding.limit * num_bits >= 1 << 31
         kernel = "sum_wide_dots" if is_wide else "sum_dots"
-        ends = (column_scale, column_shift, offset)
-        return self._sum_rows(
-            kernel, rounding, pattern.matrix, pattern.long_rows(_LONG_ROW), dots, ends
-        )
+        arguments = (dots, None, *ends)
+        rows = slice(0, pattern.shape[0])
+        sizes = (num_columns, dots.stride(0), 0, num_bytes)
+        long_rows = pattern.long_rows(_LONG_ROW)
+        self._sum_rows(kernel, rounding, pattern.matrix, long_rows, arguments, rows, sizes)
 
-    def back_sums(self, rounding: RowRounding, gradient: Tensor, column_scale: Tensor) -> Tensor:
+    def back_sums(
+        self, rounding: RowRounding, gradient: ScaledRows, column_scale: Tensor, sources: slice
+    ) -> Tensor:
         """See the protocol."""
-        pattern = rounding.pattern
-        if gradient.stride(1) != 1 or gradient.stride(0) % 2 or gradient.storage_offset() % 2:
-            odd = gradient.shape[1] % 2  # pairs of columns are read together
-            gradient = torch.nn.functional.pad(gradient, (0, odd)).contiguous()
-        long_rows = pattern.long_rows(_LONG_ROW, of_transpose=True)
-        ends = (column_scale, None, None)
-        return self._sum_rows(
-            "sum_gradients", rounding, pattern.transposed, long_rows, gradient, ends
-        )
+        pattern, (values, scales) = rounding.pattern, (gradient.values, gradient.scales)
+        padded = values.shape[1]
+        shape = (sources.stop - sources.start, 2, padded)
+        halves = torch.empty(shape, dtype=torch.bfloat16, device=values.device)
+        ends = (column_scale, None, None, None, None, None, None, halves)
+        sizes = (gradient.num_columns, padded, scales.stride(0), padded // _LANE_COLUMNS)
+        long_rows = pattern.long_rows(_LONG_ROW, sources, of_transpose=True)
+        arguments = (values, scales, *ends)
+        back = pattern.transposed
+        self._sum_rows("sum_gradients", rounding, back, long_rows, arguments, sources, sizes)
+        return halves
 
     def _sum_rows(
         self,
         kernel: str,
         rounding: RowRounding,
         matrix: Tensor,
-        long_rows: Tensor | None,
-        values: Tensor,
-        ends: tuple[Tensor | None, ...],
-    ) -> Tensor:
-        assert ends[0] is not None
-        rows, columns = matrix.shape[0], len(ends[0])
-        out = rounding.row_scale.new_empty(rows, columns)
+        long_rows: Tensor,
+        arguments: tuple[Tensor | None, ...],
+        rows: slice,
+        sizes: tuple[int, ...],
+    ) -> None:
         places = _places(rounding.pattern, matrix)
-        factors = (rounding.source_factor, rounding.two_to_e, rounding.row_scale)
-        sizes = (rows, columns, values.stride(0), columns, rounding.limit)
-        parts = -(-columns // _PAIR_COLUMNS)
-        arguments = (*places, *factors, long_rows, values, out, *ends, *sizes)
-        self._launch(kernel, rows * _WARP, *arguments, parts=parts)
-        if long_rows is not None:
+        count, num_bytes = rows.stop - rows.start, sizes[-1]
+        lanes_per_row = _FEWEST_LANES
+        while lanes_per_row < min(num_bytes, _WARP):
+            lanes_per_row *= 2
+        given = (
+            *places, rounding.source_factor, rounding.factors, long_rows, *arguments,
+            rows.start, count, *sizes, lanes_per_row, rounding.limit,
+        )  # fmt: skip
+        self._launch(kernel, count * _WARP, *given)
+        if len(long_rows):
             block = _LONG_WARPS * _WARP
-            lanes = len(long_rows) * block
-            self._launch(f"{kernel}_of_long_rows", lanes, *arguments, parts=parts, block=block)
-        return out
+            self._launch(f"{kernel}_of_long_rows", len(long_rows) * block, *given, block=block)
 
     def binarize_columns(self, h: Tensor, words: Tensor, inside: Tensor, totals: Tensor) -> None:
         """See the protocol."""
@@ -122,35 +165,50 @@ class CudaBitKernels:
         shape = (rows, columns, h.stride(0), 2 * words.stride(0))
         self._launch("binarize_columns", rows * _WARP, h, words, inside, totals, *shape)
 
-    def mask_rows(
-        self, values: Tensor, masks: Tensor | None, inside: Tensor, factor: Tensor, out: Tensor
+    def scale_rows(
+        self,
+        values: Tensor,
+        masks: Tensor | None,
+        inside: Tensor | None,
+        factor: Tensor | None,
+        out: ScaledRows,
     ) -> None:
         """See the protocol."""
         rows, columns = values.shape
-        shape = (rows, columns, values.stride(0), out.stride(0), 2 * inside.stride(0))
-        self._launch("mask_rows", rows * _WARP, values, masks, inside, factor, out, *shape)
+        word_stride = next((2 * some.stride(0) for some in (masks, inside) if some is not None), 0)
+        strides = (values.stride(0), word_stride, out.values.stride(0), out.scales.stride(0))
+        shape = (rows, columns, out.values.shape[1], *strides)
+        given = (values, masks, inside, factor, out.values, out.scales)
+        self._launch("scale_rows", rows * _WARP, *given, *shape)
 
-    def gradients(
-        self, t: Tensor, words: Tensor, masks: Tensor | None, signs: Tensor, *, of_input: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """See the protocol.
+    def column_sums(self, gradient: ScaledRows) -> Tensor:
+        """See the protocol."""
+        values, scales = gradient.values, gradient.scales
+        warps = min(len(values), _COLUMN_WARPS)
+        totals = scales.new_empty(warps, values.shape[1])
+        shape = (len(values), warps, values.stride(0), scales.stride(0))
+        self._launch("sum_gradient_columns", warps * _WARP, values, scales, totals, *shape)
+        return totals.sum(dim=0)[: gradient.num_columns]
 
-        On tensor cores: signs are exact in bfloat16, and T is taken as two such numbers.
-        """
-        (rows, num_columns), num_words = t.shape, words.shape[1]
-        num_bits = signs.shape[1]
+    def back_matrix(self, signs: Tensor) -> Tensor:
+        """See the protocol."""
+        columns = torch.nn.functional.pad(signs, (0, 0, 0, -len(signs) % _LANE_COLUMNS))
+        return columns.to(torch.bfloat16).repeat(2, 1)
+
+    def to_weight(
+        self, t: Tensor, words: Tensor, masks: Tensor | None, num_bits: int
+    ) -> Tensor:  # fmt: skip
+        """See the protocol."""
+        rows, num_words = words.shape
         features = torch.empty(rows, 64 * num_words, dtype=torch.bfloat16, device=t.device)
-        lanes = rows * num_words * _WARP
-        self._launch("unpack_signs", lanes, words, masks, features, rows, num_words, num_bits)
-        halves = torch.empty(rows, 2 * num_columns, dtype=torch.bfloat16, device=t.device)
-        count = rows * num_columns
-        self._launch("split_floats", count, t, halves, rows, num_columns, t.stride(0))
-        both = _product(halves.t(), features)
-        to_weight = (both[:num_columns] + both[num_columns:])[:, :num_bits]
-        if not of_input:
-            return to_weight, None
-        columns = signs.to(torch.bfloat16)
-        return to_weight, _product(halves, torch.cat([columns, columns]))
+        shape = (rows, num_words, num_bits)
+        self._launch("unpack_signs", 8 * words.numel(), words, masks, features, *shape)
+        found = _product(t.view(rows, -1).t(), features)
+        return found.view(2, t.shape[2], 64 * num_words)
+
+    def to_input(self, t: Tensor, back_matrix: Tensor) -> Tensor:
+        """See the protocol."""
+        return _product(t.view(len(t), -1), back_matrix)
 
     def _launch(
         self, kernel: str, lanes: int, *arguments: Any, parts: int = 1, block: int = _THREADS

@@ -6,8 +6,9 @@ With signs F of a layer's input H and scales β, dropout M, signs B of the weigh
 
 Kept for the backward pass are the bits of F, of ``|H| <= 1`` and the seed of M. All else is made
 again: dropout from its seed, rounded weights where they are used, values before batch normalisation
-column by column. The gradient of a hidden value is the only float matrix of its size; the
-sums over neighbours are written over it, some columns at a time.
+column by column. The gradient of a hidden value is the only matrix of its size: whole numbers of
+16 bits with scales. It goes from layer to layer beside torch's graph of gradients, in which a
+tensor without memory stands for it.
 """
 
 from __future__ import annotations
@@ -25,17 +26,15 @@ from bignn.nn.adjacency import Aggregation, EdgesLike, factored_adjacency
 from bignn.nn.batch_norm import BatchNorm
 from bignn.nn.edge_rounding import source_factor
 from bignn.nn.features import BinaryRows
-from bignn.nn.saved_bits.kernels import BitKernels, RowRounding
+from bignn.nn.saved_bits.kernels import BitKernels, RowRounding, ScaledRows
 from bignn.nn.sparse import SparseMatrix
 from bignn.nn.tensor_cache import TensorCache
 from bignn.ops import pack_signs
 
-# Columns of a word: forward all of a word's bits are made together.
-_FORWARD_COLUMNS = 64
-# Fewer, since columns are beside a whole gradient.
-_BACKWARD_COLUMNS = 32
-# Floats of the rows that are multiplied at a time.
-_FLOATS_AT_ONCE = 1 << 22
+# Columns of a word: with batch normalisation, these are made together.
+_COLUMNS_AT_ONCE = 64
+# Bytes of the rows that are multiplied at a time, in all forms.
+_BYTES_AT_ONCE = 32 << 20
 #: Products of more signs do not fit 16 bits.
 MOST_INPUTS = (1 << 15) - 1
 
@@ -73,7 +72,9 @@ class BitConvolution:
         """Compute the output's signs and scales; its floats exist 64 columns at a time."""
         made = _Pass(self, True)
         carrier: Tensor = _Convolution.apply(self.rows.carrier, signs, alpha, bias, made)  # type: ignore[no-untyped-call]
-        return BinaryRows.of_words(made.words, made.beta, len(signs), carrier, made.inside)
+        rows = BinaryRows.of_words(made.words, made.beta, len(signs), carrier, made.inside)
+        rows.gradients = made.gradients
+        return rows
 
 
 def convolution_on_bits(
@@ -114,6 +115,7 @@ class _Pass:
 
     Attributes:
         words, inside, beta: a binary output's signs, where gradients pass, and scales.
+        gradients: a binary output's gradients, by the layer that gave them.
 
     """
 
@@ -123,6 +125,7 @@ class _Pass:
 
     def __init__(self, call: BitConvolution, binarizes: bool) -> None:
         self.call, self.binarizes = call, binarizes
+        self.gradients: dict[object, ScaledRows] = {}
         self.factor = KEEP_SCALE / call.keep if call.keep != KEEP_SCALE else 1.0
         if call.in_part:
             self.factor *= 2.0
@@ -158,6 +161,39 @@ class _Pass:
         if self.call.in_part:
             offset = (signs @ self.call.rows.usual[0]) / self.factor
         return _Ends(alpha.flatten() * self.factor, bias, offset)
+
+    def binarize(self, masks: Tensor | None, packed: Tensor, ends: _Ends) -> None:
+        """Compute the signs of the output, where gradients pass it, and its scales."""
+        call, rows, num_columns = self.call, self.call.rows, len(packed)
+        kernels, num_bits = call.kernels, rows.shape[1]
+        if call.norm is None:
+            dots = kernels.dots(rows.words, masks, packed, num_bits)
+            self.words, self.inside, means = kernels.signs_of_sums(
+                call.rounding, dots, ends.scale, ends.shift, ends.offset, num_bits
+            )
+        else:
+            num_rows, num_words = call.rounding.pattern.shape[0], -(-num_columns // 64)
+            self.words, self.inside = packed.new_empty(2, num_rows, num_words).unbind()
+            totals = ends.scale.new_zeros(num_rows)
+            for number, part in enumerate(_parts(num_columns, _COLUMNS_AT_ONCE)):
+                values = self.columns(masks, packed, ends, part)
+                self.normalize(values, part)
+                words, inside = self.words[:, number], self.inside[:, number]
+                kernels.binarize_columns(values, words, inside, totals)
+            means = (totals / num_columns).clamp_(min=torch.finfo(totals.dtype).tiny)
+        self.beta = means.unsqueeze(1)
+
+    def output_gradient(self, given: Tensor) -> ScaledRows:
+        """Return the output's gradient; ``given`` is the share that torch's graph brings."""
+        beside = list(self.gradients.values())
+        self.gradients.clear()
+        if len(beside) == 1 and given.stride() == (0, 0):  # stands for the one beside
+            return beside[0]
+        for other in beside:
+            given = given + other.floats()
+        scaled = ScaledRows.empty(given.shape[0], given.shape[1], given.device)
+        self.call.kernels.scale_rows(given.contiguous(), None, None, None, scaled)
+        return scaled
 
     def normalize(self, values: Tensor, part: slice) -> None:
         """Normalise some columns in place, keeping their statistics."""
@@ -203,54 +239,68 @@ class _Convolution(torch.autograd.Function):
             made.mean, made.rstd = alpha.new_empty(2, num_columns).unbind()
             if call.norm.num_batches_tracked is not None:
                 call.norm.num_batches_tracked.add_(1)
-        if made.binarizes:
-            num_words = -(-num_columns // _FORWARD_COLUMNS)
-            made.words, made.inside = packed.new_empty(2, num_rows, num_words).unbind()
-            totals = alpha.new_zeros(num_rows)
-        else:
-            out = alpha.new_empty(num_rows, num_columns)
-        for number, part in enumerate(_parts(num_columns, _FORWARD_COLUMNS)):
-            values = made.columns(masks, packed, ends, part)
-            if call.norm is not None:
-                made.normalize(values, part)
-            if made.binarizes:
-                words, inside = made.words[:, number], made.inside[:, number]
-                call.kernels.binarize_columns(values, words, inside, totals)
-            else:
-                out[:, part] = values
         if not made.binarizes:
+            out = made.columns(masks, packed, ends, slice(None))
+            if call.norm is not None:
+                made.normalize(out, slice(None))
             return out
-        smallest = torch.finfo(totals.dtype).tiny
-        made.beta = (totals / num_columns).clamp_(min=smallest).unsqueeze(1)
+        made.binarize(masks, packed, ends)
         # Stands for the output in torch's graph of gradients; it takes no memory.
-        return totals.new_zeros(()).expand(num_rows, num_columns)
+        return alpha.new_zeros(()).expand(num_rows, num_columns)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         made, call = ctx.made, ctx.made.call
         signs, alpha, bias = ctx.saved_tensors
         masks, packed = made.masks(), pack_signs(signs)
-        gradient = grads[0]
-        t, to_bias = _summed(made, masks, packed, (signs, alpha, bias), gradient)
-        total = t.sum(dim=0) if call.in_part else None
+        kernels, rows, (num_columns, num_inputs) = call.kernels, call.rows, signs.shape
+        ends = made.ends(signs, alpha, bias)
+        gradient, scale = made.output_gradient(grads[0]), ends.scale
+        if call.norm is not None:
+            _through_norm(made, masks, packed, ends, gradient)
+            scale = scale * made.rstd
+        to_bias = None
+        if bias is not None:
+            to_bias = kernels.column_sums(gradient)
+            if call.norm is not None:
+                to_bias *= made.rstd
         wants_input = ctx.needs_input_grad[0]
-        to_weight = torch.zeros_like(signs)
-        to_input = None
+        num_sources, device = call.rounding.pattern.shape[1], gradient.values.device
+        total = alpha.new_zeros(num_columns)
+        both: Tensor | None = None
+        to_input = beside = None
         if wants_input:
-            # Over T itself where it fits: a block of rows is read before it is written.
-            to_input = t if t.shape == call.rows.shape else t.new_empty(call.rows.shape)
-            factor = call.rows.beta.flatten().reciprocal()
-        for part in _parts(len(t), max(1, _FLOATS_AT_ONCE // max(*signs.shape))):
+            factor, back_matrix = rows.beta.flatten().reciprocal(), kernels.back_matrix(signs)
+            if rows.gradients is None:
+                to_input = alpha.new_empty(num_sources, num_inputs)
+            else:
+                to_input = alpha.new_zeros(()).expand(num_sources, num_inputs)
+                beside = ScaledRows.empty(num_sources, num_inputs, device)
+                rows.gradients[made] = beside
+        # Of a row: T, then the signs of its input in bfloat16 or their gradient in floats.
+        row_bytes = 4 * gradient.values.shape[1] + 4 * max(32 * rows.words.shape[1], num_inputs)
+        for part in _parts(num_sources, max(1, _BYTES_AT_ONCE // row_bytes)):
             kept = None if masks is None else masks[part]
-            words = call.rows.words[part]
-            own, back = call.kernels.gradients(t[part], words, kept, signs, of_input=wants_input)
-            to_weight += own
-            if to_input is not None:
-                assert back is not None
-                inside = call.rows.inside[part]
-                call.kernels.mask_rows(back, kept, inside, factor[part], to_input[part])
-        if total is not None:
-            to_weight += torch.outer(total / made.factor, call.rows.usual[0])
+            t = kernels.back_sums(call.rounding, gradient, scale, part)
+            own = kernels.to_weight(t, rows.words[part], kept, num_inputs)
+            both = own if both is None else both.add_(own)
+            if call.in_part:
+                total += t.float().sum(dim=(0, 1))[:num_columns]
+            if to_input is None:
+                continue
+            back = kernels.to_input(t, back_matrix)
+            if beside is not None:
+                out = beside.rows(part)
+            else:
+                out = ScaledRows.empty(len(back), num_inputs, device)
+            kernels.scale_rows(back, kept, rows.inside[part], factor[part], out)
+            if beside is None:
+                to_input[part] = out.floats()
+        to_weight = torch.zeros_like(signs)
+        if both is not None:
+            to_weight = both.sum(dim=0)[:num_columns, :num_inputs]
+        if call.in_part:
+            to_weight += torch.outer(total / made.factor, rows.usual[0])
         # The gradient of α B is known through B; both are of the same products.
         smallest = torch.finfo(alpha.dtype).tiny
         through = (to_weight * signs).sum(dim=1) / alpha.flatten().clamp(min=smallest)
@@ -258,38 +308,20 @@ class _Convolution(torch.autograd.Function):
         return to_input, to_weight, to_alpha, to_bias, None
 
 
-def _summed(
-    made: _Pass,
-    masks: Tensor | None,
-    packed: Tensor,
-    parameters: tuple[Tensor, Tensor, Tensor | None],
-    gradient: Tensor,
-) -> tuple[Tensor, Tensor | None]:
-    """Sum an output's gradient over neighbours, ``Âᵀ_q (G ⊙ α)``, and over rows for the bias."""
-    signs, alpha, bias = parameters
-    call, num_columns = made.call, len(signs)
-    ends = made.ends(signs, alpha, bias)
-    num_sources = call.rounding.pattern.shape[1]
-    # Nothing else has the gradient of a binary output: only another layer of this kind makes one.
-    is_ours = made.binarizes and len(gradient) == num_sources
-    t = gradient if is_ours else alpha.new_empty(num_sources, num_columns)
-    to_bias = None if bias is None else torch.empty_like(bias)
-    for part in _parts(num_columns, _BACKWARD_COLUMNS):
-        some, scale = gradient[:, part], ends.scale[part]
-        if call.norm is not None:
-            assert made.mean is not None
-            assert made.rstd is not None
-            values = made.columns(masks, packed, ends, part)
-            values.sub_(made.mean[part]).mul_(made.rstd[part])
-            along = (values * some).mean(dim=0)
-            some = values.mul_(-along).add_(some).sub_(some.mean(dim=0))
-            scale = scale * made.rstd[part]
-            if to_bias is not None:
-                to_bias[part] = some.sum(dim=0) * made.rstd[part]
-        elif to_bias is not None:
-            to_bias[part] = some.sum(dim=0)
-        t[:, part] = call.kernels.back_sums(call.rounding, some, scale)
-    return t, to_bias
+def _through_norm(
+    made: _Pass, masks: Tensor | None, packed: Tensor, ends: _Ends, gradient: ScaledRows
+) -> None:
+    """Turn the gradient of normalised values into that of the values, but for their factor."""
+    assert made.mean is not None
+    assert made.rstd is not None
+    for part in _parts(len(packed), _COLUMNS_AT_ONCE):
+        values = made.columns(masks, packed, ends, part)
+        values.sub_(made.mean[part]).mul_(made.rstd[part])
+        columns = gradient.columns(part)
+        some = columns.floats()
+        along = (values * some).mean(dim=0)
+        some = values.mul_(-along).add_(some).sub_(some.mean(dim=0))
+        made.call.kernels.scale_rows(some, None, None, None, columns)
 
 
 def _parts(length: int, size: int) -> Iterator[slice]:
