@@ -79,7 +79,7 @@ def test_seeds_of_a_row_that_train_at_the_same_time_are_those_by_themselves(
     for module in (runs, seeds):
         monkeypatch.setattr(module, "can_fit_together", lambda *given: True)
     fitted: list[list[int]] = []
-    train_seeds = runs.train_seeds
+    train_seeds = seeds.train_seeds
 
     def watched(recipe: Recipe, graph: Graph, some: list[int], *given: Any, **more: Any) -> Any:
         fitted.append(list(some))
