@@ -194,7 +194,7 @@ def test_seeds_that_take_turns_are_those_by_themselves(
     chosen = recipe("bi-gcn", graph=graph, epochs=60, patience=2, **changes)
     in_turn = train_seeds(chosen, graph, [0, 1, 2], tmp_path / "a", progress=False)
     assert len({result.epochs for result in in_turn.results}) > 1  # they stop at different epochs
-    monkeypatch.setattr(seeds, "_fit_together", lambda *given: True)
+    monkeypatch.setattr(seeds, "can_fit_together", lambda *given: True)
     together = train_seeds(chosen, graph, [0, 1, 2], tmp_path / "b", progress=False)
 
     def told(results: SeedResults) -> list[object]:
@@ -213,9 +213,9 @@ def test_seeds_that_take_turns_are_those_by_themselves(
 def test_seeds_take_turns_on_a_gpu_where_the_graph_is_small(graph: Graph) -> None:
     whole = recipe("bi-gcn", graph=graph, sampler="none")
     sampled = recipe("bi-gcn", graph=graph, sampler="walk")
-    assert seeds._fit_together(whole, graph, "cuda:1")
-    assert not seeds._fit_together(whole, graph, "cpu")
-    assert not seeds._fit_together(sampled, graph, "cuda")
+    assert seeds.can_fit_together(whole, graph, "cuda:1")
+    assert not seeds.can_fit_together(whole, graph, "cpu")
+    assert not seeds.can_fit_together(sampled, graph, "cuda")
 
 
 def test_a_gpu_without_kernels_trains_on_floats(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,11 +65,19 @@ def scale_and_shift(sums: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
 
 
 def factor_and_mean(norm: BatchNorm) -> tuple[Tensor, Tensor]:
-    """Return ``1 / std`` and the mean of batch normalisation, float32 numbers in float64."""
+    """Return the factor and the mean of batch normalisation, float32 numbers in float64.
+
+    ``w (h - m) / std + b`` is ``(h - mean) factor`` with ``factor = w / std`` and
+    ``mean = m - b / factor``.
+    """
     assert norm.running_var is not None
     assert norm.running_mean is not None
-    factor = (norm.running_var.double() + norm.eps).rsqrt().float().double()
-    return factor, norm.running_mean.double()
+    factor = (norm.running_var.double() + norm.eps).rsqrt()
+    mean = norm.running_mean.double()
+    if norm.affine:
+        factor = factor * norm.weight.double()
+        mean = (mean - norm.bias.double() / factor).float().double()
+    return factor.float().double(), mean
 
 
 def attention_of_scores(

@@ -227,7 +227,7 @@ def train_seeds(
     label = label or graph.name
     task = _SeedTask(recipe, graph, Path(out), options, teachers, replace_unusable, label)
     results = []
-    if jobs == 1 and len(seeds) > 1 and _fit_together(recipe, graph, device):
+    if jobs == 1 and len(seeds) > 1 and can_fit_together(recipe, graph, device):
         found = task.together(seeds)
     else:
         found = in_processes(task, list(seeds), jobs)
@@ -244,8 +244,8 @@ def train_seeds(
     return SeedResults(list(seeds), results, [task.path(seed) for seed in seeds])
 
 
-def _fit_together(recipe: Recipe, graph: Graph | Store | GraphPart, device: str) -> bool:
-    """Whether seeds of such a run fit on a GPU side by side and keep it no busier than one does."""
+def can_fit_together(recipe: Recipe, graph: Graph | Store | GraphPart, device: str) -> bool:
+    """Return whether seeds of such a run fit on a GPU side by side, no slower than one alone."""
     on_gpu = device.partition(":")[0] == "cuda" and not distributed.under_torchrun()
     is_small = isinstance(graph, Graph) and graph.num_nodes <= MOST_NODES
     return on_gpu and recipe.settings.sampling is None and is_small

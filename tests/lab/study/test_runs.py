@@ -20,9 +20,11 @@ import bignn
 from bignn.errors import InputError
 from bignn.graph import Graph
 from bignn.lab.paper.results import Results
+from bignn.lab.study import runs
 from bignn.lab.study.ledger import Ledger
 from bignn.lab.study.run import _FIRST_DEFAULTS, Run
 from bignn.lab.study.runs import do_runs
+from bignn.train import seeds
 from bignn.train.fit import FitResult
 from bignn.train.recipes import RECIPES, Recipe, Settings, recipe, teacher_recipe
 from bignn.train.seeds import fit_seed
@@ -62,6 +64,42 @@ def test_a_distilled_run_learns_from_the_teacher_of_its_seed(tmp_path: Path) -> 
     assert record["val_loss"] == result.val_loss
 
 
+def test_seeds_of_a_row_that_train_at_the_same_time_are_those_by_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without dropout, since on a CPU all runs draw from one generator.
+    changes = (*SHORT, ("dropout", 0.0), ("input_dropout", 0.0))
+    rows = [
+        Run("cora", "bi-gcn", distill=True, teachers=2, changes=changes),
+        Run("cora", "bi-gcn", changes=changes),
+    ]
+    wanted = [replace(row, seed=seed) for seed in range(5) for row in rows]
+    monkeypatch.setattr(Run, "teacher_recipe", _without_dropout)
+    alone = do_runs(wanted, tmp_path / "alone", progress=False)
+    for module in (runs, seeds):
+        monkeypatch.setattr(module, "can_fit_together", lambda *given: True)
+    fitted: list[list[int]] = []
+    train_seeds = seeds.train_seeds
+
+    def watched(recipe: Recipe, graph: Graph, some: list[int], *given: Any, **more: Any) -> Any:
+        fitted.append(list(some))
+        return train_seeds(recipe, graph, some, *given, **more)
+
+    monkeypatch.setattr(runs, "train_seeds", watched)
+    together = do_runs(wanted, tmp_path / "together", progress=False)
+    told = ("row", "seed", "val_loss", "test_acc", "best_epoch", "recipe")
+    assert [[r[k] for k in told] for r in together] == [[r[k] for k in told] for r in alone]
+    # Teachers of a group, its students, and the other row; the fifth seeds are by themselves.
+    assert fitted == [[0, 1, 2, 3, 4, 5, 6, 7], [0, 1, 2, 3], [0, 1, 2, 3], [8, 9]]
+    names = {path.name for path in (tmp_path / "together" / "teachers").glob("*.safetensors")}
+    assert names == {path.name for path in (tmp_path / "alone" / "teachers").glob("*.safetensors")}
+
+
+def _without_dropout(run: Run, graph: Graph) -> Recipe | None:
+    changes: dict[str, Any] = {"epochs": 3, "dropout": 0.0, "input_dropout": 0.0}
+    return teacher_recipe(run.model, graph, **changes) if run.distill else None
+
+
 def test_a_float_model_that_teaches_is_trained_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,9 +116,9 @@ def test_a_float_model_that_teaches_is_trained_once(
         return found
 
     monkeypatch.setattr("bignn.lab.study.runs.fit_seed", fit)
-    for name, runs in (("first", [plain, taught]), ("last", [taught, plain])):
+    for name, both in (("first", [plain, taught]), ("last", [taught, plain])):
         lengths.clear()
-        records = do_runs(runs, tmp_path / name, progress=False)
+        records = do_runs(both, tmp_path / name, progress=False)
         found = {record["model"]: record for record in records}
         scores = ("val_loss", "val_acc", "test_acc", "best_epoch", "epochs")
         assert {key: found["gcn"][key] for key in scores} == {key: alone[key] for key in scores}
@@ -176,6 +214,7 @@ def test_defaults_that_keys_leave_out_are_what_they_were() -> None:
     assert defaults == {
         "Settings": {
             **{"lr": 0.001, "weight_decay": 0.0, "beta1": 0.9, "last_layer_lr": 1.0},
+            **{"lr_decay": "none", "average": 0.0},
             **{"epochs": 1000, "patience": 100, "select_by": "loss", "distill_mix": 0.9},
             **{"temperature": 1.0, "leave_teacher": False, "inductive": False, "sampling": None},
         },
@@ -201,6 +240,7 @@ def test_students_in_several_processes_share_a_teacher(tmp_path: Path) -> None:
 _SCRIPT = """
 import sys
 from pathlib import Path
+from bignn.lab.study import runs
 from bignn.lab.study.run import _FIRST_DEFAULTS, Run
 from bignn.lab.study.runs import do_runs
 runs = [Run("cora", "bi-gcn", changes=(("epochs", 30),), seed=seed) for seed in range(6)]

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -22,13 +24,14 @@ from bignn.lab.study.ledger import Ledger, Record, check_locks, locked
 from bignn.lab.study.run import RUNS, Key, Run, digest
 from bignn.runtime.doctor import examine
 from bignn.train.batches import check_labels
-from bignn.train.checkpoint import load_model
 from bignn.train.distributed import resolve_device
 from bignn.train.fit import FitResult
 from bignn.train.jobs import in_processes
 from bignn.train.recipes import Recipe
-from bignn.train.seeds import fit_seed
+from bignn.train.seeds import SeedResults, Teachers, can_fit_together, fit_seed, train_seeds
 
+#: Most seeds of a row that a process trains at the same time on a GPU.
+_TOGETHER = 4
 #: What a record has of a result.
 _SCORES = ("val_loss", "val_acc", "test_acc", "best_epoch", "epochs")
 
@@ -71,14 +74,14 @@ def do_runs(
     bars = progress and min(jobs, len(todo)) == 1
     task = _Task(out, device, len(todo), progress, bars, taught_by)
     failures = []
-    for run, done in zip(
-        todo.values(), in_processes(task, list(enumerate(todo.values(), 1)), jobs), strict=True
-    ):
-        if isinstance(done, str):
-            failures.append(f"{run.row} seed {run.seed}: {done}")
-        else:
-            finished[wanted[run]] = done
-            rows[run.row, run.seed] = wanted[run]
+    groups = _groups(list(todo.values()), device)
+    for group, records in zip(groups, in_processes(task, groups, jobs), strict=True):
+        for (_, run), done in zip(group, records, strict=True):
+            if isinstance(done, str):
+                failures.append(f"{run.row} seed {run.seed}: {done}")
+            else:
+                finished[wanted[run]] = done
+                rows[run.row, run.seed] = wanted[run]
     for run, key in wanted.items():
         # Trained under another name, or before this name meant another recipe: recorded under this
         # name too, since results are looked up by name.
@@ -89,6 +92,28 @@ def do_runs(
         count = f"{len(failures)} of {len(todo)} runs failed"
         raise InputError(f"{count}; the first: {failures[0]}")
     return [finished[wanted[run]] for run in runs]
+
+
+#: Runs by their numbers, from 1.
+_Numbered = list[tuple[int, Run]]
+
+
+def _groups(runs: Sequence[Run], device: str) -> list[_Numbered]:
+    """Group the runs that are trained at the same time: some seeds of a row, on a GPU.
+
+    A group has the place of its first run.
+    """
+    groups: list[_Numbered] = []
+    open_groups: dict[Run, _Numbered] = {}
+    for number, run in enumerate(runs, 1):
+        row, graph = replace(run, seed=0), _graph(run.dataset)
+        group = open_groups.get(row)
+        alone = run.curve or not can_fit_together(run.recipe(graph), graph, device)
+        if group is None or alone or len(group) == _TOGETHER:
+            group = open_groups[row] = []
+            groups.append(group)
+        group.append((number, run))
+    return groups
 
 
 def _keys(runs: Iterable[Run]) -> tuple[dict[Run, Key], frozenset[str]]:
@@ -126,62 +151,108 @@ class _Task:
     #: Digests of the recipes of teachers; a run by one of them is trained once for both.
     teachers: frozenset[str] = frozenset()
 
-    def __call__(self, item: tuple[int, Run]) -> Record | str:
-        number, run = item
-        record: Record | str
+    def __call__(self, group: _Numbered) -> list[Record | str]:
+        runs = [run for _, run in group]
+        records: Sequence[Record | str]
         try:
-            record = self._record(run)
+            records = self._records(runs)
         except InputError as error:
-            record = str(error)
+            records = [str(error)] * len(runs)
         except (RuntimeError, MemoryError) as error:  # out of memory, on the device or here
-            record = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        outcome = record if isinstance(record, str) else _summary(record)
-        if self.progress:
-            line = f"[{number}/{self.total}] {run.row} seed {run.seed}: {outcome}"
-            print(line, file=sys.stderr, flush=True)
-        return record
+            line = str(error).splitlines()[0] if str(error) else ""
+            records = [f"{type(error).__name__}: {line}"] * len(runs)
+        for (number, run), record in zip(group, records, strict=True):
+            outcome = record if isinstance(record, str) else _summary(record)
+            if self.progress:
+                line = f"[{number}/{self.total}] {run.row} seed {run.seed}: {outcome}"
+                print(line, file=sys.stderr, flush=True)
+        return list(records)
 
-    def _record(self, run: Run) -> Record:
-        graph = _graph(run.dataset)
-        taught_by = run.teacher_recipe(graph)
-        first = run.seed * run.teachers
-        teachers = [
-            load_model(self._teacher(taught_by, graph, seed)[1])
-            for seed in range(first, first + run.teachers)
-            if taught_by is not None
-        ]
+    def _records(self, runs: Sequence[Run]) -> list[Record]:
+        """Train some seeds of a row and append their records."""
+        row = runs[0]
+        graph, seeds = _graph(row.dataset), [run.seed for run in runs]
+        taught_by, chosen = row.teacher_recipe(graph), row.recipe(graph)
         curve: list[float] = []
-        chosen = run.recipe(graph)
-        if not (run.distill or run.curve) and digest(graph, chosen) in self.teachers:
-            result = self._teacher(chosen, graph, run.seed)[0]
+        if not (row.distill or row.curve) and digest(graph, chosen) in self.teachers:
+            results = [result for result, _ in self._teachers(chosen, graph, seeds)]
         else:
-            result = self._fit(
-                chosen,
-                graph,
-                run.seed,
-                teacher=teachers or None,
-                on_epoch=(lambda _, loss, __: curve.append(round(loss, 4))) if run.curve else None,
-            )
-        record = {
-            **_names(run),
-            **{name: getattr(result, name) for name in _SCORES},
-            "seconds": round(result.seconds, 2),
-            "device": self.device,
-            "machine": _machine(self.device),
-            "version": bignn.__version__,
-            "torch": torch.__version__,
-            "recipe": run.key(graph)[0],
-        }
-        if run.curve:
-            record["curve"] = curve
-        Ledger(self.out / RUNS).append(record)
-        return record
+            needed = [seed * row.teachers + k for seed in seeds for k in range(row.teachers)]
+            teachers: Teachers | None = None
+            if taught_by is not None:
+                paths = [path for _, path in self._teachers(taught_by, graph, needed)]
+                of_seed = dict(zip(seeds, _batched(paths, row.teachers), strict=True))
+                teachers = Teachers(checkpoints=of_seed)
+            if len(runs) == 1:
+                note = (lambda _, loss, __: curve.append(round(loss, 4))) if row.curve else None
+                teacher = None if teachers is None else teachers(row.seed)
+                results = [
+                    self._fit(chosen, graph, row.seed, teacher=teacher, on_epoch=note),
+                ]
+            else:
+                results = self._fit_together(chosen, graph, seeds, teachers)
+        records = []
+        for run, result in zip(runs, results, strict=True):
+            record = {
+                **_names(run),
+                **{name: getattr(result, name) for name in _SCORES},
+                "seconds": round(result.seconds, 2),
+                "device": self.device,
+                "machine": _machine(self.device),
+                "version": bignn.__version__,
+                "torch": torch.__version__,
+                "recipe": run.key(graph)[0],
+            }
+            if run.curve:
+                record["curve"] = curve
+            Ledger(self.out / RUNS).append(record)
+            records.append(record)
+        return records
 
-    def _teacher(self, chosen: Recipe, graph: Graph, seed: int) -> tuple[FitResult, Path]:
-        """Train a teacher if its checkpoint is missing; return its result and the checkpoint."""
-        path = self.out / "teachers" / f"{digest(graph, chosen)}-{seed}.safetensors"
-        with locked(path.with_suffix(".lock")):  # another process may be training the same
-            return self._train_teacher(chosen, graph, seed, path), path
+    def _fit_together(
+        self, chosen: Recipe, graph: Graph, seeds: Sequence[int], teachers: Teachers | None
+    ) -> list[FitResult]:
+        with TemporaryDirectory() as folder:
+            return self._train_seeds(chosen, graph, seeds, folder, teachers).results
+
+    def _train_seeds(
+        self,
+        chosen: Recipe,
+        graph: Graph,
+        seeds: Sequence[int],
+        folder: str,
+        teachers: Teachers | None = None,
+    ) -> SeedResults:
+        return train_seeds(
+            chosen,
+            graph,
+            seeds,
+            folder,
+            device=self.device,
+            save_every=1e9,
+            progress=False,
+            teachers=teachers,
+        )
+
+    def _teachers(
+        self, chosen: Recipe, graph: Graph, seeds: Sequence[int]
+    ) -> list[tuple[FitResult, Path]]:
+        """Train the teachers whose checkpoints are missing; return results and checkpoints."""
+        key = digest(graph, chosen)
+        paths = {seed: self.out / "teachers" / f"{key}-{seed}.safetensors" for seed in seeds}
+        with ExitStack() as stack:
+            for seed in sorted(paths):  # another process may be training the same
+                stack.enter_context(locked(paths[seed].with_suffix(".lock")))
+            missing = [seed for seed, path in paths.items() if not path.exists()]
+            if len(missing) > 1 and can_fit_together(chosen, graph, self.device):
+                folder = stack.enter_context(TemporaryDirectory(dir=self.out / "teachers"))
+                trained = self._train_seeds(chosen, graph, missing, folder)
+                for seed, made in zip(missing, trained.checkpoints, strict=True):
+                    made.replace(paths[seed])
+            return [
+                (self._train_teacher(chosen, graph, seed, path), path)
+                for seed, path in paths.items()
+            ]
 
     def _train_teacher(self, chosen: Recipe, graph: Graph, seed: int, path: Path) -> FitResult:
         try:
@@ -194,6 +265,10 @@ class _Task:
 
     def _fit(self, chosen: Recipe, graph: Graph, seed: int, **options: Any) -> FitResult:
         return fit_seed(chosen, graph, seed, device=self.device, progress=self.bars, **options)
+
+
+def _batched(paths: Sequence[Path], count: int) -> list[Sequence[Path]]:
+    return [paths[start : start + count] for start in range(0, len(paths), count)]
 
 
 def _names(run: Run) -> Record:
