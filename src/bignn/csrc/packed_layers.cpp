@@ -25,8 +25,8 @@ constexpr std::size_t rows_looked_at = 256;
 
 // Pieces are whole tiles, and many enough for skewed degrees to even out.
 std::size_t grain_for(std::size_t num_rows) {
-    const std::size_t pieces = static_cast<std::size_t>(num_threads()) * 8;
-    const std::size_t rows = std::clamp<std::size_t>(num_rows / pieces, 64, 4096);
+    const std::size_t pieces = static_cast<std::size_t>(num_threads()) * 32;
+    const std::size_t rows = std::clamp<std::size_t>(num_rows / pieces, 32, 4096);
     return rows / tile_rows * tile_rows;
 }
 
@@ -111,7 +111,8 @@ void PackedLayers::bind_records(std::size_t number) {
         center = weights.products(features_.base.data());
         buffers.signs = weights.sign_table(bytes_per_column, features_.base);
         step.table = {
-            .signs = buffers.signs->data(),
+            .signs = buffers.signs->bytes.data(),
+            .positive = buffers.signs->positive.empty() ? nullptr : buffers.signs->positive.data(),
             .stride = form.stride,
             .bytes_per_column = bytes_per_column,
         };
