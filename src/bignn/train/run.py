@@ -22,7 +22,7 @@ from bignn.nn import GNN
 from bignn.nn.batch_norm import exact_statistics
 from bignn.nn.convert.sign_watch import warn_of_equal_rows
 from bignn.nn.evaluation import evaluating
-from bignn.packing import TRAINED_OUTPUT
+from bignn.packing import TRAINED_NODE_TYPE, TRAINED_OUTPUT
 from bignn.train import checkpoint
 from bignn.train.batches import Batch
 from bignn.train.checkpoint import copy_state, set_class_names
@@ -30,6 +30,7 @@ from bignn.train.checks import check_model, check_teacher
 from bignn.train.distill import distillation_loss, on_device, weights_digest
 from bignn.train.distributed import World
 from bignn.train.early_stopping import is_better, should_stop
+from bignn.train.hetero_problem import HeteroProblem
 from bignn.train.optimizer import adam, adam_state
 from bignn.train.parts.part_problem import PartProblem
 from bignn.train.problem import LearningProblem
@@ -350,6 +351,8 @@ class TrainingRun:
         self.model.eval()
         set_class_names(self.model, self.problem.class_names)
         setattr(self.model, TRAINED_OUTPUT, self.problem.task.output)
+        if isinstance(self.problem, HeteroProblem):
+            setattr(self.model, TRAINED_NODE_TYPE, self.problem.node_type)
         best, metric = self.progress, self.problem.task.metric
         exchanged = self.problem.exchanged() if isinstance(self.problem, PartProblem) else None
         return FitResult(
