@@ -183,7 +183,8 @@ def test_a_run_waits_for_memory_of_a_gpu(command: Any, monkeypatch: pytest.Monke
     """One that gets none is no record: it is left to do."""
     waited: list[float] = []
     monkeypatch.setattr(time, "sleep", waited.append)
-    fit, calls = bignn.fit, []
+    fit = bignn.fit
+    calls: list[int] = []
 
     def full(*args: Any, **options: Any) -> Any:
         calls.append(len(calls))

@@ -12,9 +12,17 @@ from bignn.train.forward import Forward
 from bignn.train.tasks import Task
 
 
-@torch.no_grad()
-def check_model(model: nn.Module, batch: Batch, task: Task, argument: str = "model") -> int:
+def check_model(
+    model: nn.Module,
+    batch: Batch,
+    task: Task,
+    argument: str = "model",
+    *,
+    with_gradients: bool = False,
+) -> int:
     """Evaluate a model once; refuse one that does not fit the graph or the task in one line.
+
+    With gradients, layers see which of their inputs are learned.
 
     Returns:
         The number of its outputs per row.
@@ -22,7 +30,11 @@ def check_model(model: nn.Module, batch: Batch, task: Task, argument: str = "mod
     """
     forward = Forward.of(model)
     try:
-        with evaluating(model), naming_width_errors(argument, *batch.widths):
+        with (
+            evaluating(model),
+            naming_width_errors(argument, *batch.widths),
+            torch.set_grad_enabled(with_gradients),
+        ):
             out = batch.logits(model)
     except batch.call_errors as error:
         called_as, fix = batch.called_as(forward)

@@ -133,6 +133,7 @@ def node_problem(graph: Any, loss: Loss | None, device: torch.device) -> NodePro
         Task("classes", classes.num_classes, function),
         torch.from_numpy(classes.val_idx).to(device),
         None if classes.test_idx is None else torch.from_numpy(classes.test_idx).to(device),
+        _ids_of(graph, device),
     )
 
 
@@ -166,7 +167,15 @@ def _of_other_targets(data: Any, y: Tensor, task: Task, device: torch.device) ->
         edge_type=edge_types_of(graph, device),
         data=_on_device(data, x, device),
     )
-    return NodeProblem(graph, whole, task, idx[1], idx[2])
+    return NodeProblem(graph, whole, task, idx[1], idx[2], _ids_of(data, device))
+
+
+def _ids_of(data: Any, device: torch.device) -> Tensor | None:
+    """Return the features of a ``Data`` where they are whole numbers."""
+    x = data.get("x") if isinstance(data, Data) else None
+    if not isinstance(x, Tensor) or x.dtype not in (torch.int64, torch.int32) or x.is_sparse:
+        return None
+    return x.to(device)
 
 
 def _on_device(data: Any, x: Any, device: torch.device) -> Data | None:

@@ -20,6 +20,7 @@ from tqdm import tqdm
 from bignn.errors import FileError, InputError, input_error, printable
 from bignn.nn import GNN
 from bignn.nn.batch_norm import exact_statistics
+from bignn.nn.convert.converted_input import fit_inner_stage
 from bignn.nn.convert.sign_watch import warn_of_equal_rows
 from bignn.nn.evaluation import evaluating
 from bignn.packing import TRAINED_NODE_TYPE, TRAINED_OUTPUT
@@ -77,7 +78,10 @@ class TrainingRun:
         self.settings, self.seed = settings, seed
         self.teachers_digest = weights_digest(teachers) if teachers else None
         problem.prepare(model, settings, world)
-        problem.fit_input(model)
+        if not fit_inner_stage(
+            model, lambda: check_model(model, problem.trial(), problem.task, with_gradients=True)
+        ):
+            problem.fit_input(model)
         for batch in islice(problem.validation(), 1):
             num_outputs = check_model(model, batch, problem.task)
             if len(problem.class_names or ()) != num_outputs:
