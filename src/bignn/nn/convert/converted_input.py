@@ -72,7 +72,7 @@ class ConvertedInput(InputStage):
         )
 
 
-class _Fitted(Exception):
+class _Fitted(Exception):  # noqa: N818 - no error
     """Ends a call that was only made for statistics."""
 
 
