@@ -24,6 +24,7 @@ from bignn.nn.convert.sign_watch import warn_of_equal_rows
 from bignn.nn.evaluation import evaluating
 from bignn.packing import TRAINED_OUTPUT
 from bignn.train import checkpoint
+from bignn.train.batch_lines import BatchLines
 from bignn.train.batches import Batch
 from bignn.train.checkpoint import copy_state, set_class_names
 from bignn.train.checks import check_model, check_teacher
@@ -40,9 +41,6 @@ from bignn.train.result import FitResult
 
 #: Seconds between copies of the run's state, one of which Ctrl-C saves.
 _COPY_EVERY = 1.0
-#: Seconds between lines about a run where there is no terminal for a bar.
-REPORT_EVERY = 10.0
-
 
 #: A loss, and the two parts of a score.
 Parts = tuple[Number, Number, Number]
@@ -99,6 +97,7 @@ class TrainingRun:
         self.progress = Progress()
         self.best_state = copy_state(model.state_dict())
         self._recorder = self._new_recorder()
+        self._lines = BatchLines("", is_shown=False)
         #: A state of this run between two epochs.
         self._snapshot: _RunState | None = None
 
@@ -132,7 +131,7 @@ class TrainingRun:
         """
         progress = self.progress
         copied = -math.inf
-        saved = epoch_began = reported = time.monotonic()
+        saved = epoch_began = time.monotonic()
         label = f"{self.problem.name} seed {self.seed}"
         show_progress = show_progress and self.world.is_leader
         bar = tqdm(
@@ -143,6 +142,7 @@ class TrainingRun:
             leave=False,
             unit="epoch",
         )
+        self._lines = BatchLines(label, is_shown=show_progress and bar.disable)
         with self._saved_when_interrupted(checkpoint_path), bar:
             while not progress.finished:
                 read = self._begin_epoch(batches)
@@ -160,9 +160,7 @@ class TrainingRun:
                 bar.set_postfix_str(best)
                 if progress.finished:
                     break
-                if show_progress and bar.disable and now - reported >= REPORT_EVERY:
-                    print(f"{label}: epoch {progress.epoch}, {best}", file=sys.stderr, flush=True)
-                    reported = now
+                self._lines.epoch_ended(f"epoch {progress.epoch}, {best}")
                 if checkpoint_path is not None and now - saved >= save_every:
                     self.save(checkpoint_path)
                     copied = saved = epoch_began = time.monotonic()
@@ -219,7 +217,9 @@ class TrainingRun:
     def _train_epoch(self, batches: Iterable[Any]) -> None:
         self.model.train()
         step = 0
-        for step, data in enumerate(self.world.pad_batches(batches), 1):
+        what = f"epoch {self.progress.epoch + 1}"
+        padded = self._lines.watched(self.world.pad_batches(batches), what, batches)
+        for step, data in enumerate(padded, 1):
             self.optimizer.zero_grad(set_to_none=True)
             with self._dropout_generator(step):
                 self._backward(None if data is None else self.problem.as_batch(data))
@@ -326,7 +326,7 @@ class TrainingRun:
         task = self.problem.task
         found = [
             (batch.logits(self.model)[batch.loss_nodes], batch.y[batch.loss_nodes])
-            for batch in batches
+            for batch in self._lines.watched(batches, "evaluation")
         ]
         own_count = sum(len(y) for _, y in found)
         (fraction,) = self.world.fractions(own_count)

@@ -118,7 +118,7 @@ class _LayerwiseRun:
         bound = min(_BLOCK_BYTES, budget // 32)
         rows = min(bound / (4 * degree), store.num_nodes / _FEWEST_BLOCKS)
         self.block_rows = int(np.clip(rows, 64, _BLOCK_ROWS))
-        self.rows = RowEdges(store, self.block_rows)
+        self.rows = RowEdges(store, self.block_rows, is_shown=is_shown)
         weights = hashlib.blake2b(digest_size=16)
         for name, array in sorted(model.arrays.items()):
             weights.update(name.encode() + np.ascontiguousarray(array).tobytes())
@@ -200,7 +200,13 @@ class _LayerwiseRun:
 
             with write_behind(keep) as write:
                 for begin, end, edges in read_ahead(self.rows.ahead(layer.aggr, blocks)):
-                    write(make(edges))
+                    try:
+                        made = make(edges)
+                    except InputError:
+                        self.rows.check_ids(begin, end)  # which names the file and the row
+                        raise
+                    write(made)
+                    del made  # the writer alone holds it while the next is computed
                     self._watch_memory(drop)
                     lines.add(end - begin)
             part.finish({"num_nodes": self.store.num_nodes})
@@ -243,7 +249,7 @@ class _LayerwiseRun:
         fits = always + 8 * width * num_nodes <= _SOURCES_SHARE * self.budget
         words, drop = _words_of(words_path, num_nodes, width, in_memory=fits)
         if (scale := self.rows.source_scale(layer.aggr)) is None:
-            return LayerSources(words, beta), drop  # mapped: the layer makes its own copy
+            return LayerSources(words, beta), drop  # the layer copies what is mapped
         return LayerSources.of(words, beta, scale), drop
 
     def _before(self, number: int) -> StorePart:
@@ -284,7 +290,10 @@ def _words_of(
     if in_memory:
         words: Words = np.fromfile(path, np.uint64, num_rows * width, offset=HEADER_BYTES)
         if len(words) != num_rows * width:
-            raise FileError(f"'{path}' is cut off")
+            row = len(words) // width
+            raise FileError(
+                f"'{path}' ends in row {row} of {num_rows}: it is cut off; pack it again"
+            )
         return words.reshape(num_rows, width), None
     with path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
