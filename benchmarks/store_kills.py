@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from store_scale import untrained_model
+from store_common import untrained_model
 
 JOBS = ("pack-features", "pack-edges", "synth", "predict")
 #: The command with small blocks; it says when its imports are over.

@@ -1,25 +1,30 @@
 """How do time and memory of a store grow with the graph? Synthetic papers100M from 1/64 up.
 
     python benchmarks/store_scale.py scales --folder /big/disk [--scales 64,32,16,8,4,2,1]
-        [--memory 8G] [--limit 280] [--model MODEL.bignn]
+        [--memory 8G] [--repeats 2] [--remove] [--limit 280] [--model MODEL.bignn]
     python benchmarks/store_scale.py float --folder /big/disk --scale 12
     python benchmarks/store_scale.py pack --folder /big/disk [--gigabytes 10]
     python benchmarks/store_scale.py train --folder /big/disk --scale 8 [--seeds 3] [--in-memory]
         [--busy]
+    python benchmarks/store_scale.py accuracy --folder /big/disk --scale 64 --epochs 4 --seeds 3
     python benchmarks/store_scale.py limited --folder /big/disk --scale 1 --memory 6G
     python benchmarks/store_scale.py edges --folder /big/disk [--millions 200]
     python benchmarks/store_scale.py parts --folder /big/disk --scale 64 [--num-parts 2]
 
 ``scales`` writes a store of 1/S of papers100M (``bignn synth``) and predicts all nodes with a
 3-layer Bi-GraphSAGE of 256 hidden neurons (``bignn predict --memory``), each in a process of its
-own; a prediction that takes longer than ``--limit`` seconds is killed (-9), and the same command
-continues it: the seconds of its parts are added up. ``float`` runs the same network with PyG's
-SAGEConv weights on float features in memory, and ours from the store after it, with as many
-threads. ``pack`` packs a float memmap beside reading the same file. ``train`` trains one epoch from
-the store, with ``--in-memory`` on the same graph in memory, and with ``--busy``, where others use
-the machine, takes no times. ``edges`` packs random edges. ``limited`` predicts in a memory control
-group (version 1) with a limit of ``--memory``, which counts the page cache. ``parts`` cuts a store
-(``bignn partition``) and predicts it by as many processes as parts, and by one from the store.
+own, ``--repeats`` times, and prints time and memory per edge beside each other. The same command
+goes on with the scale at which it was interrupted; ``--remove`` removes each store after use (else
+20 GB stay, and 20 GB more are needed meanwhile). With ``--limit`` a prediction that takes more
+seconds is killed (-9), and the same command continues it: the seconds of its parts are added up.
+``float`` runs the same network with PyG's SAGEConv weights on float features in memory, and ours
+from the store after it, with as many threads. ``pack`` packs a float memmap beside reading the same
+file. ``train`` trains one epoch from the store, with ``--in-memory`` on the same graph in memory,
+and with ``--busy``, where others use the machine, takes no times. ``accuracy`` does both and prints
+them side by side; checkpoints in the folder are continued. ``edges`` packs random edges.
+``limited`` predicts in a memory control group (version 1) with a limit of ``--memory``, which
+counts the page cache. ``parts`` cuts a store (``bignn partition``) and predicts it by as many
+processes as parts, and by one from the store.
 Records go to docs/results/store.json; ``bignn reproduce`` makes tables and a figure of them.
 """
 
@@ -39,123 +44,103 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from store_common import (
+    HIDDEN,
+    LAYERS,
+    SHAPE,
+    bignn,
+    drop_caches,
+    record,
+    store_of,
+    untrained_model,
+)
+from store_training import run_accuracy, run_train
 
-ROOT = Path(__file__).parents[1]
-RECORD = ROOT / "docs" / "results" / "store.json"
-HIDDEN, LAYERS = 256, 3
-SHAPE = "papers100M"
+from bignn.lab.bench.other_load import OtherLoad
+
 #: Rows that the float network computes at a time.
 _FLOAT_ROWS = 1 << 16
 
 
-def recorded() -> dict[str, Any]:
-    """Return the records so far."""
-    return json.loads(RECORD.read_text()) if RECORD.exists() else {}
-
-
-def record(kind: str, key: str, value: dict[str, Any]) -> None:
-    """Write a record."""
-    found = recorded()
-    found.setdefault(kind, {})[key] = value
-    RECORD.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
-    print(kind, key, json.dumps(value), flush=True)
-
-
-def bignn(
-    *arguments: str,
-    limit: float | None = None,
-    partial: Path | None = None,
-    group: Path | None = None,
-) -> tuple[dict[str, Any], float, int]:
-    """Run a command, killed and continued where it takes long: report, seconds, kills.
-
-    With ``partial``, the file that seconds so far are kept in, this process ends after a kill and
-    the same call continues. With ``group`` the command runs in that control group.
-    """
-    command = [sys.executable, "-m", "bignn", *arguments, "--json"]
-    if group is not None:
-        joined = 'echo $$ > "$0" && exec "$@"'
-        command = ["sh", "-c", joined, str(group / "cgroup.procs"), *command]
-    seconds, kills = 0.0, 0
-    if partial is not None and partial.exists():
-        seconds, kills = json.loads(partial.read_text())
-    while True:
-        start = time.perf_counter()
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        try:
-            out, _ = process.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            kills += 1
-            seconds += time.perf_counter() - start
-            if partial is not None:
-                partial.write_text(json.dumps([seconds, kills]))
-                raise SystemExit(f"killed after {seconds:.0f} s; run it again to go on") from None
-            continue
-        seconds += time.perf_counter() - start
-        if partial is not None:
-            partial.unlink(missing_ok=True)
-        if process.returncode:
-            raise SystemExit(f"{' '.join(command)} failed")
-        return json.loads(out), seconds, kills
-
-
-def store_of(folder: Path, scale: int) -> Path:
-    """Return the store of 1/scale, written unless it is there."""
-    path = folder / f"{SHAPE}-{scale}"
-    if not (path / "labels.json").exists():
-        report, seconds, _ = bignn("synth", SHAPE, "--scale", str(1 / scale), "-o", str(path))
-        record("synth", str(scale), {"seconds": seconds, "num_edges": report["num_edges"]})
-    return path
-
-
-def untrained_model(store: Path, path: Path) -> Path:
-    """Write an untrained model for a store."""
-    import torch
-
-    import bignn as library
-    from bignn.nn import GraphSAGE
-    from bignn.runtime.store import Store
-
-    opened = Store(store)
-    torch.manual_seed(0)
-    sizes = opened.num_features, HIDDEN, LAYERS, opened.num_classes
-    model = GraphSAGE(*sizes, binarize="both", norm="batch")
-    model.load_input_stage(opened.stage)
-    library.pack(model.eval()).save(path)
-    return path
-
-
 def run_scales(options: argparse.Namespace) -> None:
-    """Predict stores of several sizes."""
+    """Predict stores of several sizes; scales that an interrupted series finished are not repeated.
+
+    Of several runs the fastest is recorded, with the seconds of all.
+    """
     folder = Path(options.folder)
-    for scale in map(int, options.scales.split(",")):
+    series = folder / "scales.json"
+    done: dict[str, dict[str, Any]] = json.loads(series.read_text()) if series.exists() else {}
+    scales = [int(scale) for scale in options.scales.split(",")]
+    for scale in scales:
+        if str(scale) in done:
+            print(f"1/{scale} was measured already ({series})", file=sys.stderr, flush=True)
+            continue
+        print(f"1/{scale}: its store", file=sys.stderr, flush=True)
         store = store_of(folder, scale)
         model = Path(options.model or untrained_model(store, folder / "sage.bignn"))
-        out = folder / "predictions.npy"
-        _drop_caches()
-        report, seconds, kills = bignn(
-            "predict", str(model), str(store), "--memory", options.memory, "--out", str(out),
-            limit=options.limit, partial=folder / f"partial-{scale}.json",
-        )  # fmt: skip
-        record(
-            "predict",
-            f"{scale}{options.note}",
-            {
-                **{key: report[key] for key in ("num_nodes", "num_edges", "layers", "memory")},
-                "seconds": seconds,
-                "kills": kills,
-                "peak_anonymous_bytes": report["peak_anonymous_bytes"],
-                "peak_file_bytes": report["peak_file_bytes"],
-                "test_acc": report["test_acc"],
-                "is_trained": options.model is not None,
-                "store_bytes": sum(file.stat().st_size for file in store.iterdir()),
-            },
-        )
-        out.unlink()
+        runs = []
+        for number in range(options.repeats):
+            line = f"1/{scale}: prediction {number + 1} of {options.repeats}"
+            print(line, file=sys.stderr, flush=True)
+            runs.append(_predicted(store, model, options))
+        best = min(runs, key=lambda run: float(run["seconds"]))
+        best |= {"all_seconds": [run["seconds"] for run in runs]}
+        best |= {"is_trained": options.model is not None}
+        record("predict", f"{scale}{options.note}", best)
+        done[str(scale)] = best
+        series.write_text(json.dumps(done))
         if options.remove:
             shutil.rmtree(store)
+    series.unlink()  # the series is over: the same command begins another one
+    _show_flatness({scale: done[str(scale)] for scale in scales})
+
+
+def _predicted(store: Path, model: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Predict a store once: time, memory, and the cores that others used meanwhile."""
+    folder = Path(options.folder)
+    out = folder / "predictions.npy"
+    partial = None if options.limit is None else folder / f"partial-{store.name}.json"
+    drop_caches()
+    before = _children_seconds()
+    with OtherLoad(2) as load:
+        report, seconds, kills = bignn(
+            "predict", str(model), str(store), "--memory", options.memory, "--out", str(out),
+            limit=options.limit, partial=partial,
+        )  # fmt: skip
+    own = _children_seconds() - before
+    out.unlink()
+    kept = ("num_nodes", "num_edges", "layers", "memory", "test_acc")
+    peaks = ("peak_anonymous_bytes", "peak_file_bytes")
+    return {
+        **{key: report[key] for key in (*kept, *peaks)},
+        "seconds": seconds,
+        "processor_seconds": own,
+        "other_cores": None if load.cores is None else max(0.0, load.cores - own / seconds),
+        "kills": kills,
+        "store_bytes": sum(file.stat().st_size for file in store.iterdir()),
+    }
+
+
+def _children_seconds() -> float:
+    """Return the processor time of all commands that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def _show_flatness(rows: dict[int, dict[str, Any]]) -> None:
+    """Print time and memory per edge of every scale, and by how much they differ."""
+    heads = ("ns", "processor ns", "bytes", "others' cores")
+    print("scale   " + "".join(f"{head:>14}" for head in heads) + "   per edge (ns: and layer)")
+    columns: list[tuple[float, float, float]] = []
+    for scale, row in rows.items():
+        visits = LAYERS * row["num_edges"]
+        time, work = (1e9 * row[key] / visits for key in ("seconds", "processor_seconds"))
+        columns.append((time, work, row["peak_anonymous_bytes"] / row["num_edges"]))
+        others = row["other_cores"]
+        shown = "".join(f"{value:14.2f}" for value in columns[-1])
+        print(f"1/{scale:<6}{shown}{'–' if others is None else f'{others:14.2f}'}")
+    ratios = [max(column) / min(column) for column in zip(*columns, strict=True)]
+    print("max/min " + "".join(f"{ratio:13.2f}x" for ratio in ratios))
 
 
 def run_limited(options: argparse.Namespace) -> None:
@@ -169,7 +154,7 @@ def run_limited(options: argparse.Namespace) -> None:
     group.mkdir()
     try:
         (group / "memory.limit_in_bytes").write_text(str(limit))
-        _drop_caches()  # pages that others have read are charged to them
+        drop_caches()  # pages that others have read are charged to them
         report, seconds, kills = bignn(
             "predict", str(model), str(store), "--memory", options.memory, "--out", str(out),
             limit=options.limit, group=group,
@@ -250,7 +235,7 @@ def run_float(options: argparse.Namespace) -> None:
         "seconds": marks[-1] - marks[0], "layers": [b - a for a, b in pairwise(marks)],
         "processor_seconds": processor,
     }  # fmt: skip
-    _drop_caches()
+    drop_caches()
     model = untrained_model(store.path, Path(options.folder) / "sage.bignn")
     out = Path(options.folder) / "predictions.npy"
     report, seconds, _ = bignn("predict", str(model), str(store.path), "--memory", options.memory,
@@ -277,7 +262,7 @@ def run_pack(options: argparse.Namespace) -> None:
             os.fsync(file.fileno())
     size = path.stat().st_size
     reading = _read_seconds(path)
-    _drop_caches()
+    drop_caches()
     packed = folder / "packed"
     shutil.rmtree(packed, ignore_errors=True)
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
@@ -306,85 +291,13 @@ def run_pack(options: argparse.Namespace) -> None:
 
 def _read_seconds(path: Path) -> float:
     """Read a file from the disk, and nothing else."""
-    _drop_caches()
+    drop_caches()
     start = time.perf_counter()
     with path.open("rb", buffering=0) as file:
         buffer = bytearray(1 << 24)
         while file.readinto(buffer):
             pass
     return time.perf_counter() - start
-
-
-def _drop_caches() -> None:
-    os.sync()
-    try:
-        Path("/proc/sys/vm/drop_caches").write_text("3")
-    except OSError:
-        print("the page cache could not be emptied: reads may come from memory", file=sys.stderr)
-
-
-def run_train(options: argparse.Namespace) -> None:
-    """Train from a store, or the same graph in memory, for some epochs."""
-    import bignn as library
-    from bignn.runtime.store import Store
-    from bignn.runtime.store.memory import resident_memory
-    from bignn.train.checkpoint import load_model
-    from bignn.train.recipes import recipe
-    from bignn.train.seeds import fit_model
-
-    store = Store(store_of(Path(options.folder), options.scale))
-    changes: dict[str, Any] = {
-        "sampler": "neighbor", "input_bits": "sign", "normalize_rows": False, "norm": "batch",
-        "num_layers": LAYERS, "hidden_channels": HIDDEN, "epochs": options.epochs, "dropout": 0.0,
-        "lr": 0.003, "batch_size": options.batch_size, "fan_outs": (5, 5, 5),
-    }  # fmt: skip
-    graph: Any = _in_memory(store, options.scale) if options.in_memory else store
-    settings = recipe("bi-sage", graph=store, **changes)
-    marks: list[float] = []
-    peak = {"anonymous": 0, "file": 0}
-
-    def after_epoch(epoch: int, loss: float, score: float) -> None:
-        marks.append(time.perf_counter())
-        for kind, size in resident_memory().items():
-            peak[kind] = max(peak[kind], size)
-        print(epoch, loss, score, flush=True)
-
-    place = Path(options.folder) / f"trained-{options.scale}-{options.in_memory}.safetensors"
-    found, seconds = [], 0.0
-    for seed in range(options.seeds):
-        start = time.perf_counter()
-        _, result = fit_model(
-            settings, graph, seed, checkpoint_path=place, on_epoch=after_epoch, progress=False
-        )
-        seconds += marks[-1] - start
-        found.append({"test_acc": result.test_acc, "val_acc": result.val_acc})
-        if seed == 0:
-            library.pack(load_model(place)).save(place.with_suffix(".bignn"))
-    assert store.train_idx is not None
-    batches = -(-len(store.train_idx) // options.batch_size)
-    seconds *= 1000 / (options.epochs * options.seeds * batches)
-    record(
-        "train",
-        f"{options.scale}{'-memory' if options.in_memory else ''}",
-        {
-            "num_nodes": store.num_nodes, "num_edges": store.num_edges, "epochs": options.epochs,
-            "batches": batches, "batch_size": options.batch_size, "seeds": found,
-            "seconds_per_1000_batches": None if options.busy else seconds,
-            "peak_anonymous_bytes": peak["anonymous"], "peak_file_bytes": peak["file"],
-        },
-    )  # fmt: skip
-
-
-def _in_memory(store: Any, scale: int) -> Any:
-    import bignn as library
-    from bignn.runtime.store.synthetic import SHAPES, SyntheticRows, scaled
-
-    rows = SyntheticRows(scaled(SHAPES[SHAPE], 1 / scale), 0)
-    target = np.repeat(np.arange(store.num_nodes), np.diff(store.offsets))
-    edge_index = np.stack([store.ids.astype(np.int64), target])
-    x, y = rows.features(0, store.num_nodes), np.array(store.y).astype(np.int64)
-    splits: dict[str, Any] = rows.splits()
-    return library.Graph(x, edge_index, y=y, **splits, name=f"{SHAPE}/{scale} in memory")
 
 
 def run_parts(options: argparse.Namespace) -> None:
@@ -460,7 +373,7 @@ def run_edges(options: argparse.Namespace) -> None:
             file.write(rng.integers(0, num_nodes, (count, 2), dtype=np.int32).data)
     packed = folder / "packed-edges"
     shutil.rmtree(packed, ignore_errors=True)
-    _drop_caches()
+    drop_caches()
     arguments = ["--nodes", str(num_nodes), "--memory", "1G"]
     report, _, _ = bignn("pack-edges", str(path), "-o", str(packed), *arguments)
     peak = 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
@@ -476,7 +389,8 @@ def main() -> None:
     commands = parser.add_subparsers(required=True)
     jobs = (("scales", run_scales), ("float", run_float), ("pack", run_pack))
     more = (("train", run_train), ("edges", run_edges), ("limited", run_limited))
-    for name, run in (*jobs, *more, ("parts", run_parts)):
+    others = (("parts", run_parts), ("accuracy", run_accuracy))
+    for name, run in (*jobs, *more, *others):
         job = commands.add_parser(name)
         job.set_defaults(run=run)
         job.add_argument("--folder", required=True)
@@ -484,7 +398,8 @@ def main() -> None:
         job.add_argument("--scales", default="64,32,16,8,4,2,1")
         job.add_argument("--scale", type=int, default=64)
         job.add_argument("--memory", default="8G")
-        job.add_argument("--limit", type=float, default=280)
+        job.add_argument("--limit", type=float)
+        job.add_argument("--repeats", type=int, default=1)
         job.add_argument("--model")
         job.add_argument("--remove", action="store_true")
         job.add_argument("--gigabytes", type=float, default=10)

@@ -11,7 +11,7 @@ import torch
 from conftest import make_arrays
 
 import bignn
-from bignn.config import BinarizeMode
+from bignn.config import BinarizeMode, Sampling
 from bignn.errors import InputError
 from bignn.graph import Graph, from_arrays
 from bignn.nn import GCN
@@ -313,7 +313,7 @@ def test_small_graphs_train_on_one_torch_thread(
 def test_progress_is_printed_in_lines_without_a_terminal(
     graph: Graph, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bignn.train.run.REPORT_EVERY", 0.0)
+    monkeypatch.setattr("bignn.train.batch_lines.REPORT_EVERY", 0.0)
     for progress in (True, False):
         model = bignn.nn.GCN(graph.num_features, 4, 2, graph.num_classes)
         bignn.fit(model, graph, bignn.Settings(epochs=3), seed=7, progress=progress)
@@ -321,6 +321,18 @@ def test_progress_is_printed_in_lines_without_a_terminal(
         assert [line.split(",")[0] for line in lines] == (
             ["toy seed 7: epoch 1", "toy seed 7: epoch 2"] if progress else []
         )
+
+
+def test_batches_of_a_long_epoch_are_counted(
+    graph: Graph, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bignn.train.batch_lines.REPORT_EVERY", 0.0)
+    model = bignn.nn.GCN(graph.num_features, 4, 2, graph.num_classes)
+    sampling = Sampling("neighbor", batch_size=8, fan_outs=(2, 2))  # of 20 training nodes
+    bignn.fit(model, graph, bignn.Settings(epochs=1, sampling=sampling), seed=7)
+    lines = capsys.readouterr().err.splitlines()
+    # The last batch has none: what follows it has.
+    assert lines == [f"toy seed 7: epoch 1, batch {number} of 3" for number in (1, 2)]
 
 
 def test_a_change_that_no_recipe_has_is_refused() -> None:

@@ -34,14 +34,10 @@ def add_pack_features(commands: Any) -> None:
 
 
 def _pack_features(options: argparse.Namespace) -> Report:
-    from bignn.files import checked_path
     from bignn.runtime.store.pack_features import describe, pack_features
-    from bignn.runtime.store.pack_labels import pack_labels, read_labels
 
     if options.threads is not None:
         set_threads(options.threads)
-    if options.labels is not None:
-        read_labels(options.labels)  # what is wrong there is said now, and not after hours
     report = pack_features(
         options.features,
         options.out,
@@ -49,7 +45,6 @@ def _pack_features(options: argparse.Namespace) -> Report:
         input_bits=options.input_bits,
         normalize_rows=options.normalize_rows,
         seed=options.seed,
+        labels=options.labels,
     )
-    if options.labels is not None:
-        pack_labels(options.labels, checked_path(options.out), report["num_nodes"])
     return report, describe

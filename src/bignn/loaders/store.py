@@ -16,6 +16,10 @@ from bignn import bits
 from bignn.errors import InputError
 from bignn.kernels.sampling import CompressedGraph
 from bignn.runtime.store import Store
+from bignn.runtime.store.row_edges import RowEdges
+
+#: Rows whose edges are looked at together when damage is searched for.
+_BLOCK_ROWS = 1 << 18
 
 
 class BitFeatures(FeatureStore):  # type: ignore[misc]  # PyG has no types
@@ -77,7 +81,11 @@ class MappedEdges(GraphStore):  # type: ignore[misc]
     def compressed(self) -> CompressedGraph:
         """Return the edges as our samplers read them; checked when they are first asked for."""
         if self._compressed is None:
-            self._compressed = CompressedGraph(self.store.offsets, self.store.ids)
+            try:
+                self._compressed = CompressedGraph(self.store.offsets, self.store.ids)
+            except InputError:
+                RowEdges(self.store, _BLOCK_ROWS).check_all()  # names the file and the row
+                raise
         return self._compressed
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:

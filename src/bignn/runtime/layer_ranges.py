@@ -29,7 +29,7 @@ class LayerSources:
 
     Attributes:
         words: packed rows [sources, ceil(K / 64)]; in memory, or mapped from a file.
-        factor: float32 [sources].
+        factor: float32 [sources]; layers limit it to 1e30.
 
     """
 
@@ -84,7 +84,9 @@ class LayerOverRows:
         self.layer, self.sources = layer, sources
         chosen = kernels.checked_backend(backend)
         self._bound = None
-        if chosen != "reference":
+        if chosen == "reference":
+            self.sources = LayerSources.of(sources.words, sources.factor)
+        else:
             empty = _edges_of_no_rows(sources.num_sources)
             features = DenseBits(sources.words)
             self._bound = PackedLayers([layer], [empty], way, features, sources.factor, chosen)

@@ -25,6 +25,7 @@ from bignn.nn.convert.sign_watch import warn_of_equal_rows
 from bignn.nn.evaluation import evaluating
 from bignn.packing import TRAINED_NODE_TYPE, TRAINED_OUTPUT
 from bignn.train import checkpoint
+from bignn.train.batch_lines import BatchLines
 from bignn.train.batches import Batch
 from bignn.train.checkpoint import copy_state, set_class_names
 from bignn.train.checks import check_model, check_teacher
@@ -43,9 +44,6 @@ from bignn.train.weight_average import WeightAverage
 
 #: Seconds between copies of the run's state, one of which Ctrl-C saves.
 _COPY_EVERY = 1.0
-#: Seconds between lines about a run where there is no terminal for a bar.
-REPORT_EVERY = 10.0
-
 
 #: A loss, and the two parts of a score.
 Parts = tuple[Number, Number, Number]
@@ -106,6 +104,7 @@ class TrainingRun:
         self.progress = Progress()
         self.best_state = copy_state(model.state_dict())
         self._recorder = self._new_recorder()
+        self._lines = BatchLines("", is_shown=False)
         #: A state of this run between two epochs.
         self._snapshot: _RunState | None = None
 
@@ -148,7 +147,7 @@ class TrainingRun:
         """
         progress = self.progress
         copied = -math.inf
-        saved = epoch_began = reported = time.monotonic()
+        saved = epoch_began = time.monotonic()
         label = f"{self.problem.name} seed {self.seed}"
         show_progress = show_progress and self.world.is_leader
         bar = tqdm(
@@ -159,6 +158,7 @@ class TrainingRun:
             leave=False,
             unit="epoch",
         )
+        self._lines = BatchLines(label, is_shown=show_progress and bar.disable)
         with self._saved_when_interrupted(checkpoint_path), bar:
             while not progress.finished:
                 read = self._begin_epoch(batches)
@@ -176,9 +176,7 @@ class TrainingRun:
                 bar.set_postfix_str(best)
                 if progress.finished:
                     break
-                if show_progress and bar.disable and now - reported >= REPORT_EVERY:
-                    print(f"{label}: epoch {progress.epoch}, {best}", file=sys.stderr, flush=True)
-                    reported = now
+                self._lines.epoch_ended(f"epoch {progress.epoch}, {best}")
                 if checkpoint_path is not None and now - saved >= save_every:
                     self.save(checkpoint_path)
                     copied = saved = epoch_began = time.monotonic()
@@ -237,7 +235,9 @@ class TrainingRun:
     def _train_epoch(self, batches: Iterable[Any]) -> None:
         self.model.train()
         step = 0
-        for step, data in enumerate(self.world.pad_batches(batches), 1):
+        what = f"epoch {self.progress.epoch + 1}"
+        padded = self._lines.watched(self.world.pad_batches(batches), what, batches)
+        for step, data in enumerate(padded, 1):
             self.optimizer.zero_grad(set_to_none=True)
             with self._dropout_generator(step):
                 self._backward(None if data is None else self.problem.as_batch(data))
@@ -347,7 +347,7 @@ class TrainingRun:
         task = self.problem.task
         found = [
             (batch.logits(self.model)[batch.loss_nodes], batch.y[batch.loss_nodes])
-            for batch in batches
+            for batch in self._lines.watched(batches, "evaluation")
         ]
         own_count = sum(len(y) for _, y in found)
         (fraction,) = self.world.fractions(own_count)

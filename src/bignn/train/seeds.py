@@ -22,6 +22,7 @@ from bignn.nn import GNN
 from bignn.runtime.parts.graph_part import GraphPart
 from bignn.runtime.store import Store
 from bignn.train import distributed
+from bignn.train.batch_lines import REPORT_EVERY
 from bignn.train.checkpoint import load_model
 from bignn.train.distill import checked_teachers
 from bignn.train.find_problem import node_problem
@@ -31,7 +32,6 @@ from bignn.train.parts.training_halo import GradientForm
 from bignn.train.problem import NodeProblem
 from bignn.train.recipes import Recipe
 from bignn.train.recorded import MOST_NODES
-from bignn.train.run import REPORT_EVERY
 
 T = TypeVar("T")
 

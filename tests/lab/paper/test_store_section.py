@@ -20,9 +20,10 @@ PREDICTED = {
 TRAINED = {
     "epochs": 1,
     "batches": 5,
+    "batch_size": 256,
     "seconds_per_1000_batches": 70.4,
     "peak_anonymous_bytes": 2**30,
-    "seeds": [{"test_acc": 51.25}, {"test_acc": 50.0}],
+    "seeds": [{"test_acc": 51.25, "whole_graph_acc": 60.0}, {"test_acc": 50.0}],
 }
 RECORDED = {
     "predict": {"1": {**PREDICTED, "seconds": 60.0}, "64": PREDICTED},
@@ -73,7 +74,10 @@ def test_every_record_is_shown(tmp_path: Path) -> None:
     assert tables[1].rows[0] == ("1/64", "2", "30", "10 + 20", "2.0", "7", "0.50")
     assert tables[2].rows[0] == ("1/4", "2.0", "2.00", "1.00", "9", "9", "30.0")
     assert [row[0] for row in tables[5].rows] == ["1/64, in memory", "1/8, store"]
-    assert tables[5].rows[0][-1] == "51.2, 50.0"
+    assert tables[5].rows[0][1:3] == ("1 x 5", "256")
+    assert [row[-2:] for row in tables[5].rows] == [("–", "60.0"), ("51.2, 50.0", "60.0")]
+    flat = "time per edge differs by at most 10.00x, the memory per edge by 1.00x."
+    assert f"From 1/64 to 1 the {flat}" in section.parts
     (figure,) = [part for part in section.parts if isinstance(part, Figure)]
     assert figure.series[0].y == (1000.0, 10000.0)
 

@@ -171,3 +171,41 @@ def test_faults_are_named_with_file_and_row(tmp_path: Path) -> None:
         packed(tmp_path / "edges.npy", tmp_path / "s")
     with pytest.raises(InputError, match="'nodes' must be 1 to"):
         pack_edges(tmp_path / "e.csv", tmp_path / "s", num_nodes=0)
+
+
+def test_parquet_and_text_faults_are_named_with_file_and_row(tmp_path: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    edges = some_edges(5000)
+    targets: list[int | None] = edges[1].tolist()
+    targets[777] = None
+    path = tmp_path / "empty.parquet"
+    parquet.write_table(pa.table({"s": edges[0], "t": targets}), path)
+    with pytest.raises(FileError, match=r"empty.parquet': column 't' is empty in row 777"):
+        packed(path, tmp_path / "store")
+    path = tmp_path / "damaged.parquet"
+    parquet.write_table(pa.table({"s": edges[0], "t": edges[1]}), path, row_group_size=1000)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2 : len(content) // 2 + 2000] = b"\xff" * 2000
+    path.write_bytes(content)
+    with pytest.raises(FileError, match=r"damaged.parquet' is damaged: rows from \d+ on cannot"):
+        packed(path, tmp_path / "store")
+    path = tmp_path / "huge.csv"
+    path.write_text("1,2\n3,99999999999999999999\n")
+    with pytest.raises(FileError, match=r"huge.csv': row 1 must begin with two node ids, got '3,9"):
+        packed(path, tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_file_that_cannot_be_read_is_not_called_unwritable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "e.npy", some_edges())
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("bignn.graph.readers.edge_lists.np.fromfile", fail)
+    with pytest.raises(FileError, match=r"cannot read '.*e.npy': Input/output error"):
+        packed(tmp_path / "e.npy", tmp_path / "store")

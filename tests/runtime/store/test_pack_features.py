@@ -224,3 +224,11 @@ def test_bad_archives_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="'input_bits' must be 'sign' or 'rotate:K' for a store"):
         np.save(tmp_path / "x.npy", dense_features(300, 7))
         pack_features(tmp_path / "x.npy", tmp_path / "s", input_bits="threshold:2")
+
+
+def test_labels_of_another_number_are_refused_before_any_work(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((5, 3), dtype=np.float32))
+    np.savez(tmp_path / "labels.npz", y=np.zeros(4, dtype=np.int64))
+    with pytest.raises(FileError, match=r"'y' must be a class per node \(5\), got 4"):
+        pack_features(tmp_path / "x.npy", tmp_path / "store", labels=tmp_path / "labels.npz")
+    assert not (tmp_path / "store").exists()

@@ -1,5 +1,6 @@
 """Predictions of a store equal those of the same graph in memory, whatever was interrupted."""
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,12 @@ import pytest
 from small_stores import in_memory, make_store, packed_model
 
 import bignn
-from bignn.errors import FileError, InputError
+from bignn.errors import FileError, InputError, WriteError
 from bignn.kernels.layer import Edges
 from bignn.runtime.layer_ranges import LayerOverRows
 from bignn.runtime.store import Store
 from bignn.runtime.store import predict_store as predicting
+from bignn.runtime.store.array_file import ArrayWriter, write_error
 from bignn.runtime.store.predict_store import predict_store
 
 
@@ -143,7 +145,53 @@ def test_damaged_offsets_are_found(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[128 + 8 * 65 : 128 + 8 * 66] = (1 << 40).to_bytes(8, "little")
     path.write_bytes(content)
-    with pytest.raises(FileError, match=r"offsets.npy' is damaged in rows 0 to 699"):
+    with pytest.raises(FileError, match=r"offsets.npy' is damaged in rows 64 to 127"):
         predict_store(packed_model(store, "sage"), store, tmp_path / "p.npy", progress=False)
     with pytest.raises(FileError, match=r"offsets.npy' is damaged in rows 65 to 128"):
         Store(store.path, verify=True)
+
+
+def test_an_id_beyond_the_nodes_is_named_with_file_and_row(tmp_path: Path) -> None:
+    from bignn.loaders.store import MappedEdges
+
+    store = make_store(tmp_path / "store")
+    row = int(np.flatnonzero(np.diff(store.offsets))[5])
+    path, place = store.edges.path("ids"), 128 + 4 * int(store.offsets[row])
+    content = bytearray(path.read_bytes())
+    content[place : place + 4] = store.num_nodes.to_bytes(4, "little")
+    path.write_bytes(content)
+    line = rf"ids.npy': row {row} has neighbour {store.num_nodes}, expected node ids in 0\.\."
+    with pytest.raises(FileError, match=line):
+        predict_store(packed_model(store, "sage"), store, tmp_path / "p.npy", progress=False)
+    with pytest.raises(FileError, match=line):
+        MappedEdges(Store(store.path)).compressed()
+
+
+def test_cut_off_bits_are_named_with_their_row(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "store")
+    model, path = packed_model(store, "sage"), store.features.path("bits")
+    last = store.num_nodes - 1
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(FileError, match=rf"bits.npy' ends in row {last} of {last + 1}"):
+        predict_store(model, store, tmp_path / "p.npy", progress=False)
+
+
+def test_a_full_disk_ends_a_prediction_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = make_store(tmp_path / "store")
+    model = packed_model(store, "sage")
+    whole = predicted(model, store, tmp_path / "whole.npy")
+    append, count = ArrayWriter.append, 0
+
+    def full(self: ArrayWriter, rows: Any) -> None:
+        nonlocal count
+        count += 1
+        if count == 8:
+            raise write_error(self.path, OSError(errno.ENOSPC, "No space left on device"))
+        append(self, rows)
+
+    monkeypatch.setattr(ArrayWriter, "append", full)
+    with pytest.raises(WriteError, match="No space left on device; free some space"):
+        predict_store(model, store, tmp_path / "p.npy", progress=False)
+    assert (predicted(model, store, tmp_path / "p.npy") == whole).all()

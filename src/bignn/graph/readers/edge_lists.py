@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bignn.errors import FileError, printable
 from bignn.files import check_regular_file, checked_path
 from bignn.graph.readers.npz import npy_layout
-from bignn.graph.readers.tables import open_parquet
+from bignn.graph.readers.tables import open_parquet, parquet_batches
 
 _TEXT = {".csv": ",", ".tsv": "\t", ".txt": None, ".edges": None}
 ENDINGS = (".npy", ".parquet", *_TEXT)
@@ -115,16 +115,19 @@ def _parquet_reader(file: Path) -> Callable[[int], Iterator[Pair]]:
         raise FileError(f"'{file}' must have two columns, source and target, got {names}")
 
     def read(block: int) -> Iterator[Pair]:
-        opened = open_parquet(file)
-        for batch in opened.iter_batches(batch_size=block, columns=names[:2]):
+        first = 0
+        for batch in parquet_batches(file, block, names[:2]):
             ends = []
             for name, column in zip(names[:2], batch.columns, strict=True):
                 if column.null_count:
-                    raise FileError(f"'{file}': column '{name}' has empty cells")
+                    row = first + column.is_null().index(True).as_py()
+                    raise FileError(f"'{file}': column '{name}' is empty in row {row}, expected a "
+                                    "node id")  # fmt: skip
                 cells = column.to_numpy(zero_copy_only=False)
                 if cells.dtype.kind not in "iu":
                     raise FileError(f"'{file}': column '{name}' holds {cells.dtype}, not node ids")
                 ends.append(cells)
+            first += batch.num_rows
             yield ends[0], ends[1]
 
     return read
@@ -151,6 +154,10 @@ def _header_rows(file: Path) -> int:
 
 def _is_id(cell: str) -> bool:
     return cell.lstrip("-").isdecimal()
+
+
+def _fits(cell: str) -> bool:
+    return abs(int(cell)) < 2**63
 
 
 def _text_row(file: Path, header_rows: int, edge: int) -> int:
@@ -195,7 +202,8 @@ def _parsed(file: Path, chunk: bytes, delimiter: str | None, first_row: int) -> 
             cells = _cells(line.partition("#")[0], file)
             if not _is_edge(line):
                 continue
-            if len(cells) < 2 or not all(map(_is_id, cells[:2])):
+            is_edge = len(cells) >= 2 and all(map(_is_id, cells[:2]))
+            if not is_edge or not all(map(_fits, cells[:2])):
                 raise FileError(
                     f"'{file}': row {row} must begin with two node ids, got '{printable(line, 40)}'"
                 ) from None

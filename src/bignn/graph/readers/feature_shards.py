@@ -15,7 +15,7 @@ from bignn.errors import FileError, counted
 from bignn.files import check_regular_file, checked_path
 from bignn.graph.graph import SparseRows
 from bignn.graph.readers.npz import npy_layout, read_some
-from bignn.graph.readers.tables import cells_of_parquet, open_parquet
+from bignn.graph.readers.tables import cells_of_parquet, open_parquet, parquet_batches
 
 Floats = NDArray[np.float32]
 #: Endings of files that hold features.
@@ -205,14 +205,13 @@ def _check_sparse(
 
 
 def _open_parquet(file: Path) -> FeatureShard:
-    opened = open_parquet(file)
-    rows = opened.metadata.num_rows
-    first = next(opened.iter_batches(batch_size=1), None)
+    rows = open_parquet(file).metadata.num_rows
+    first = next(parquet_batches(file, 1), None)
     columns = 0 if first is None else _batch_matrix(file, first, 0).shape[1]
 
     def read(begin: int, block_rows: int) -> Iterator[Floats]:
         skipped = 0
-        for batch in open_parquet(file).iter_batches(batch_size=block_rows):
+        for batch in parquet_batches(file, block_rows):
             left = max(0, min(begin - skipped, batch.num_rows))
             skipped += batch.num_rows
             if left < batch.num_rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -159,6 +159,26 @@ def open_parquet(file: Path) -> Any:
         return parquet.ParquetFile(file)
     except (ArrowException, OSError) as error:
         raise _unreadable(file, error) from None
+
+
+def parquet_batches(file: Path, batch_rows: int, columns: list[str] | None = None) -> Iterator[Any]:
+    """Yield the rows of a Parquet file by batches; name the row at which one cannot be read."""
+    batches = open_parquet(file).iter_batches(batch_size=batch_rows, columns=columns)
+    from pyarrow import ArrowException
+
+    row = 0
+    while True:
+        try:
+            batch = next(batches, None)
+        except (ArrowException, OSError) as error:
+            why = str(error).splitlines()[0]
+            raise FileError(
+                f"'{file}' is damaged: rows from {row} on cannot be read ({why}); write it again"
+            ) from None
+        if batch is None:
+            return
+        row += batch.num_rows
+        yield batch
 
 
 def _unreadable(file: Path, error: Exception) -> FileError:

@@ -114,6 +114,14 @@ def _bucket_shift(files: list[EdgeFile], num_nodes: int, undirected: bool, budge
     return max(0, (num_nodes // count).bit_length() - 1)  # up to twice as many buckets
 
 
+def _read(file: EdgeFile, at_once: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Yield a file's edges; an error of the system is one of reading."""
+    try:
+        yield from file.read(at_once)
+    except OSError as error:
+        raise FileError(f"cannot read '{file.path}': {error.strerror or error}") from error
+
+
 class _ExternalSort:
     """Edges on their way from files to rows; ``part.state`` says how far they are."""
 
@@ -151,7 +159,7 @@ class _ExternalSort:
             for number in range(state["file"], len(self.files)):
                 file = self.files[number]
                 edge = 0
-                for block, (sources, targets) in enumerate(file.read(at_once)):
+                for block, (sources, targets) in enumerate(_read(file, at_once)):
                     if block >= state["block"]:
                         self._distribute(opened, file, edge, sources, targets)
                         state["block"] = block + 1

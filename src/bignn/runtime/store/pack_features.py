@@ -25,6 +25,7 @@ from bignn.runtime.input_stage import InputSpec
 from bignn.runtime.packed_model import PackedModel
 from bignn.runtime.store.ahead import read_ahead
 from bignn.runtime.store.column_statistics import ColumnStatistics
+from bignn.runtime.store.pack_labels import pack_labels, read_labels
 from bignn.runtime.store.progress import ProgressLines, duration
 from bignn.runtime.store.store import FEATURES, MOST_NODES, STAGE_ARRAYS
 from bignn.runtime.store.unfinished import UnfinishedPart
@@ -42,6 +43,7 @@ def pack_features(
     input_bits: str = SIGN,
     normalize_rows: bool = False,
     seed: int = 0,
+    labels: str | os.PathLike[str] | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
     """Pack a file of features, or a folder of shards, to the features of a store.
@@ -55,6 +57,7 @@ def pack_features(
         input_bits: without ``like``, ``"sign"`` or ``"rotate:K"``.
         normalize_rows: without ``like``, whether rows are scaled to absolute sum 1 first.
         seed: the seed of a rotation.
+        labels: a .npz file with ``y`` and splits, checked before any work and packed after it.
         progress: write lines about it on stderr.
 
     """
@@ -62,6 +65,8 @@ def pack_features(
     num_rows, num_columns = sum(shard.num_rows for shard in shards), shards[0].num_columns
     if not 0 < num_rows <= MOST_NODES:
         raise FileError(f"'{path}' must hold 1 to {MOST_NODES:,} rows, got {num_rows:,}")
+    if labels is not None:
+        read_labels(labels, num_rows)  # what is wrong there is said now, and not after hours
     stage = None if like is None else _stage_of(like, num_columns)
     if stage is not None and (input_bits != SIGN or normalize_rows):
         raise InputError("'like' comes with the model's input bits; leave the other options out")
@@ -86,6 +91,8 @@ def pack_features(
                                   progress=progress)  # fmt: skip
         statistics_seconds = time.perf_counter() - start
         write_features(part, stage, shards, block_rows, progress=progress)
+    if labels is not None:
+        pack_labels(labels, checked_path(out), num_rows)
     return {
         "out": str(out),
         "num_nodes": num_rows,

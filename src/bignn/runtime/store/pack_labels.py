@@ -17,7 +17,7 @@ from bignn.runtime.store.store import LABELS
 from bignn.runtime.store.unfinished import UnfinishedPart
 
 
-def read_labels(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
+def read_labels(path: str | os.PathLike[str], num_nodes: int) -> dict[str, NDArray[Any]]:
     """Read ``y`` and the splits of a .npz file, and check them as those of a graph are."""
     masks = {key.replace("_idx", "_mask"): key for key in SPLITS}
     arrays = read_some(path, ("y", *SPLITS, *masks), ())
@@ -30,6 +30,8 @@ def read_labels(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     if y.ndim != 1 or y.dtype.kind not in "iu":
         got = f"{y.dtype} of shape {list(y.shape)}"
         raise FileError(f"'{path}': 'y' must be a class per node, whole numbers, got {got}")
+    if len(y) != num_nodes:
+        raise FileError(f"'{path}': 'y' must be a class per node ({num_nodes}), got {len(y)}")
     if (wrong := np.flatnonzero(y < UNLABELLED)).size:
         raise FileError(f"'{path}': 'y' is {y[wrong[0]]} in row {wrong[0]}, expected -1 or more")
     splits = {name: arrays[name] for name in SPLITS if name in arrays}
@@ -45,10 +47,8 @@ def read_labels(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
 
 def pack_labels(path: str | os.PathLike[str], folder: Path, num_nodes: int) -> None:
     """Copy ``y`` and the splits of a .npz file into a store of so many nodes."""
-    arrays = read_labels(path)
+    arrays = read_labels(path, num_nodes)
     y = arrays["y"]
-    if len(y) != num_nodes:
-        raise FileError(f"'{path}': 'y' must be a class per node ({num_nodes}), got {len(y)}")
     status = Path(path).stat()
     identity = {"file": [os.fspath(path), status.st_size, status.st_mtime_ns]}
     with UnfinishedPart(folder, LABELS, identity) as part:

@@ -27,7 +27,7 @@ from bignn.kernels.reference import first_largest
 from bignn.runtime.layer_ranges import LayerOverRows, LayerSources
 from bignn.runtime.packed_model import PackedModel
 from bignn.runtime.predicted_values import Output, chosen_output, finished
-from bignn.runtime.store.ahead import read_ahead
+from bignn.runtime.store.ahead import read_ahead, write_behind
 from bignn.runtime.store.array_file import HEADER_BYTES
 from bignn.runtime.store.memory import memory_bytes, resident_memory
 from bignn.runtime.store.progress import ProgressLines, duration
@@ -38,6 +38,8 @@ from bignn.runtime.store.unfinished import UnfinishedPart
 #: Bytes of edges that a block has, about, and its most rows.
 _BLOCK_BYTES = 1 << 24
 _BLOCK_ROWS = 1 << 18
+#: Blocks of a graph at least: some are in memory at a time, a small part of a small graph too.
+_FEWEST_BLOCKS = 128
 #: The part of a budget that sources in memory may take; the rest is for blocks and the program.
 _SOURCES_SHARE = 0.8
 _LEAST_MEMORY = 256 << 20
@@ -114,8 +116,9 @@ class _LayerwiseRun:
         self.work = out.with_name(f"{out.name}.work")
         degree = max(1.0, store.num_edges / max(1, store.num_nodes))
         bound = min(_BLOCK_BYTES, budget // 32)
-        self.block_rows = int(np.clip(bound / (4 * degree), 64, _BLOCK_ROWS))
-        self.rows = RowEdges(store, self.block_rows)
+        rows = min(bound / (4 * degree), store.num_nodes / _FEWEST_BLOCKS)
+        self.block_rows = int(np.clip(rows, 64, _BLOCK_ROWS))
+        self.rows = RowEdges(store, self.block_rows, is_shown=is_shown)
         weights = hashlib.blake2b(digest_size=16)
         for name, array in sorted(model.arrays.items()):
             weights.update(name.encode() + np.ascontiguousarray(array).tobytes())
@@ -136,7 +139,7 @@ class _LayerwiseRun:
                               first * self.store.num_nodes, is_shown=self.is_shown)  # fmt: skip
         stages = []
         for number in range(first, last + 1):
-            begun = time.perf_counter()
+            begun, work = time.perf_counter(), time.process_time()
             self._remove(number - 2)  # a run that was killed may have left them
             resumed = self._run_layer(number, lines)
             self._remove(number - 1)
@@ -144,6 +147,7 @@ class _LayerwiseRun:
                 {
                     "layer": number,
                     "seconds": time.perf_counter() - begun,
+                    "processor_seconds": time.process_time() - work,
                     "resumed_at_row": resumed,
                 }
             )
@@ -188,13 +192,23 @@ class _LayerwiseRun:
             make: Callable[..., tuple[NDArray[Any], ...]]
             make = self._finisher(bound) if is_last else bound.bits
             blocks = row_blocks(self.store.num_nodes, self.block_rows, begun)
-            for begin, end, edges in read_ahead(self.rows.ahead(layer.aggr, blocks)):
-                made: tuple[NDArray[Any], ...] = make(edges)
+
+            def keep(made: tuple[NDArray[Any], ...]) -> None:
                 for writer, rows in zip(writers, made, strict=True):
                     writer.append(rows)
                 part.record()
-                self._watch_memory(drop)
-                lines.add(end - begin)
+
+            with write_behind(keep) as write:
+                for begin, end, edges in read_ahead(self.rows.ahead(layer.aggr, blocks)):
+                    try:
+                        made = make(edges)
+                    except InputError:
+                        self.rows.check_ids(begin, end)  # which names the file and the row
+                        raise
+                    write(made)
+                    del made  # the writer alone holds it while the next is computed
+                    self._watch_memory(drop)
+                    lines.add(end - begin)
             part.finish({"num_nodes": self.store.num_nodes})
         return begun
 
@@ -234,7 +248,8 @@ class _LayerwiseRun:
                               f"{self.budget / 2**30:.1f}G")  # fmt: skip
         fits = always + 8 * width * num_nodes <= _SOURCES_SHARE * self.budget
         words, drop = _words_of(words_path, num_nodes, width, in_memory=fits)
-        scale = self.rows.source_scale(layer.aggr)
+        if (scale := self.rows.source_scale(layer.aggr)) is None:
+            return LayerSources(words, beta), drop  # the layer copies what is mapped
         return LayerSources.of(words, beta, scale), drop
 
     def _before(self, number: int) -> StorePart:
@@ -275,7 +290,10 @@ def _words_of(
     if in_memory:
         words: Words = np.fromfile(path, np.uint64, num_rows * width, offset=HEADER_BYTES)
         if len(words) != num_rows * width:
-            raise FileError(f"'{path}' is cut off")
+            row = len(words) // width
+            raise FileError(
+                f"'{path}' ends in row {row} of {num_rows}: it is cut off; pack it again"
+            )
         return words.reshape(num_rows, width), None
     with path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -13,6 +13,7 @@ from bignn.kernels.compressed_rows import offsets_fit
 from bignn.kernels.edge_kinds import EDGE_KINDS, split_relation
 from bignn.kernels.gcn_degrees import degree_scale
 from bignn.kernels.layer import Edges
+from bignn.runtime.store.progress import ProgressLines
 from bignn.runtime.store.store import Store
 
 Floats = NDArray[np.float32]
@@ -40,8 +41,8 @@ def row_blocks(num_rows: int, block_rows: int, first: int = 0) -> list[tuple[int
 class RowEdges:
     """The edges of any range of a store's rows, read from disk when they are asked for."""
 
-    def __init__(self, store: Store, block_rows: int) -> None:
-        self._store, self._block_rows = store, block_rows
+    def __init__(self, store: Store, block_rows: int, *, is_shown: bool = True) -> None:
+        self._store, self._block_rows, self._is_shown = store, block_rows, is_shown
         self._degree_scale: Floats | None = None
 
     def source_scale(self, aggr: str) -> Floats | None:
@@ -66,15 +67,33 @@ class RowEdges:
             raise FileError(f"'{part.path('offsets')}' is damaged in {where}; pack it again")
         return offsets, part.read("ids", first, last)
 
+    def check_ids(self, begin: int, end: int) -> None:
+        """Refuse neighbours of the rows [begin, end) that are no nodes; name the first."""
+        offsets, ids = self.read(begin, end)
+        wrong = np.flatnonzero((ids < 0) | (ids >= self._store.num_nodes))
+        if len(wrong):
+            row = begin + int(np.searchsorted(offsets, wrong[0], "right")) - 1
+            raise FileError(
+                f"'{self._store.edges.path('ids')}': row {row} has neighbour {ids[wrong[0]]}, "
+                f"expected node ids in 0..{self._store.num_nodes - 1}; pack it again"
+            )
+
+    def check_all(self) -> None:
+        """Refuse damaged edges; name the first row."""
+        for begin, end in row_blocks(self._store.num_nodes, self._block_rows):
+            self.check_ids(begin, end)
+
     def _scale(self) -> Floats:
         """Return ``1 / sqrt(degree)`` of A + I for all nodes; reads the edges once."""
         if self._degree_scale is None:
             made = np.empty(self._store.num_nodes, dtype=np.float32)
+            lines = ProgressLines("degrees", len(made), is_shown=self._is_shown)
             for begin, end in row_blocks(len(made), self._block_rows):
                 offsets, ids = self.read(begin, end)
                 is_loop = ids == np.repeat(np.arange(begin, end, dtype=np.int32), np.diff(offsets))
                 degree = 1.0 + np.diff(offsets) - _sums(is_loop, offsets)
                 made[begin:end] = degree_scale(degree).astype(np.float32)
+                lines.add(end - begin)
             self._degree_scale = made
         return self._degree_scale
 

@@ -24,7 +24,7 @@ def store(results: Results) -> Section:
     ]
     predicted = _by_scale(found.get("predict", {}))
     if predicted:
-        parts += [_prediction(predicted), _per_edge(predicted)]
+        parts += [_prediction(predicted), _per_edge(predicted), _flatness(predicted)]
     if beside := _by_scale(found.get("float", {})):
         parts.append(_beside_float(beside))
     if limited := found.get("limited"):
@@ -171,20 +171,45 @@ def _training(rows: dict[str, dict[str, Any]]) -> Table:
     cells = []
     for key, row in sorted(rows.items(), key=lambda item: (-int(item[0].split("-")[0]), item[0])):
         scale, _, place = key.partition("-")
-        scores = [score for seed in row["seeds"] if (score := seed["test_acc"]) is not None]
+        note = "" if row.get("is_watched") else "[^3]"
+        # The graph in memory is validated and tested on all neighbours anyway.
+        sampled = [] if place else [seed["test_acc"] for seed in row["seeds"]]
         cells.append(
             (
                 f"{_share(int(scale))}, {'in memory' if place else 'store'}",
-                f"{row['epochs']}",
-                f"{row['batches']:,}",
+                f"{row['epochs']} x {row['batches']:,}",
+                f"{row['batch_size']}",
                 "–" if (seconds := row["seconds_per_1000_batches"]) is None else f"{seconds:.0f}",
-                f"{row['peak_anonymous_bytes'] / _GIB:.2f}",
-                ", ".join(f"{score:.1f}" for score in scores) or "–",
+                f"{row['peak_anonymous_bytes'] / _GIB:.2f}{note}",
+                _scores(sampled),
+                _scores([seed.get("whole_graph_acc") for seed in row["seeds"]]),
             )
         )
     columns = (
-        *("scale", "epochs", "batches an epoch", "s per 1,000 batches", "own memory, GiB"),
-        "test accuracy by seed, %",
+        *("scale", "epochs x batches", "nodes a batch", "s per 1,000 batches"),
+        *("own memory, GiB", "test accuracy, sampled neighbours[^1], %", "all neighbours[^2], %"),
     )
-    caption = "Bi-GraphSAGE trained by neighbour sampling, 256 nodes a batch, fan-outs 5, 5, 5"
-    return Table(caption, columns, tuple(cells))
+    notes = (
+        "As training from a store tests itself: fan-outs 5, 5, 5, by seed.",
+        "By seed; of a store `bignn predict` on the packed model, in memory the trained model.",
+        "Looked at after each epoch; that of other rows is watched all the time, while the trained "
+        "model is tested too.",
+    )
+    caption = "Bi-GraphSAGE trained by neighbour sampling, fan-outs 5, 5, 5"
+    return Table(caption, columns, tuple(cells), notes)
+
+
+def _scores(scores: list[float | None]) -> str:
+    return ", ".join(f"{score:.1f}" for score in scores if score is not None) or "–"
+
+
+def _flatness(rows: _Rows) -> str:
+    """Make the sentence that says how flat time and memory per edge are."""
+    time = [_ns(row) for _, row in rows]
+    memory = [row["peak_anonymous_bytes"] / row["num_edges"] for _, row in rows]
+    spread = [max(values) / min(values) for values in (time, memory)]
+    scales = " to ".join(_share(rows[place][0]) for place in (0, -1))
+    return (
+        f"From {scales} the time per edge differs by at most {spread[0]:.2f}x, the memory per edge "
+        f"by {spread[1]:.2f}x."
+    )
