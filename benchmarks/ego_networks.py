@@ -1,14 +1,16 @@
 """Graph classification: ego networks of a graph, each with its centre's class; GIN and pooling.
 
 Run: .venv/bin/python benchmarks/ego_networks.py [--graph coauthor-cs] [--networks 2000]
-     [--seeds 3] [--hidden 64] [--binary-hidden 256] [--dropout 0.4] [--epochs 30] [--threads 1]
-     (trains, minutes; needs the graph in BIGNN_DATA)
+     [--seeds 3] [--hidden 64] [--binary-hidden 256] [--dropout 0.4] [--epochs 30] [--lr 0.005]
+     [--leave-teacher] [--threads 1] [--jobs 1] [--device cpu]
+     (trains, minutes per seed; needs the graph in BIGNN_DATA)
 
 An ego network is a node, its neighbours and the edges among them, drawn at random as 60 % training,
 20 % validation, 20 % test. PyG's GIN layers (two), global mean pooling and a linear map are trained
 as floats, binarized from new weights, and binarized with the float model as teacher; binary models
 are wider (their bits still take an eighth of the bytes) and drop inputs. Packed models must choose
-torch's class for every network. Then all networks are predicted in one call by the packed model and
+torch's class for every network. Seeds may train in several processes (--jobs), on a GPU (--device).
+Then all networks are predicted in one call by the packed model and
 by PyG's float model, in turns, each as many times as fits five seconds; the medians are printed.
 Packing the networks is timed apart, as is PyG's collating.
 """
@@ -16,10 +18,10 @@ Packing the networks is timed apart, as is PyG's collating.
 from __future__ import annotations
 
 import argparse
-import copy
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -31,6 +33,8 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.utils import k_hop_subgraph
 
 import bignn
+from bignn.train.fit import FitResult
+from bignn.train.jobs import in_processes
 
 
 class Classifier(nn.Module):
@@ -103,33 +107,22 @@ def medians(calls: dict[str, Callable[[], object]], seconds: float = 5.0) -> dic
     return {name: statistics.median(some) for name, some in times.items()}
 
 
-def main() -> None:
-    """Print accuracies per seed, then speeds."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--graph", default="coauthor-cs")
-    parser.add_argument("--networks", type=int, default=2000)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--hidden", type=int, default=64)
-    parser.add_argument("--binary-hidden", type=int, default=256)
-    parser.add_argument("--dropout", type=float, default=0.4)
-    parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--threads", type=int, default=1)
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    bignn.set_num_threads(options.threads)
-    networks = ego_networks(options.graph, options.networks)
-    sizes = [network.num_nodes for network in networks]
-    num_classes = 1 + max(int(network.y) for network in networks)
-    print(
-        f"{len(networks)} ego networks of {options.graph}: {sum(sizes)} nodes in all, median "
-        f"{statistics.median(sizes):.0f}, largest {max(sizes)}, {num_classes} classes"
-    )
-    settings = bignn.Settings(lr=0.005, epochs=options.epochs, patience=20, select_by="accuracy")
-    scores: dict[str, list[float]] = {}
-    for seed in range(options.seeds):
+@dataclass(frozen=True)
+class SeedTrainer:
+    """Trains the models of a seed: float, binary, and binary with the float one as teacher."""
+
+    options: argparse.Namespace
+
+    def __call__(self, seed: int) -> tuple[list[str], dict[str, FitResult], dict[str, nn.Module]]:
+        """Return lines about the models, their results, and the models, on the CPU."""
+        options = self.options
+        torch.set_num_threads(options.threads)
+        bignn.set_num_threads(options.threads)
+        networks = ego_networks(options.graph, options.networks)
+        num_classes = 1 + max(int(network.y) for network in networks)
         train, val, test = splits(networks, seed)
 
-        def new(hidden: int, seed: int = seed) -> Classifier:
+        def new(hidden: int) -> Classifier:
             torch.manual_seed(seed)
             return Classifier(networks[0].num_features, hidden, num_classes)
 
@@ -141,23 +134,72 @@ def main() -> None:
             bignn.binarize_(
                 models[name], first="convs.0", center=True, skip=["lin"], dropout=dropout
             )
+        settings = bignn.Settings(
+            lr=options.lr, epochs=options.epochs, patience=20, select_by="accuracy",
+            leave_teacher=options.leave_teacher,
+        )  # fmt: skip
+        lines, results = [], {}
         for name, model in models.items():
             taught_by = teacher if name.endswith("teacher") else None
             result = bignn.fit(
-                *(model, train, settings),
-                seed=seed, teacher=taught_by, val=val, test=test, batch_size=64, progress=False,
+                *(model, train, settings), seed=seed, teacher=taught_by, val=val, test=test,
+                batch_size=64, progress=False, device=options.device,
             )  # fmt: skip
-            assert result.test_acc is not None
-            scores.setdefault(name, []).append(result.test_acc)
+            results[name] = result
+            model.cpu()
             line = f"seed {seed} {name:23} val {result.val_acc:.1f} test {result.test_acc:.1f}"
+            line += f", epoch {result.best_epoch} of {result.epochs}"
             if name != "float":
                 packed = bignn.pack(model)
                 differ = int((packed.predict(networks) != classes_of(model, networks)).sum())
                 line += f", packed differs from torch on {differ} of {len(networks)} networks"
-            print(f"{line}, {result.seconds:.0f} s", flush=True)
-    for name, found in scores.items():
-        print(f"{name:30} test {np.mean(found):.1f} ± {np.std(found):.1f} %")
-    speeds(copy.deepcopy(teacher).eval(), packed, networks, options.threads)
+            lines.append(f"{line}, {result.seconds:.0f} s")
+        return lines, results, models
+
+
+def main() -> None:
+    """Print accuracies per seed, then speeds."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--graph", default="coauthor-cs")
+    parser.add_argument("--networks", type=int, default=2000)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--hidden", type=int, default=64)
+    parser.add_argument("--binary-hidden", type=int, default=256)
+    parser.add_argument("--dropout", type=float, default=0.4)
+    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--lr", type=float, default=0.005)
+    parser.add_argument("--leave-teacher", action="store_true")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    bignn.set_num_threads(options.threads)
+    networks = ego_networks(options.graph, options.networks)
+    sizes = [network.num_nodes for network in networks]
+    num_classes = 1 + max(int(network.y) for network in networks)
+    print(
+        f"{len(networks)} ego networks of {options.graph}: {sum(sizes)} nodes in all, median "
+        f"{statistics.median(sizes):.0f}, largest {max(sizes)}, {num_classes} classes"
+    )
+    found: dict[str, list[FitResult]] = {}
+    seeds = range(options.seeds)
+    models: dict[str, nn.Module] = {}
+    for lines, results, models in in_processes(SeedTrainer(options), seeds, options.jobs):  # noqa: B007
+        print("\n".join(lines), flush=True)
+        for name, result in results.items():
+            found.setdefault(name, []).append(result)
+    for name, of_seeds in found.items():
+        scores = {
+            "val": [result.val_acc for result in of_seeds],
+            "test": [result.test_acc or 0.0 for result in of_seeds],
+        }
+        listed = ", ".join(
+            f"{part} {np.mean(some):.1f} ± {np.std(some):.1f}" for part, some in scores.items()
+        )
+        print(f"{name:23} {listed} % of {len(of_seeds)} seeds")
+    packed = bignn.pack(models["binary, with a teacher"])
+    speeds(models["float"].eval(), packed, networks, options.threads)
 
 
 def speeds(model: nn.Module, packed: bignn.PackedModel, networks: list[Data], threads: int) -> None:

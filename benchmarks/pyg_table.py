@@ -7,9 +7,13 @@ chosen by validation accuracy; test accuracy is reported. The packed binary mode
 all nodes.
 
 Every finished run is a line of docs/results/pyg-models.jsonl, so the command may be stopped in any
-way and called again. ``--only`` chooses classes, ``--again`` repeats what is there, ``--minutes``
-stops in time (seeds come one after the other, so fewer seeds of all rows are then there), and
-``--seeds 0 --write`` writes the page alone.
+way and called again. Graphs come one after the other, and seeds of a graph; where ``--minutes``
+ends it, all rows of the last graph have fewer seeds. ``--only`` chooses classes, ``--again``
+repeats what is there, and ``--seeds 0 --write`` writes the page alone.
+
+On another machine ``--ledger NEW.jsonl`` begins a file of its own, which may be continued too;
+``--merge NEW.jsonl`` takes its runs into the ledger, in place of all runs of the same row, graph
+and way, so that no mean is over runs of two versions.
 """
 
 from __future__ import annotations
@@ -17,15 +21,17 @@ from __future__ import annotations
 import argparse
 import copy
 import ctypes
+import gc
+import json
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch_geometric
@@ -37,6 +43,7 @@ from torch import nn
 from torch_geometric.data import Data
 
 import bignn
+from bignn.files import atomic_path
 from bignn.lab.study.ledger import Ledger
 from bignn.train.jobs import in_processes
 
@@ -44,6 +51,9 @@ DOCS = Path(__file__).parent.parent / "docs"
 LEDGER, PAGE = DOCS / "results" / "pyg-models.jsonl", DOCS / "models.md"
 #: Epochs between evaluations, and without a better one after which training ends.
 EVERY, PATIENCE = 5, 30
+#: Seconds to wait for a GPU's memory, before each further try.
+_WAITS = (2.0, 5.0, 10.0)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -94,13 +104,20 @@ class Trainer:
                 with warnings.catch_warnings(record=True) as warned:
                     warnings.simplefilter("always")
                     if way == "float" or (way == "distilled" and teacher is None):
-                        teacher, scores = self._trained(row, data, item.seed)
+                        teacher, scores = self._patiently(
+                            lambda: self._trained(row, data, item.seed)
+                        )
                     if way != "float":
                         assert way == "binary" or teacher is not None
                         taught_by = teacher if way == "distilled" else None
-                        scores = self._binary(row, data, item.seed, taught_by, record)
+                        scores = self._patiently(
+                            partial(self._binary, row, data, item.seed, taught_by, record)
+                        )
                 record |= {"val": round(scores[0], 2), "test": round(scores[1], 2)}
                 said.append(f"{way} {scores[1]:.1f}")
+            except torch.OutOfMemoryError:  # other processes had it; another call may have it
+                said.append(f"{way}: no memory left on {self.device}, not recorded")
+                break
             except Exception as error:  # of any of PyG's classes, whatever it may be
                 record["error"] = str(error) or type(error).__name__
                 said.append(f"{way}: {record['error'].splitlines()[0]}")
@@ -110,7 +127,19 @@ class Trainer:
             Ledger(self.ledger).append(record)
             if "error" in record and way == "float":
                 break
+        give_memory_back()
         return ", ".join(said)
+
+    def _patiently(self, task: Callable[[], T]) -> T:
+        """Run a task; where a GPU that processes share has no memory left, wait and try again."""
+        for seconds in _WAITS:
+            try:
+                return task()
+            except torch.OutOfMemoryError:
+                pass
+            give_memory_back()
+            time.sleep(seconds)
+        return task()
 
     def _made(self, row: Row, data: Data, seed: int) -> nn.Module:
         assert row.build is not None
@@ -142,10 +171,8 @@ class Trainer:
         if teacher is None:
             scores = self._loop(model, data)
         else:
-            settings = bignn.Settings(
-                lr=0.01, epochs=self.epochs, patience=PATIENCE, select_by="accuracy"
-            )
-            bignn.fit(model, data, settings, teacher=teacher, seed=seed, progress=False)
+            changes = {"epochs": self.epochs, "patience": PATIENCE}
+            bignn.fit(model, data, changes, teacher=teacher, seed=seed, progress=False)
             scores = accuracies(model, data)
         if report.obstacle is not None:
             record["obstacle"] = report.obstacle
@@ -160,6 +187,12 @@ class Trainer:
 
 def _is_ours(warning: warnings.WarningMessage) -> bool:
     return "bignn" in warning.filename or "bignn" in str(warning.message)
+
+
+def give_memory_back() -> None:
+    """Free what this process keeps of a GPU's memory, which others need."""
+    gc.collect()
+    torch.cuda.empty_cache()  # does nothing without a GPU
 
 
 def keep_memory() -> None:
@@ -192,12 +225,12 @@ def items_to_do(
     epochs: int,
     done: dict[tuple[Any, ...], Record],
 ) -> list[Item]:
-    """List what the ledger lacks: the first seed of all rows on all graphs, then the next."""
+    """List what the ledger lacks: the first seed of all rows on a graph, the next, other graphs."""
     done = {key: record for key, record in done.items() if record.get("epochs") == epochs}
     failed = {key[:2] for key, record in done.items() if key[2] == "float" and "error" in record}
     items = []
-    for seed in range(num_seeds):
-        for graph in graphs:
+    for graph in graphs:
+        for seed in range(num_seeds):
             for row in chosen:
                 if row.build is None or (row.name, graph) in failed:
                     continue
@@ -220,6 +253,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="where models are trained")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing later")
     parser.add_argument("--ledger", type=Path, default=LEDGER)
+    parser.add_argument("--merge", type=Path, help="take in the runs of another ledger first")
     parser.add_argument("--write", action="store_true", help="write the table into docs/models.md")
     args = parser.parse_args()
     chosen = [row for row in rows().values() if args.only is None or row.class_name in args.only]
@@ -229,6 +263,10 @@ def main() -> None:
         replace(row, build=None, reason=needed) if (needed := missing_package(row)) else row
         for row in chosen
     ]
+    if args.merge is not None:
+        if not (runs := Ledger(args.merge).read()):
+            parser.error(f"--merge '{args.merge}' has no runs")
+        merge(args.ledger, runs)
     done = newest(Ledger(args.ledger).read())
     write_reasons(chosen, args.ledger, done)
     here = {} if args.again else done
@@ -238,6 +276,19 @@ def main() -> None:
     run(trainer, items, args.jobs)
     if args.write:
         write_page(PAGE, Ledger(args.ledger).read())
+
+
+def merge(ledger: Path, runs: Sequence[Record]) -> None:
+    """Put runs into a ledger, in place of those of the same row, graph and way."""
+
+    def cell(record: Record) -> tuple[Any, ...]:
+        return tuple(record.get(key) for key in ("row", "graph", "way"))
+
+    newer = {cell(run) for run in runs}
+    kept = [record for record in Ledger(ledger).read() if cell(record) not in newer]
+    with atomic_path(ledger) as path:
+        path.write_text("".join(f"{json.dumps(record)}\n" for record in [*kept, *runs]))
+    print(f"{len(runs)} records merged into {ledger}, {len(kept)} kept", file=sys.stderr)
 
 
 def write_reasons(chosen: Sequence[Row], ledger: Path, done: dict[tuple[Any, ...], Record]) -> None:

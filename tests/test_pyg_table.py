@@ -1,7 +1,9 @@
 """PyG's table: a row for each class, written from the ledger, resumed where it was stopped."""
 
 import inspect
+import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -160,6 +162,49 @@ def test_what_does_not_work_is_a_record_too(
     slow = command("--only", "GCNConv", "--seeds", "2", "--slow", "0", "--epochs", "1")[3:]
     assert [record["error"].split(":")[0] for record in slow] == ["not measured"] * 2
     assert len(command("--only", "GCNConv", "--seeds", "3", "--epochs", "1")) == 5
+
+
+def test_runs_of_another_machine_replace_those_of_their_cells(
+    command: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    only = ["--only", "GCNConv", "XConv", "--epochs", "1"]
+    old = command(*only, "--seeds", "2")
+    newer = [run | {"test": 99.0} for run in old if run.get("way") == "binary"][:1]
+    (tmp_path / "new.jsonl").write_text(f"{json.dumps(newer[0])}\n")
+    merged = command("--seeds", "0", "--merge", str(tmp_path / "new.jsonl"), "--write", *only)
+    assert merged == [*(run for run in old if run.get("way") != "binary"), *newer]
+    assert "1 records merged" in capsys.readouterr().err
+    assert " / 99.0 (1) / " in (tmp_path / "models.md").read_text()
+    with pytest.raises(SystemExit):
+        command("--merge", str(tmp_path / "none.jsonl"))
+
+
+def test_a_run_waits_for_memory_of_a_gpu(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that gets none is no record: it is left to do."""
+    waited: list[float] = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    fit = bignn.fit
+    calls: list[int] = []
+
+    def full(*args: Any, **options: Any) -> Any:
+        calls.append(len(calls))
+        if len(calls) <= 2:
+            raise torch.OutOfMemoryError("none left")
+        return fit(*args, **options)
+
+    monkeypatch.setattr(bignn, "fit", full)
+    only = ["--only", "GCNConv", "--seeds", "1", "--epochs", "1"]
+    assert [run["way"] for run in command(*only)] == ["float", "binary", "distilled"]
+    assert waited == list(pyg_table._WAITS[:2])
+
+    def never(*_: Any, **__: Any) -> Any:
+        raise torch.OutOfMemoryError("none left")
+
+    monkeypatch.setattr(bignn, "fit", never)
+    assert len(command("--only", "SAGEConv", "--seeds", "1", "--epochs", "1")) == 5
+    monkeypatch.setattr(bignn, "fit", fit)
+    again = command("--only", "SAGEConv", "--seeds", "1", "--epochs", "1")
+    assert [run["way"] for run in again[3:]] == ["float", "binary", "distilled"]
 
 
 def test_the_newest_record_counts_and_fewer_seeds_are_told() -> None:

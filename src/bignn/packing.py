@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 #: The attribute in which :func:`bignn.fit` tells what a model was trained for.
 TRAINED_OUTPUT = "_bignn_output"
+#: And the type of nodes, of a heterogeneous graph.
+TRAINED_NODE_TYPE = "_bignn_node_type"
 
 
 def pack(
@@ -51,11 +53,14 @@ def pack(
             has trained it for, classes, labels or values; otherwise classes, or the value where
             there is one output.
         node_type: of a heterogeneous model, the type of nodes that is predicted; None where the
-            model returns logits of one type alone.
+            model returns logits of one type alone, or for the type that :func:`bignn.fit` has
+            trained it for.
         class_names: names of the classes in the order of their numbers; None takes those of the
             graph that the model was trained on (``model.class_names``), if there are any.
 
     """
+    if node_type is None:
+        node_type = getattr(model, TRAINED_NODE_TYPE, None)
     packed = _packed(model, node_type)
     # A class of one output would always be 0.
     usual: Output = "values" if packed.num_classes == 1 else "classes"

@@ -111,7 +111,11 @@ def test_blocks_are_chosen_for_long_rows_in_order(instruction_set: str) -> None:
         bound = problem.bind("T", instruction_set)
         assert same(bound.run_to_values(), expected)
         assert bound._native.in_blocks(0) == is_blocked
+    # Records of one line, where there are so many that they are far.
+    assert native.blocks_pay(instruction_set, 7, 41, (3, 140_000, 900)) == pays
     for other in (
+        (7, 41, (3, 130_000, 900)),
+        (7, 16, (3, 140_000, 900)),
         (9, 200, sizes),  # bits of a weight
         (7, 192, sizes),  # columns
         (7, 200, (3, sources, 190)),  # neighbours

@@ -184,3 +184,61 @@ def test_other_names_and_other_third_arguments(data: Data) -> None:
         def forward(self, data: Data, return_hidden: bool = False) -> None: ...
 
     assert Forward.of(Graphs()).takes_data
+
+
+class OfIds(nn.Module):
+    """Ids of nodes are embedded, as they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(30, 16)
+        self.first, self.second = pyg.GCNConv(16, 16), pyg.GCNConv(16, CLASSES)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = self.first(self.embed(x.squeeze(-1)), edge_index).relu()
+        out: Tensor = self.second(h, edge_index)
+        return out
+
+
+@pytest.mark.parametrize("is_regression", [False, True])
+def test_ids_reach_an_embedding_as_whole_numbers(is_regression: bool, data: Data) -> None:
+    torch.manual_seed(0)
+    data.x = torch.randint(30, (NODES, 1))
+    if is_regression:
+        data.y = torch.randn(NODES, CLASSES)
+    model, teacher = OfIds(), OfIds()
+    assert bignn.binarize_(model).obstacle is None
+    bignn.fit(teacher, data, QUICK, progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of learned values that are no dense features
+        bignn.fit(model, data, QUICK, teacher=teacher, progress=False)
+    with torch.no_grad():
+        expected = model(data.x, data.edge_index).numpy()
+    packed = bignn.pack(model)
+    assert np.allclose(packed.predict(data, output="logits"), expected, atol=1e-4)
+    # A model without an embedding takes the same numbers as floats.
+    bignn.fit(pyg.GCN(1, 8, 2, CLASSES), data, QUICK, progress=False)
+
+
+class AfterFloats(nn.Module):
+    """A layer as wide as the features, which reads something else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encode = nn.Linear(D, D)
+        self.first, self.second = pyg.GCNConv(D, 16), pyg.GCNConv(16, CLASSES)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = self.first(self.encode(x) + 5, edge_index).relu()
+        out: Tensor = self.second(h, edge_index)
+        return out
+
+
+def test_a_layer_inside_is_standardised_by_what_it_reads(data: Data) -> None:
+    torch.manual_seed(0)
+    model: Any = AfterFloats()
+    bignn.binarize_(model, skip=["encode"], first="first")
+    with torch.no_grad():
+        expected = (model.encode(data.x) + 5).mean(dim=0)
+    bignn.fit(model, data, QUICK, progress=False)
+    assert torch.allclose(model.first.input_stage.mean.float(), expected, atol=1e-4)

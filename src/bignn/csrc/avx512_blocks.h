@@ -5,30 +5,24 @@
 
 namespace bignn::avx512 {
 
-// Whether ids rise, so that those of a block follow each other.
-static inline bool rise(const std::int32_t* ids, std::size_t count) {
-    __mmask16 falls = 0;
+// Calls visit(begin, end) for runs of ids of one block, in any order of ids. Where runs end is
+// found sixteen ids at a time, so that no run waits for the one before it.
+template <class Visit>
+[[gnu::always_inline]] static inline void for_runs(const std::int32_t* ids, std::size_t count,
+                                                   std::size_t shift, Visit visit) {
+    const __m128i by = _mm_cvtsi64_si128(static_cast<long long>(shift));
+    std::size_t begin = 0;
     for (std::size_t e = 0; e + 1 < count; e += 16) {
         const __mmask16 valid = first_lanes(count - 1 - e);
-        falls |= _mm512_mask_cmpgt_epi32_mask(valid, _mm512_maskz_loadu_epi32(valid, ids + e),
-                                              _mm512_maskz_loadu_epi32(valid, ids + e + 1));
+        const __m512i some = _mm512_srl_epi32(_mm512_maskz_loadu_epi32(valid, ids + e), by);
+        const __m512i next = _mm512_srl_epi32(_mm512_maskz_loadu_epi32(valid, ids + e + 1), by);
+        for (unsigned ends = _mm512_cmpneq_epi32_mask(some, next); ends; ends &= ends - 1) {
+            const std::size_t end = e + static_cast<std::size_t>(__builtin_ctz(ends)) + 1;
+            visit(begin, end);
+            begin = end;
+        }
     }
-    return falls == 0;
-}
-
-// How many of `count` rising ids, from the first on, are below `limit`.
-static inline std::size_t count_below(const std::int32_t* ids, std::size_t count,
-                                      std::size_t limit) {
-    // Unsigned: the end of the last block may be 2^31.
-    const __m512i limits = _mm512_set1_epi32(static_cast<int>(limit));
-    std::size_t below = 0;
-    for (;;) {
-        const __mmask16 valid = first_lanes(count - below);
-        const __mmask16 some = _mm512_mask_cmplt_epu32_mask(
-            valid, _mm512_maskz_loadu_epi32(valid, ids + below), limits);
-        below += static_cast<std::size_t>(__builtin_popcount(some));
-        if (some != 0xffff) return below;
-    }
+    if (count) visit(begin, count);
 }
 
 template <class Base>
@@ -40,37 +34,28 @@ struct BlockPieces : Base {
 
     static void count_in_blocks(const std::int32_t* ids, std::size_t count, std::size_t shift,
                                 std::uint32_t* lengths, std::size_t step) {
-        if (!rise(ids, count)) return Base::count_in_blocks(ids, count, shift, lengths, step);
-        for (std::size_t e = 0; e < count;) {
-            const std::size_t block = static_cast<std::size_t>(ids[e]) >> shift;
-            const std::size_t some = count_below(ids + e, count - e, (block + 1) << shift);
-            lengths[block * step] += static_cast<std::uint32_t>(some);
-            e += some;
-        }
+        for_runs(ids, count, shift, [&](std::size_t begin, std::size_t end) {
+            const std::size_t block = static_cast<std::size_t>(ids[begin]) >> shift;
+            lengths[block * step] += static_cast<std::uint32_t>(end - begin);
+        });
     }
 
     static void split_into_blocks(const std::int32_t* ids, const std::uint32_t* q,
                                   std::size_t count, std::size_t shift, std::size_t* places,
                                   std::uint16_t* local, std::uint8_t* weights) {
         const __m512i mask = _mm512_set1_epi32((1 << shift) - 1);
-        for (std::size_t e = 0; e < count;) {
-            // Up to sixteen entries that begin with some of one block, in any order of ids.
-            const __mmask16 valid = first_lanes(count - e);
-            const __m512i some = _mm512_maskz_loadu_epi32(valid, ids + e);
-            const std::size_t block = static_cast<std::size_t>(ids[e]) >> shift;
-            const __m512i blocks = _mm512_srl_epi32(some, _mm_cvtsi64_si128(shift));
-            const __mmask16 same = _mm512_mask_cmpeq_epi32_mask(
-                valid, blocks, _mm512_set1_epi32(static_cast<int>(block)));
-            const auto taken =
-                static_cast<std::size_t>(__builtin_ctz(~static_cast<unsigned>(same)));
-            const std::size_t place = places[block];
-            _mm256_storeu_si256(reinterpret_cast<__m256i*>(local + place),
-                                _mm512_cvtepi32_epi16(_mm512_and_si512(some, mask)));
-            _mm_storeu_si128(reinterpret_cast<__m128i*>(weights + place),
-                             _mm512_cvtepi32_epi8(_mm512_loadu_si512(q + e)));
-            places[block] = place + taken;
-            e += taken;
-        }
+        for_runs(ids, count, shift, [&](std::size_t begin, std::size_t end) {
+            std::size_t& to = places[static_cast<std::size_t>(ids[begin]) >> shift];
+            std::size_t place = to;
+            to += end - begin;
+            for (std::size_t e = begin; e < end; e += 16, place += 16) {
+                const __m512i some = _mm512_maskz_loadu_epi32(first_lanes(count - e), ids + e);
+                _mm256_storeu_si256(reinterpret_cast<__m256i*>(local + place),
+                                    _mm512_cvtepi32_epi16(_mm512_and_si512(some, mask)));
+                _mm_storeu_si128(reinterpret_cast<__m128i*>(weights + place),
+                                 _mm512_cvtepi32_epi8(_mm512_loadu_si512(q + e)));
+            }
+        });
     }
 
     static void add_lines(const std::byte* lines, const std::uint16_t* local,

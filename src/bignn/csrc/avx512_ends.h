@@ -81,7 +81,7 @@ struct EndPieces : Base {
                           std::size_t num_outputs, word* words, const float* out_scale,
                           float* factor) {
         const std::size_t num_words = words_per_row(num_outputs);
-        const auto row = [&](std::size_t r) {
+        const auto row = [&](std::size_t r) __attribute__((always_inline)) {
             return r < num_rows ? fold(sign_row(sums + r * sums_stride, row_scale[r], scale, shift,
                                                 num_outputs, words + r * num_words))
                                 : _mm_setzero_ps();
@@ -165,7 +165,7 @@ struct EndPieces : Base {
             return;
         }
         const __mmask16 valid = first_lanes(num_outputs);
-        const auto row = [&](std::size_t r) {
+        const auto row = [&](std::size_t r) __attribute__((always_inline)) {
             const __m512 lowest = _mm512_set1_ps(-__builtin_inff());
             const __m512 h = output(sums + r * sums_stride, valid, row_scale[r], scale, shift);
             return _mm512_mask_max_ps(lowest, valid, h, lowest);  // lowest where not a number

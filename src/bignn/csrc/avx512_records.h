@@ -46,7 +46,7 @@ static inline __m512i digit(const std::uint32_t* digits) {
 
 // Gathers byte records. Four neighbours' bytes of a column are put next to each other, a dword that
 // vpdpbusd multiplies by the four weights' digits. digits[4 g + d] holds digit d of the weights of
-// neighbours 4 g ... 4 g + 3.
+// neighbours 4 g ... 4 g + 3; where there is but one, digits[g] does.
 template <bool far, bool is_one, class Sums>
 static inline void gather8(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,
                            std::size_t offset, std::size_t stride, const Sums& sums) {
@@ -54,7 +54,13 @@ static inline void gather8(const std::byte* const* rows, const std::uint32_t* q,
     const __m512i by_digit =
         _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
     for (std::size_t e = 0; e < count; e += 16) {
-        _mm512_store_si512(digits + e, _mm512_shuffle_epi8(_mm512_loadu_si512(q + e), by_digit));
+        const __m512i weights = _mm512_loadu_si512(q + e);
+        if constexpr (is_one) {
+            _mm_store_si128(reinterpret_cast<__m128i*>(digits + e / 4),
+                            _mm512_cvtepi32_epi8(weights));
+        } else {
+            _mm512_store_si512(digits + e, _mm512_shuffle_epi8(weights, by_digit));
+        }
     }
     const __m512i zero = _mm512_setzero_si512();
     if (stride == 16) {
@@ -75,7 +81,7 @@ static inline void gather8(const std::byte* const* rows, const std::uint32_t* q,
             four = _mm512_inserti32x4(four, _mm_loadu_si128(load(2)), 2);
             four = _mm512_inserti32x4(four, _mm_loadu_si128(load(3)), 3);
             const __m512i x = _mm512_permutexvar_epi8(transpose, four);
-            s0 = dot_bytes(s0, digit(digits + e), x);
+            s0 = dot_bytes(s0, digit(digits + (is_one ? e / 4 : e)), x);
             if constexpr (is_one) continue;
             s1 = dot_bytes(s1, digit(digits + e + 1), x);
             s2 = dot_bytes(s2, digit(digits + e + 2), x);
@@ -101,7 +107,7 @@ static inline void gather8(const std::byte* const* rows, const std::uint32_t* q,
             const __m512i b = _mm512_unpackhi_epi16(low01, low23);
             const __m512i c = _mm512_unpacklo_epi16(high01, high23);
             const __m512i d = _mm512_unpackhi_epi16(high01, high23);
-            const __m512i q0 = digit(digits + e);
+            const __m512i q0 = digit(digits + (is_one ? e / 4 : e));
             a0 = dot_bytes(a0, q0, a);
             b0 = dot_bytes(b0, q0, b);
             c0 = dot_bytes(c0, q0, c);
@@ -221,7 +227,35 @@ struct RecordPieces : Base {
         }
     }
 
+    // The usual case, records of bytes that are near and weights of one digit, in one function: few
+    // neighbours take less time than calls and choices do.
+    [[gnu::flatten]] static void sum_few_records(const Records& records, std::size_t num_outputs,
+                                                 const std::byte* const* rows,
+                                                 const std::int64_t* offsets,
+                                                 const std::uint32_t* q,
+                                                 const std::uint32_t* totals, std::int64_t* acc,
+                                                 float* sums, std::size_t sums_stride) {
+        if (records.far || records.bytes_per_column != 1 || records.edge_bits > 8 ||
+            records.max_center > most_few_center) {
+            Base::sum_few_records(records, num_outputs, rows, offsets, q, totals, acc, sums,
+                                  sums_stride);
+            return;
+        }
+        for (std::size_t r = 0; r < tile_rows; ++r) {
+            const auto count = static_cast<std::size_t>(offsets[r + 1] - offsets[r]);
+            gather8<false, true>(
+                rows, q + r * few, count, records.offset, records.stride,
+                NarrowSums{records.center, sums, static_cast<std::int32_t>(totals[r])});
+            rows += count;
+            sums += sums_stride;
+        }
+    }
+
    private:
+    // Few weights of a byte, times this and 256, fit 32 bits.
+    static constexpr std::int32_t most_few_center = 1 << 18;
+    static_assert(few * 255 * ((std::size_t{1} << 18) + 256) < std::size_t{1} << 31);
+
     // NarrowSums, WideSums and MoreSums take the sums of 16 columns from c on. NarrowSums writes
     // floats, where everything fits 32 bits.
     struct NarrowSums {

@@ -129,7 +129,8 @@ inline void list_tile(const Layer& layer, const Id* ids, std::size_t first, std:
         // Lists of rows are padded to whole fours, with weights of 0.
         for (std::size_t b = 0; b < count_of_blocks; ++b) {
             const std::size_t at = tile.places[b];
-            for (std::size_t n = 0; n < 4; ++n) tile.local[at + n] = 0, tile.weights[at + n] = 0;
+            __builtin_memset(tile.local + at, 0, 4 * sizeof *tile.local);
+            __builtin_memset(tile.weights + at, 0, 4 * sizeof *tile.weights);
             tile.places[b] = (at + 3) / 4 * 4;
         }
     }

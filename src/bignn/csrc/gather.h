@@ -198,17 +198,17 @@ inline void sum_few(const Layer& layer, const Records& records, std::size_t num_
                     const std::int64_t* offsets, const std::uint32_t* totals,
                     const Batch<Isa, Id>& entries, Scratch<Isa>& scratch, float* sums,
                     std::size_t sums_stride) {
+    const std::byte* const* rows = entries.rows(static_cast<std::size_t>(offsets[0]));
+    if (layer.way == Way::records) {
+        Isa::sum_few_records(records, num_columns, rows, offsets, scratch.q, totals, scratch.acc,
+                             sums, sums_stride);
+        return;
+    }
     for (std::size_t r = 0; r < tile_rows; ++r) {
-        const auto at = static_cast<std::size_t>(offsets[r]);
-        const auto count = static_cast<std::size_t>(offsets[r + 1]) - at;
-        const std::uint32_t* q = scratch.q + r * few;
-        if (layer.way == Way::records) {
-            Isa::sum_records(records, num_columns, entries.rows(at), q, count, totals[r],
-                             scratch.acc, sums + r * sums_stride);
-        } else {
-            Isa::add_bits(entries.rows(at), q, count, totals[r], true, layer.num_inputs,
-                          scratch.u + r * Isa::u_stride(layer.num_inputs));
-        }
+        const auto count = static_cast<std::size_t>(offsets[r + 1] - offsets[r]);
+        Isa::add_bits(rows, scratch.q + r * few, count, totals[r], true, layer.num_inputs,
+                      scratch.u + r * Isa::u_stride(layer.num_inputs));
+        rows += count;
     }
 }
 

@@ -116,6 +116,7 @@ struct SparseRows {
 // v = sum over the deviating inputs k of table[k].
 struct SignTable {
     const std::int8_t* signs;
+    const word* positive;  // the same as bits, where records are whole lines of bytes; else null
     std::size_t stride, bytes_per_column;  // of the records it makes
 };
 

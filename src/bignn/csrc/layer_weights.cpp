@@ -72,7 +72,7 @@ const LayerWeights::RecordForm& LayerWeights::record_form(std::size_t bytes_per_
     return record_forms_.emplace(bytes_per_column, std::move(form)).first->second;
 }
 
-std::shared_ptr<const Aligned<std::int8_t>> LayerWeights::sign_table(
+std::shared_ptr<const LayerWeights::Signs> LayerWeights::sign_table(
     std::size_t bytes_per_column, const std::vector<word>& base) const {
     const RecordForm& form = record_form(bytes_per_column);
     const std::lock_guard<std::mutex> lock(making_);
@@ -80,7 +80,10 @@ std::shared_ptr<const Aligned<std::int8_t>> LayerWeights::sign_table(
         if (kept.bytes_per_column == bytes_per_column && kept.base == base) return kept.table;
     }
     const std::size_t count = form.columns.size(), num_words = words_per_row(num_inputs);
-    Aligned<std::int8_t> table(num_inputs * count);
+    Signs table{Aligned<std::int8_t>(num_inputs * count), {}};
+    if (bytes_per_column == 1 && count % word_bits == 0) {
+        table.positive.assign(num_inputs * count / word_bits, 0);
+    }
     for (std::size_t k = 0; k < num_inputs; ++k) {
         for (std::size_t position = 0; position < count; ++position) {
             const std::size_t column = form.columns[position];
@@ -90,12 +93,16 @@ std::shared_ptr<const Aligned<std::int8_t>> LayerWeights::sign_table(
                     words[column * num_words + k / word_bits] ^ base[k / word_bits];
                 sign = differs >> (k % word_bits) & 1 ? 1 : -1;
             }
-            table[k * count + position] = sign;
+            const std::size_t at = k * count + position;
+            table.bytes[at] = sign;
+            if (sign > 0 && !table.positive.empty()) {
+                table.positive[at / word_bits] |= word{1} << at % word_bits;
+            }
         }
     }
     constexpr std::size_t most_kept = 4;
     if (sign_tables_.size() == most_kept) sign_tables_.pop_front();
-    auto shared = std::make_shared<const Aligned<std::int8_t>>(std::move(table));
+    auto shared = std::make_shared<const Signs>(std::move(table));
     sign_tables_.push_back({bytes_per_column, base, shared});
     return shared;
 }

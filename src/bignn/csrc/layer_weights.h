@@ -63,8 +63,13 @@ class LayerWeights {
 
     // The change of v when an input of the base row is flipped: -base_k B_k [inputs, positions].
     // Base rows come with graphs, so only the latest tables are kept for others to share.
-    std::shared_ptr<const Aligned<std::int8_t>> sign_table(std::size_t bytes_per_column,
-                                                           const std::vector<word>& base) const;
+    struct Signs {
+        Aligned<std::int8_t> bytes;
+        std::vector<word>
+            positive;  // a bit per position, where a record is whole words of positions
+    };
+    std::shared_ptr<const Signs> sign_table(std::size_t bytes_per_column,
+                                            const std::vector<word>& base) const;
 
     // B in the form that Way::bits multiplies by, with a part per head.
     struct ProductForm {
@@ -86,7 +91,7 @@ class LayerWeights {
     struct KeptSignTable {
         std::size_t bytes_per_column;
         std::vector<word> base;
-        std::shared_ptr<const Aligned<std::int8_t>> table;
+        std::shared_ptr<const Signs> table;
     };
     mutable std::deque<KeptSignTable> sign_tables_;
     mutable std::map<std::string, ProductForm> product_forms_;

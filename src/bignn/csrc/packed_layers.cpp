@@ -14,19 +14,20 @@ namespace {
 // Records of more bytes than this do not stay in the nearer caches.
 constexpr std::size_t far_bytes = std::size_t{1} << 19;
 
-// Blocks of way T: their sources, what a tile has less rows than that, the mean neighbours that a
-// row must have in a block, and the lines that a record must have for the listing of neighbours by
-// block to pay. A line of a block and a tile's sums of it are 512 KiB each.
-constexpr std::size_t block_shift = 13, rows_of_block = 4, least_per_block = 16, least_lines = 4;
-// Where a line of all records is in the second cache, there is nothing to gain.
-constexpr std::size_t near_bytes = std::size_t{1} << 21;
+// Blocks of way T: their sources, what a tile has less rows than that, and the mean neighbours that
+// a row must have in a block. A line of a block and a tile's sums of it are 512 KiB each.
+constexpr std::size_t block_shift = 13, rows_of_block = 4, least_per_block = 16;
+// Where a line of all records is in the second cache, there is nothing to gain. Neighbours are
+// listed once for all lines of a record: for few lines that pays only where they come from far.
+constexpr std::size_t many_lines = 4, near_bytes = std::size_t{1} << 21;
+constexpr std::size_t near_bytes_of_few_lines = std::size_t{1} << 23;
 // Rows that are looked at to see whether neighbours are in order.
 constexpr std::size_t rows_looked_at = 256;
 
 // Pieces are whole tiles, and many enough for skewed degrees to even out.
 std::size_t grain_for(std::size_t num_rows) {
-    const std::size_t pieces = static_cast<std::size_t>(num_threads()) * 8;
-    const std::size_t rows = std::clamp<std::size_t>(num_rows / pieces, 64, 4096);
+    const std::size_t pieces = static_cast<std::size_t>(num_threads()) * 32;
+    const std::size_t rows = std::clamp<std::size_t>(num_rows / pieces, 32, 4096);
     return rows / tile_rows * tile_rows;
 }
 
@@ -54,9 +55,9 @@ bool blocks_pay(const Kernels& kernels, int edge_bits, std::size_t stride, std::
                 std::size_t num_sources, std::size_t num_entries) {
     const double per_block = static_cast<double>(num_entries << block_shift) /
                              (static_cast<double>(num_rows) * static_cast<double>(num_sources) + 1);
-    return kernels.blocks_pay && edge_bits <= kernels.most_block_bits && num_rows &&
-           stride >= 64 * least_lines && num_sources * 64 > near_bytes &&
-           per_block >= static_cast<double>(least_per_block);
+    const std::size_t near = stride < 64 * many_lines ? near_bytes_of_few_lines : near_bytes;
+    return kernels.blocks_pay && edge_bits <= kernels.most_block_bits && num_rows && stride >= 64 &&
+           num_sources * 64 > near && per_block >= static_cast<double>(least_per_block);
 }
 
 // Binds the layers to buffers of their present sizes; what the graph and weights do not change is
@@ -111,7 +112,8 @@ void PackedLayers::bind_records(std::size_t number) {
         center = weights.products(features_.base.data());
         buffers.signs = weights.sign_table(bytes_per_column, features_.base);
         step.table = {
-            .signs = buffers.signs->data(),
+            .signs = buffers.signs->bytes.data(),
+            .positive = buffers.signs->positive.empty() ? nullptr : buffers.signs->positive.data(),
             .stride = form.stride,
             .bytes_per_column = bytes_per_column,
         };

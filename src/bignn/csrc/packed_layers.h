@@ -96,7 +96,7 @@ class PackedLayers {
         std::vector<std::int32_t> base, center;
         Aligned<float> scores, factor, beta, values;
         Aligned<word> words;
-        std::shared_ptr<const Aligned<std::int8_t>> signs;  // of a sparse first layer
+        std::shared_ptr<const LayerWeights::Signs> signs;  // of a sparse first layer
     };
 
     void bind();

@@ -131,6 +131,20 @@ struct Plain : PlainAttention<Set>, PlainBlocks<Set> {
         Isa::finish_records(records, num_outputs, total, acc, sums);
     }
 
+    // Sums a tile of rows of few neighbours, rows[0 ... offsets[tile_rows] - offsets[0]), whose
+    // weights are in q, `few` places for each row.
+    static void sum_few_records(const Records& records, std::size_t num_outputs,
+                                const std::byte* const* rows, const std::int64_t* offsets,
+                                const std::uint32_t* q, const std::uint32_t* totals,
+                                std::int64_t* acc, float* sums, std::size_t sums_stride) {
+        for (std::size_t r = 0; r < tile_rows; ++r) {
+            const auto count = static_cast<std::size_t>(offsets[r + 1] - offsets[r]);
+            Isa::sum_records(records, num_outputs, rows, q + r * few, count, totals[r], acc,
+                             sums + r * sums_stride);
+            rows += count;
+        }
+    }
+
     // u[k] += sum_e q_e F_ek: minus the total, plus twice the q of the neighbours whose bit k is 1.
     // If `first`, u starts from 0. |u| < 2^31, since the sum of all q of a row is.
     static void add_bits(const std::byte* const* rows, const std::uint32_t* q, std::size_t count,

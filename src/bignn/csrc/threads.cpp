@@ -20,7 +20,10 @@
 namespace bignn {
 namespace {
 
+// How long a worker looks out for a job, and the caller for workers to end theirs, before they let
+// others have the core.
 constexpr auto look_out = std::chrono::microseconds(100);
+constexpr auto look_back = std::chrono::microseconds(20);
 
 inline void pause_briefly() {
 #if defined(__x86_64__)
@@ -60,7 +63,10 @@ class Pool {
         InterruptWatch watch;
         const bool ended = take_pieces([&] { return watch.is_interrupted(); });
         open_ = false;
-        while (inside_ != 0) std::this_thread::yield();
+        const auto until = std::chrono::steady_clock::now() + look_back;
+        while (inside_ != 0) {
+            std::chrono::steady_clock::now() < until ? pause_briefly() : std::this_thread::yield();
+        }
         if (failed_) throw std::bad_alloc();
         if (ended) throw Interrupted();
     }

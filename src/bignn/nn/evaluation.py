@@ -26,14 +26,18 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def naming_width_errors(argument: str, num_features: int) -> Iterator[None]:
-    """Replace torch's error for a wrong number of features by one that names the argument."""
+def naming_width_errors(argument: str, *num_features: int) -> Iterator[None]:
+    """Replace torch's error for a wrong number of features by one that names the argument.
+
+    Several numbers are those of several types of nodes.
+    """
     try:
         yield
     except RuntimeError as error:
         line = str(error).splitlines()[0]
         # Only the first product reads the features; other errors are raised as they are.
-        if not re.search(rf"shapes cannot be multiplied \(\d+x{num_features} and", line):
+        found = re.search(r"shapes cannot be multiplied \(\d+x(\d+) and", line)
+        if found is None or int(found[1]) not in num_features:
             raise
-        expected = f"one that takes the graph's {num_features} features per node"
+        expected = f"one that takes the graph's {found[1]} features per node"
         raise input_error(argument, expected, f"torch's error: {line}") from error

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
@@ -128,6 +129,8 @@ class PackedModel:
         self._gpu = GpuBackend(self.network.layers)
         self._bound_layers = BoundLayers()
         self._packings = Packings(self)
+        # The last packed graph that was found to fit: neither it nor the model changes.
+        self._fitting: Callable[[], PackedGraph | None] = lambda: None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Pickles and copies go through the model's own bytes, with all the checks of a file.
@@ -447,6 +450,8 @@ class PackedModel:
 
     def _packed(self, graph: AnyGraph) -> AnyPackedGraph:
         """Pack a graph if it is not packed, and refuse one that does not fit the model."""
+        if isinstance(graph, PackedGraph) and self._fitting() is graph:
+            return graph
         packed = self._packings.of(graph) if not isinstance(graph, AnyPackedGraph) else graph
         fix = "make it with bignn.pack_graph(graph, like=model)"
         if self.network.inputs or isinstance(packed, PackedHeteroGraph):
@@ -474,6 +479,7 @@ class PackedModel:
         if relations and packed.num_relations > relations:
             expected = f"one with edge types below {relations}, the model's relations"
             raise input_error("graph", expected, packed.num_relations - 1)
+        self._fitting = weakref.ref(packed)
         return packed
 
     def _reads(self, graph: AnyPackedGraph) -> bool:

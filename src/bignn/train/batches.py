@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -52,6 +52,22 @@ class Batch:
     target_weight: Tensor | None = None
     edge_type: Tensor | None = None
     data: Any = None
+
+    #: What a model raises whose forward cannot be called with such a graph.
+    call_errors: ClassVar[tuple[type[Exception], ...]] = (TypeError,)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Numbers of features that a model is given."""
+        return (int(self.x.shape[-1]),)
+
+    def called_as(self, forward: Forward) -> tuple[str, str]:
+        """Return how a model is called, and what to do where it cannot be."""
+        how = "model(data)" if forward.takes_data else "model(x, edge_index, ...)"
+        return how, (
+            "a forward takes x, edge_index and, by their names, what the graph has, or a Data; any "
+            "other model is trained in your own loop, as in the README"
+        )
 
     @property
     def num_terms(self) -> tuple[int, int]:

@@ -12,26 +12,33 @@ from bignn.train.forward import Forward
 from bignn.train.tasks import Task
 
 
-@torch.no_grad()
-def check_model(model: nn.Module, batch: Batch, task: Task, argument: str = "model") -> int:
+def check_model(
+    model: nn.Module,
+    batch: Batch,
+    task: Task,
+    argument: str = "model",
+    *,
+    with_gradients: bool = False,
+) -> int:
     """Evaluate a model once; refuse one that does not fit the graph or the task in one line.
+
+    With gradients, layers see which of their inputs are learned.
 
     Returns:
         The number of its outputs per row.
 
     """
     forward = Forward.of(model)
-    called_as = "model(data)" if forward.takes_data else "model(x, edge_index, ...)"
     try:
-        with evaluating(model), naming_width_errors(argument, int(batch.x.shape[-1])):
+        with (
+            evaluating(model),
+            naming_width_errors(argument, *batch.widths),
+            torch.set_grad_enabled(with_gradients),
+        ):
             out = batch.logits(model)
-    except TypeError as error:
-        line = str(error).splitlines()[0]
-        fix = (
-            "a forward takes x, edge_index and, by their names, what the graph has, or a Data; any "
-            "other model is trained in your own loop, as in the README"
-        )
-        got = f"TypeError: {line}"
+    except batch.call_errors as error:
+        called_as, fix = batch.called_as(forward)
+        got = f"{type(error).__name__}: {str(error).splitlines()[0]}"
         raise input_error(argument, f"one called as {called_as}", got, fix) from error
     if batch.edge_weight is not None and forward.weights is None:
         warnings.warn(

@@ -9,16 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from bignn.errors import InputError, input_error
 from bignn.graph import SPLITS, Graph, as_graph
-from bignn.graph.hetero import is_hetero
 from bignn.graph.pyg import array_of, is_data, is_dataset, only_graph
 from bignn.runtime.parts.graph_part import GraphPart
 from bignn.runtime.store import Store
 from bignn.train.batches import Batch, edge_types_of, full_batch
 from bignn.train.graph_sets import GraphSet, GraphSetProblem, split_off
+from bignn.train.hetero_problem import HeteroProblem, check_hetero, labelled_type
 from bignn.train.links import LinkProblem, pairs_of
 from bignn.train.parts.part_problem import PartProblem
 from bignn.train.parts.training_halo import GradientForm
@@ -39,18 +39,19 @@ def find_problem(
     seed: int,
     device: torch.device,
     halo_gradients: GradientForm = "float",
+    node_type: str | None = None,
 ) -> LearningProblem:
     """Find what the arguments of :func:`bignn.fit` ask for; they are described there."""
+    if is_dataset(graph) and len(graph) == 1:
+        graph = only_graph(graph)
+    if node_type is not None and not isinstance(graph, HeteroData):
+        expected = "left out for a graph of one type of nodes"
+        raise input_error("node_type", expected, repr(node_type))
     if isinstance(graph, Store):
         for name, given in (("val", val), ("test", test)):
             if given is not None:
                 raise input_error(name, "left out for a store, which has its own", type(given))
         return StoreProblem(graph, loss if callable(loss) else None, device)
-    if is_dataset(graph) and len(graph) == 1:
-        graph = only_graph(graph)
-    if is_hetero(graph):
-        fix = "train a heterogeneous model in your own loop, as docs/models.md shows, then pack it"
-        raise input_error("graph", "a bignn.Graph or a PyG Data", type(graph).__name__, fix)
     if _is_many(graph):
         training = GraphSet(graph, "graph", batch_size, device).check()
         if val is None and not training.is_list:
@@ -79,6 +80,8 @@ def find_problem(
             raise input_error(
                 name, "left out for the nodes of one graph", type(given).__name__, fix
             )
+    if isinstance(graph, HeteroData):
+        return hetero_problem(graph, node_type, loss, device)
     if isinstance(graph, GraphPart):
         return PartProblem(graph, loss, device, halo_gradients)
     return node_problem(graph, loss, device)
@@ -90,6 +93,20 @@ def _is_many(graph: Any) -> bool:
         return True
     y, batch = getattr(graph, "y", None), getattr(graph, "batch", None)
     return batch is not None and y is not None and len(y) != len(batch)
+
+
+def hetero_problem(
+    data: HeteroData, node_type: str | None, loss: Loss | None, device: torch.device
+) -> HeteroProblem:
+    """Take the nodes of one type in a heterogeneous graph."""
+    chosen = labelled_type(data, node_type)
+    check_hetero(data)
+    nodes = data[chosen]
+    # The targets and the split are checked as those of a graph without edges.
+    names = ("y", "train_mask", "val_mask", "test_mask", "class_names")
+    given = {name: nodes[name] for name in names if nodes.get(name) is not None}
+    x, edge_index = torch.ones(int(nodes.num_nodes), 1), torch.empty((2, 0), dtype=torch.long)
+    return HeteroProblem(node_problem(Data(x, edge_index, **given), loss, device), data, chosen)
 
 
 def node_problem(graph: Any, loss: Loss | None, device: torch.device) -> NodeProblem:
@@ -116,6 +133,7 @@ def node_problem(graph: Any, loss: Loss | None, device: torch.device) -> NodePro
         Task("classes", classes.num_classes, function),
         torch.from_numpy(classes.val_idx).to(device),
         None if classes.test_idx is None else torch.from_numpy(classes.test_idx).to(device),
+        _ids_of(graph, device),
     )
 
 
@@ -149,7 +167,15 @@ def _of_other_targets(data: Any, y: Tensor, task: Task, device: torch.device) ->
         edge_type=edge_types_of(graph, device),
         data=_on_device(data, x, device),
     )
-    return NodeProblem(graph, whole, task, idx[1], idx[2])
+    return NodeProblem(graph, whole, task, idx[1], idx[2], _ids_of(data, device))
+
+
+def _ids_of(data: Any, device: torch.device) -> Tensor | None:
+    """Return the features of a ``Data`` where they are whole numbers."""
+    x = data.get("x") if isinstance(data, Data) else None
+    if not isinstance(x, Tensor) or x.dtype not in (torch.int64, torch.int32) or x.is_sparse:
+        return None
+    return x.to(device)
 
 
 def _on_device(data: Any, x: Any, device: torch.device) -> Data | None:

@@ -60,6 +60,7 @@ def fit(
     on_epoch: Callable[[int, float, float], object] | None = None,
     quality: Quality = "plain",
     halo_gradients: GradientForm = "float",
+    node_type: str | None = None,
 ) -> FitResult:
     """Train a model in place; it ends with the weights of its best epoch on validation.
 
@@ -68,10 +69,11 @@ def fit(
     leader (rank 0) shows the bar and writes the checkpoint.
 
     Args:
-        model: anything called as ``model(x, edge_index, ...)`` or ``model(data)`` that returns
-            logits, or values; of many graphs a row per graph, or per node; for links embeddings,
-            whose dot products are scores. Its forward is given, by their names, edge_weight,
-            edge_type, edge_attr and batch where the graph has them, and what has no default.
+        model: anything called as ``model(x, edge_index, ...)``, ``model(data)`` or
+            ``model(x_dict, edge_index_dict, ...)`` that returns logits, or values; of many graphs
+            a row per graph, or per node; for links embeddings, whose dot products are scores. Its
+            forward is given, by their names, edge_weight, edge_type, edge_attr and batch where the
+            graph has them, and what has no default.
         graph: one of these. A :class:`bignn.Graph` or a PyG ``Data`` with labels and a train and
             val split, or a ``Dataset`` of one; ``Data.y`` may also be labels of 0 and 1 [nodes,
             labels] or numbers; its names of classes become ``model.class_names``. Many
@@ -80,6 +82,7 @@ def fit(
             ``Data`` with ``edge_label_index``, as PyG's ``RandomLinkSplit`` makes it; where all of
             them are links, as many other pairs are drawn in every epoch. A part of a graph
             (:func:`bignn.open_part`), one in each process: all train on the whole graph together.
+            A ``HeteroData`` whose nodes of one type have ``y``, ``train_mask`` and ``val_mask``.
         settings: by default the best known for this kind of model (``bignn.train.recipes``); a
             dictionary such as ``{"epochs": 50}`` changes these. With ``leave_teacher``, the default
             of converted models, a run with a teacher takes up to twice as many epochs.
@@ -114,6 +117,8 @@ def fit(
         halo_gradients: how processes with parts of a graph send gradients to each other:
             ``"float"``, or ``"int8"`` for a quarter of the bytes (with error feedback; what
             rounding left over is not part of a checkpoint).
+        node_type: of a ``HeteroData``, the type of nodes that is learned; None where one type alone
+            has labels and masks.
 
     """
     check_choice("quality", quality, Quality)
@@ -160,7 +165,9 @@ def fit(
     teachers = [] if teacher is None else checked_teachers(teacher)
     with ExitStack() as stack:
         stack.enter_context(seeded_generators(seed, place))
-        problem = find_problem(graph, val, test, loss, batch_size, seed, place, halo_gradients)
+        problem = find_problem(
+            graph, val, test, loss, batch_size, seed, place, halo_gradients, node_type
+        )
         stack.enter_context(threads_for(problem.num_nodes))
         started = StartedFit(
             model, problem, settings, seed, teachers, batches, checkpoint_path,

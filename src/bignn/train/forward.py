@@ -14,7 +14,7 @@ from bignn.errors import InputError
 _NOT_WEIGHTS = ("edge_type", "edge_attr", "batch")
 # Names of features, where a forward has one argument; and of a whole graph, before arguments that
 # have defaults.
-_FEATURES, _GRAPHS = ("x", "input"), ("data", "batch", "graph")
+_FEATURES, _GRAPHS = ("x", "x_dict", "input"), ("data", "batch", "graph")
 #: What is passed on by name, with a default or without.
 KNOWN_ARGUMENTS = ("edge_weight", "edge_type", "edge_attr", "batch")
 _MEANINGS = {
@@ -93,8 +93,13 @@ class Forward(NamedTuple):
             given.setdefault(name, weight)
         absent = [name for name in needed if name not in given]
         if absent:
-            raise InputError(
-                f"the model's forward takes '{absent[0]}'{_MEANINGS.get(absent[0], '')}, which the "
-                f"graph does not have; set data.{absent[0]}, or give the argument a default"
-            )
+            raise absent_argument(absent[0])
         return given
+
+
+def absent_argument(name: str) -> InputError:
+    """Return the error for an argument of a forward that the graph has no part for."""
+    return InputError(
+        f"the model's forward takes '{name}'{_MEANINGS.get(name, '')}, which the "
+        f"graph does not have; set data.{name}, or give the argument a default"
+    )

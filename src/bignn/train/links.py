@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,7 +49,7 @@ def pairs_of(data: Any, argument: str, device: torch.device) -> PairBatch:
         raise InputError(f"'{argument}' has no edge_label_index; {fix}")
     if y is None:
         y = torch.ones(pairs.shape[1])
-    data = data.to(device)
+    data = copy(data).to(device)
     learned = torch.arange(pairs.shape[1], device=device)
     weight = data.get("edge_weight")
     return PairBatch(

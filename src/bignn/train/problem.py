@@ -86,22 +86,30 @@ class NodeProblem:
         task: what is predicted.
         val_idx: the validation nodes.
         test_idx: the test nodes, if there are any.
+        ids: the features as whole numbers, if that is what they are: models with an
+            ``nn.Embedding`` are given these, all others floats.
 
     """
 
     def __init__(
-        self, graph: Graph, whole: Batch, task: Task, val_idx: Tensor, test_idx: Tensor | None
+        self,
+        graph: Graph,
+        whole: Batch,
+        task: Task,
+        val_idx: Tensor,
+        test_idx: Tensor | None,
+        ids: Tensor | None = None,
     ) -> None:
         self.graph, self.whole, self.task = graph, whole, task
         self.name, self.device, self.num_nodes = graph.name, whole.device, graph.num_nodes
         self.class_names = None if graph.class_names is None else tuple(graph.class_names)
-        self._val_idx, self._test_idx = val_idx, test_idx
+        self.val_idx, self.test_idx, self._ids = val_idx, test_idx, ids
 
     def digest(self) -> str:
         """Return a fingerprint of the graph, and of targets that are not the graph's classes."""
         if self.graph.y is not None:
             return self.graph.digest()
-        idx = [self.whole.loss_nodes, self._val_idx, self._test_idx]
+        idx = [self.whole.loss_nodes, self.val_idx, self.test_idx]
         return digest_of([self.graph.digest(), self.whole.y, *idx])
 
     def settings(self, model: nn.Module, *, distill: bool) -> Settings:
@@ -111,8 +119,10 @@ class NodeProblem:
     def prepare(self, model: nn.Module, settings: Settings, world: World) -> None:
         """Cut out what training may see, and what validation needs."""
         self._is_inductive = settings.inductive
+        if self._ids is not None and any(isinstance(m, nn.Embedding) for m in model.modules()):
+            self.whole = replace(self.whole, x=self._ids)
         self._visible = training_subgraph(self.whole) if settings.inductive else self.whole
-        share = replace(self.whole, loss_nodes=self._val_idx[world.share])
+        share = replace(self.whole, loss_nodes=self.val_idx[world.share])
         self.validation_batch = reachable(share, model)
 
     def fit_input(self, model: nn.Module) -> None:
@@ -156,9 +166,9 @@ class NodeProblem:
 
     def test(self, world: World) -> Iterable[Batch] | None:
         """Return the test nodes in the whole graph."""
-        if self._test_idx is None:
+        if self.test_idx is None:
             return None
-        return [replace(self.whole, loss_nodes=self._test_idx[world.share])]
+        return [replace(self.whole, loss_nodes=self.test_idx[world.share])]
 
 
 def fit_input_stage(model: nn.Module, x: Any, *options: Any) -> None:

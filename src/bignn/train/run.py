@@ -20,9 +20,10 @@ from tqdm import tqdm
 from bignn.errors import FileError, InputError, input_error, printable
 from bignn.nn import GNN
 from bignn.nn.batch_norm import exact_statistics
+from bignn.nn.convert.converted_input import fit_inner_stage
 from bignn.nn.convert.sign_watch import warn_of_equal_rows
 from bignn.nn.evaluation import evaluating
-from bignn.packing import TRAINED_OUTPUT
+from bignn.packing import TRAINED_NODE_TYPE, TRAINED_OUTPUT
 from bignn.train import checkpoint
 from bignn.train.batches import Batch
 from bignn.train.checkpoint import copy_state, set_class_names
@@ -30,6 +31,7 @@ from bignn.train.checks import check_model, check_teacher
 from bignn.train.distill import distillation_loss, on_device, weights_digest
 from bignn.train.distributed import World
 from bignn.train.early_stopping import is_better, should_stop
+from bignn.train.hetero_problem import HeteroProblem
 from bignn.train.optimizer import adam, adam_state, set_rates
 from bignn.train.parts.part_problem import PartProblem
 from bignn.train.problem import LearningProblem
@@ -76,7 +78,10 @@ class TrainingRun:
         self.settings, self.seed = settings, seed
         self.teachers_digest = weights_digest(teachers) if teachers else None
         problem.prepare(model, settings, world)
-        problem.fit_input(model)
+        if not fit_inner_stage(
+            model, lambda: check_model(model, problem.trial(), problem.task, with_gradients=True)
+        ):
+            problem.fit_input(model)
         for batch in islice(problem.validation(), 1):
             num_outputs = check_model(model, batch, problem.task)
             if len(problem.class_names or ()) != num_outputs:
@@ -351,6 +356,8 @@ class TrainingRun:
         self.model.eval()
         set_class_names(self.model, self.problem.class_names)
         setattr(self.model, TRAINED_OUTPUT, self.problem.task.output)
+        if isinstance(self.problem, HeteroProblem):
+            setattr(self.model, TRAINED_NODE_TYPE, self.problem.node_type)
         best, metric = self.progress, self.problem.task.metric
         exchanged = self.problem.exchanged() if isinstance(self.problem, PartProblem) else None
         return FitResult(

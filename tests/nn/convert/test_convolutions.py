@@ -444,3 +444,21 @@ def test_a_size_is_not_taken_for_edge_weights(options: dict[str, Any]) -> None:
     bignn.binarize_(model, binarize="none")
     with pytest.raises(InputError, match="no 'size'"):
         model(data.x, data.edge_index)
+
+
+def test_a_model_without_linear_maps_stays_float_and_trains() -> None:
+    """ARMAConv's weights are plain parameters: nothing is binary, and the report tells."""
+    data = make_graph(0)
+    model = pyg.Sequential(
+        "x, edge_index",
+        [
+            (pyg.ARMAConv(D, H), "x, edge_index -> x"),
+            (nn.Dropout(0.5), "x -> x"),
+            (pyg.ARMAConv(H, CLASSES), "x, edge_index -> x"),
+        ],
+    )
+    report = str(bignn.binarize_(model))
+    assert "bytes (1.0x less)" in report
+    assert "packs: no: no packed operation does what ARMAConv" in report
+    model(data.x, data.edge_index).sum().backward()
+    assert sum(parameter.grad is not None for parameter in model.parameters()) >= 4

@@ -11,8 +11,9 @@ from bignn.nn import GCN
 from bignn.nn import gcn_conv as conv_module
 from bignn.nn.adjacency import factored_adjacency
 from bignn.nn.features import BinaryRows
+from bignn.nn.saved_bits import layer as layer_module
 from bignn.nn.saved_bits.cuda import CudaBitKernels
-from bignn.nn.saved_bits.kernels import BitKernels, ScaledRows, kernels_for
+from bignn.nn.saved_bits.kernels import BitKernels, RowRounding, ScaledRows, kernels_for
 from bignn.nn.saved_bits.layer import MOST_INPUTS, convolution_on_bits
 from bignn.nn.saved_bits.plain import PlainBitKernels
 from bignn.nn.sparse import SparseMatrix
@@ -288,6 +289,32 @@ def test_gradients_are_those_of_floats(
     torch.testing.assert_close(found[0], expected[0], rtol=1e-4, atol=1e-5)
     for mine, floats in zip(found[1], expected[1], strict=True):
         torch.testing.assert_close(mine, floats, rtol=2e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize("norm", ["none", "batch"])
+def test_rows_are_multiplied_in_parts(
+    monkeypatch: pytest.MonkeyPatch, kernels: BitKernels, norm: str
+) -> None:
+    monkeypatch.setattr(conv_module, "kernels_for", lambda device: kernels)
+    torch.manual_seed(0)
+    model = GCN(33, 40, 3, 5, binarize="both", input_bits="sign", dropout=0.3, norm=norm)  # type: ignore[arg-type]
+    x, edges = random_signs(200, 33), torch.randint(200, (2, 900))
+    model.fit_input(x)
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    whole = step(model, x, edges, None)
+    model.load_state_dict(state)
+    monkeypatch.setattr(layer_module, "_BYTES_AT_ONCE", 1)
+    parts: list[slice] = []
+    back_sums = kernels.back_sums
+
+    def counted(rounding: RowRounding, g: ScaledRows, scale: Tensor, sources: slice) -> Tensor:
+        parts.append(sources)
+        return back_sums(rounding, g, scale, sources)
+
+    monkeypatch.setattr(kernels, "back_sums", counted)
+    found = step(model, x, edges, None)
+    assert len(parts) > 3 * len(model.convs)
+    torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-6)
 
 
 def count_calls(monkeypatch: pytest.MonkeyPatch) -> list[object]:

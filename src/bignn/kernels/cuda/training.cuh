@@ -220,7 +220,7 @@ __device__ inline void add_columns(float (&sum)[lane_columns], const Words4& val
 // numbers (or floats where these could overflow), and `weight_sum` gets the lane's share of
 // sum_e q_e. Groups of lanes_per_row lanes take neighbours in turn; their sums are added up.
 template <bool is_back, class Total>
-__device__ void add_entries(const RowSums& sums, i64 row, int part, int parts, i64 column,
+__device__ void add_entries(const RowSums& sums, i64 row, int part, int parts, int column,
                             Total (&total)[lane_columns], float& weight_sum) {
     const i64 begin = sums.offsets[row], end = sums.offsets[row + 1];
     const float own = is_back ? sums.source_factor[row] : sums.factors[row].of[0];
@@ -274,14 +274,14 @@ __device__ void add_entries(const RowSums& sums, i64 row, int part, int parts, i
 
 // Ends the columns of a lane; forward, its share of the row's sum of |h| is added to `size`.
 template <bool is_back, class Total>
-__device__ void end_columns(const RowSums& sums, i64 row, i64 column,
+__device__ void end_columns(const RowSums& sums, i64 row, int column,
                             const Total (&total)[lane_columns], float weight_sum, float& size) {
     const float row_scale = is_back ? 1.0f : sums.factors[row].of[1];
     u32 signs = 0, inside = 0;
     Words4 upper{}, rest{};
 #pragma unroll
     for (int side = 0; side < lane_columns; ++side) {
-        const i64 c = column + side;
+        const int c = column + side;
         if (c >= sums.num_columns) break;
         float sum = static_cast<float>(total[side]);
         if (is_back) {
@@ -329,8 +329,8 @@ __device__ void sum_short_rows(const RowSums& sums) {
     if (sums.offsets[row + 1] - sums.offsets[row] > long_training_row) return;
     const int lanes_per_row = static_cast<int>(sums.lanes_per_row), lane = lane_id();
     float size = 0;
-    for (i64 first = 0; first < 8 * sums.bytes_per_row; first += lane_columns * lanes_per_row) {
-        const i64 column = first + lane_columns * (lane % lanes_per_row);
+    for (int first = 0; first < 8 * sums.bytes_per_row; first += lane_columns * lanes_per_row) {
+        const int column = first + lane_columns * (lane % lanes_per_row);
         Total total[lane_columns] = {};
         float weight_sum = 0;
         add_entries<is_back>(sums, row, 0, 1, column, total, weight_sum);
@@ -351,8 +351,8 @@ __device__ void sum_long_rows(const RowSums& sums) {
     const int lanes_per_row = static_cast<int>(sums.lanes_per_row), lane = lane_id();
     const int warp = warp_in_block();
     float size = 0;
-    for (i64 first = 0; first < 8 * sums.bytes_per_row; first += lane_columns * lanes_per_row) {
-        const i64 column = first + lane_columns * (lane % lanes_per_row);
+    for (int first = 0; first < 8 * sums.bytes_per_row; first += lane_columns * lanes_per_row) {
+        const int column = first + lane_columns * (lane % lanes_per_row);
         Total total[lane_columns] = {};
         float weight_sum = 0;
         add_entries<is_back>(sums, row, warp, long_training_warps, column, total, weight_sum);
@@ -384,7 +384,9 @@ extern "C" __global__ void sum_wide_dots(RowSums sums) { sum_short_rows<false, f
 extern "C" __global__ void sum_wide_dots_of_long_rows(RowSums sums) {
     sum_long_rows<false, float>(sums);
 }
-extern "C" __global__ void sum_gradients(RowSums sums) { sum_short_rows<true, float>(sums); }
+extern "C" __global__ void __launch_bounds__(256, 3) sum_gradients(RowSums sums) {
+    sum_short_rows<true, float>(sums);
+}
 extern "C" __global__ void sum_gradients_of_long_rows(RowSums sums) {
     sum_long_rows<true, float>(sums);
 }

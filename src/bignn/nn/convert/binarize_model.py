@@ -218,6 +218,7 @@ def _standardize(
     if replacement.is_heterogeneous:
         report.notes.append("The features of each type of nodes are centred where they are read.")
         return
+    reads_x = first is None
     if first is None and isinstance(model, BasicGNN):
         # At the layer, not at the model: PyG's layer-wise ``inference`` calls layers.
         first = "convs.0"
@@ -240,6 +241,7 @@ def _standardize(
         found[0],
         _more_bits(model, layer, found[0]),
         is_at_layer=first is not None,
+        reads_x=reads_x,
         input_bits=input_bits,
     ).to(weight.device)
     if stage.encoder is not None:
@@ -334,7 +336,7 @@ def _center(replacement: LayerReplacement, center: bool | Literal["auto"], repor
 def _drop_first(replacement: LayerReplacement, report: Report) -> None:
     """Let the first layer drop as much as the model does after it, if its input is not dropped."""
     model, layers = replacement.model, list(replacement.layers.values())
-    if not replacement.first_is_binary or isinstance(layers[0], InnerLinear):
+    if not layers or not replacement.first_is_binary or isinstance(layers[0], InnerLinear):
         return
     share = max(largest_dropout(model), *(input_maps(layer)[0].dropout for layer in layers))
     wrapping: Wrapping = layers[0].wrapping  # type: ignore[assignment]

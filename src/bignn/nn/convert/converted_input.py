@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from bignn.config.input_bits import SIGN
 from bignn.nn.input_stage import InputStage, Moments
@@ -24,6 +27,7 @@ class ConvertedInput(InputStage):
             None if it cannot have more.
         is_at_layer: whether the layer itself calls the stage, and takes bits; otherwise the model
             does, with a tensor.
+        reads_x: whether the layer reads the model's features themselves, as far as is known.
         input_bits: as of :class:`InputStage`.
 
     """
@@ -35,6 +39,7 @@ class ConvertedInput(InputStage):
         more_bits: str | None,
         *,
         is_at_layer: bool,
+        reads_x: bool = True,
         input_bits: str = SIGN,
     ) -> None:
         """Build the stage; the description of the class lists its arguments."""
@@ -46,7 +51,7 @@ class ConvertedInput(InputStage):
             dense=not is_at_layer,
             input_bits=input_bits,
         )
-        self._reader, self._more_bits = reader, more_bits
+        self._reader, self._more_bits, self.reads_x = reader, more_bits, reads_x
 
     def fit(self, x: Tensor, moments: Moments | None = None) -> None:
         """Take the statistics of x [N, d]; warn if it is dense and has few columns."""
@@ -65,3 +70,30 @@ class ConvertedInput(InputStage):
             f"each, which tells little of so few; {fix}",
             stacklevel=2,
         )
+
+
+class _Fitted(Exception):  # noqa: N818 - no error
+    """Ends a call that was only made for statistics."""
+
+
+def fit_inner_stage(model: nn.Module, call: Callable[[], object]) -> bool:
+    """Take the statistics of a layer's input that is not the features, by a call of the model.
+
+    The call ends where they are taken. Returns whether the model has an input stage at such a
+    layer, after an embedding or wherever ``binarize_(model, first=...)`` has put it.
+    """
+    stages = [m for m in model.modules() if isinstance(m, ConvertedInput) and not m.reads_x]
+    if not stages:
+        return False
+    hook = stages[0].register_forward_pre_hook(_fit)
+    try:
+        with suppress(_Fitted):
+            call()
+    finally:
+        hook.remove()
+    return True
+
+
+def _fit(stage: nn.Module, given: tuple[Any, ...]) -> None:
+    stage.fit(given[0])  # type: ignore[operator]
+    raise _Fitted

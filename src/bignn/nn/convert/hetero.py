@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch_geometric.nn as pyg
@@ -49,15 +50,31 @@ def _keys(module: nn.Module) -> Iterable[Any]:
 class ValuesOfTypes(dict[Any, fx.Proxy]):
     """The argument of a traced forward that holds a value per type of nodes or of edges.
 
-    A value of a type that the model does not name is recorded when it is read.
+    A value of a type that the model does not name is recorded when it is read. The argument may
+    also be a whole ``HeteroData``: ``data.x_dict``, ``data["paper"].x`` and their like are read.
     """
 
-    def __init__(self, argument: fx.Proxy, types: GraphTypes) -> None:
+    def __init__(
+        self, argument: fx.Proxy, types: GraphTypes, *, of_edges: bool | None = None
+    ) -> None:
         super().__init__()
-        self._argument = argument
-        self._is_of_edges = is_of_edges(str(argument.node.target))
+        self._argument, self._types = argument, types
+        self._is_of_edges = is_of_edges(str(argument.node.target)) if of_edges is None else of_edges
         for key in types.edges if self._is_of_edges else types.nodes:
             self[key] = _value_of(argument, key)
+
+    @cached_property
+    def x_dict(self) -> ValuesOfTypes:
+        """Features of each type of nodes."""
+        return ValuesOfTypes(self._argument, self._types, of_edges=False)
+
+    @cached_property
+    def edge_index_dict(self) -> ValuesOfTypes:
+        """Edges of each type."""
+        return ValuesOfTypes(self._argument, self._types, of_edges=True)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"packed heterogeneous graphs have no '{name}'")
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, tuple) == self._is_of_edges

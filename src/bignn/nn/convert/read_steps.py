@@ -191,6 +191,8 @@ class StepReader:
             self._values[node] = self._values[data]
         elif name in _EDGES:
             self._edges.add(node)
+            if data in self.typed.numbers:  # data["author", "writes", "paper"].edge_index
+                self.typed.numbers[node] = self.typed.numbers[data]
         elif name == "batch":
             self._graph_ids.add(node)
         return True

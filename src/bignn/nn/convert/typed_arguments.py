@@ -33,14 +33,16 @@ class TypedArguments:
         self.numbers: dict[fx.Node, int] = {}
 
     def read(self, argument: fx.Node, *, is_first: bool) -> None:
-        """Read an argument: features if it is the first, edges by its name."""
+        """Read an argument: features if it is the first, edges by its name; or a HeteroData."""
+        is_edges = str(argument.target).startswith(("edge_index", "adj"))
         for node in argument.users:
             key: Any = node.args[1]
-            if is_first:
+            if is_first and not isinstance(key, tuple):
                 self.values[node] = LazyValue(partial(str, f"x.{key}"))
-            elif str(argument.target).startswith(("edge_index", "adj")):
-                self.numbers[node] = len(self.relations)
-                self.relations.append(key)
+            elif is_first or is_edges:
+                if key not in self.relations:
+                    self.relations.append(key)
+                self.numbers[node] = self.relations.index(key)
 
 
 def output_of_type(outputs: dict[Any, Any], node_type: str | None) -> Any:

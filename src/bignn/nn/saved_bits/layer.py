@@ -33,8 +33,8 @@ from bignn.ops import pack_signs
 
 # Columns of a word: with batch normalisation, these are made together.
 _COLUMNS_AT_ONCE = 64
-# Bytes of the rows that are multiplied at a time, in all forms.
-_BYTES_AT_ONCE = 32 << 20
+# Rows are multiplied some at a time, in so many bytes, or in an eighth of those of the gradients.
+_BYTES_AT_ONCE = 24 << 20
 #: Products of more signs do not fit 16 bits.
 MOST_INPUTS = (1 << 15) - 1
 
@@ -279,7 +279,9 @@ class _Convolution(torch.autograd.Function):
                 rows.gradients[made] = beside
         # Of a row: T, then the signs of its input in bfloat16 or their gradient in floats.
         row_bytes = 4 * gradient.values.shape[1] + 4 * max(32 * rows.words.shape[1], num_inputs)
-        for part in _parts(num_sources, max(1, _BYTES_AT_ONCE // row_bytes)):
+        own_bytes = gradient.values.nbytes + (0 if beside is None else beside.values.nbytes)
+        at_once = max(_BYTES_AT_ONCE, own_bytes // 8) // row_bytes
+        for part in _parts(num_sources, max(1, at_once)):
             kept = None if masks is None else masks[part]
             t = kernels.back_sums(call.rounding, gradient, scale, part)
             own = kernels.to_weight(t, rows.words[part], kept, num_inputs)

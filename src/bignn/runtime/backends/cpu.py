@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,6 +17,27 @@ from bignn.runtime.planner import Plan, plan_layers
 
 # Bindings kept per graph and plan: their buffers are as large as the activations.
 _MOST_IDLE = 4
+
+
+class _Loan:
+    """A binding that is given back at the end, unless it failed.
+
+    A class, since a generator would take a hundredth of a small graph's prediction.
+    """
+
+    __slots__ = ("_bound", "_idle", "_lock")
+
+    def __init__(self, bound: PackedLayers, idle: list[PackedLayers], lock: threading.Lock) -> None:
+        self._bound, self._idle, self._lock = bound, idle, lock
+
+    def __enter__(self) -> PackedLayers:
+        return self._bound
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            with self._lock:
+                if len(self._idle) < _MOST_IDLE:
+                    self._idle.append(self._bound)
 
 
 class CpuBackend:
@@ -40,27 +60,23 @@ class CpuBackend:
         """Plan how all nodes of a graph are predicted; a graph is planned for once."""
         asked_for = repr(forced), kind, native.num_threads()
         with self._lock:
-            known = self._plans.setdefault(graph, {}).get(asked_for)
+            plans = self._plans.get(graph)
+            known = plans.get(asked_for) if plans else None
         if known is None:
             features, _ = graph.bits
             known = self._planned(self._edges(graph), features, forced, kind)
             with self._lock:
-                self._plans[graph][asked_for] = known
+                self._plans.setdefault(graph, {})[asked_for] = known
         return known
 
-    @contextmanager
-    def lent(self, graph: PackedGraph, plan: Plan, kind: str) -> Iterator[PackedLayers]:
+    def lent(self, graph: PackedGraph, plan: Plan, kind: str) -> _Loan:
         """Lend the layers bound to all nodes of a graph; one that failed is not lent again."""
         key = plan.ways, kind
         with self._lock:
-            idle = self._idle.setdefault(graph, {}).get(key)
-            kept = idle.pop() if idle else None
-        bound = self.bind(graph, plan, kind) if kept is None else kept
-        yield bound
-        with self._lock:
-            idle = self._idle.setdefault(graph, {}).setdefault(key, [])
-            if len(idle) < _MOST_IDLE:
-                idle.append(bound)
+            kept = self._idle.get(graph)
+            idle = (self._idle.setdefault(graph, {}) if kept is None else kept).setdefault(key, [])
+            bound = idle.pop() if idle else None
+        return _Loan(self.bind(graph, plan, kind) if bound is None else bound, idle, self._lock)
 
     def bind(
         self, graph: PackedGraph, plan: Plan, backend: str, *, in_given_order: bool = False

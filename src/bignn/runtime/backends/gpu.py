@@ -109,6 +109,8 @@ def is_gpu(kind: str) -> bool:
 
 def checked_device(device: str) -> str:
     """Return a device's name, ``"cpu"``, ``"cuda"`` or ``"cuda:1"``, or raise what is expected."""
+    if device == "cpu":
+        return device
     if not isinstance(device, str) or not re.fullmatch(r"cpu|cuda(:\d{1,3})?", device):
         raise input_error("device", "'cpu', 'cuda' or 'cuda:N'", repr(device))
     return device
