@@ -13,7 +13,6 @@ from torch import Tensor
 
 import bignn
 from bignn.cli import main
-from bignn.config.training import RateDecay
 from bignn.graph import Graph, from_arrays
 from bignn.kernels.cuda import device as cuda_module
 from bignn.nn import GCN
@@ -153,22 +152,19 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EagerEpoch, "launched", 0)
 
 
-def trained(
-    graph: Graph, lr_decay: RateDecay = "none", **options: Any
-) -> tuple[object, list[Tensor]]:
+def trained(graph: Graph, **options: Any) -> tuple[object, list[Tensor]]:
     torch.manual_seed(0)
     model = GCN(20, 16, 2, 2, binarize="both", dropout=0.4, norm="batch")
-    settings = Settings(lr=0.01, lr_decay=lr_decay, epochs=12, patience=5)
+    settings = Settings(lr=0.01, epochs=12, patience=5)
     result = bignn.fit(model, graph, settings, progress=False, **options)
     told = (result.val_loss, result.val_acc, result.test_acc, result.best_epoch, result.epochs)
     return told, list(model.state_dict().values())
 
 
-@pytest.mark.parametrize("decay", ["none", "cosine"])
 def test_recorded_training_is_that_of_launches(
-    graph: Graph, tmp_path: Path, request: pytest.FixtureRequest, decay: RateDecay
+    graph: Graph, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    expected = trained(graph, decay)
+    expected = trained(graph)
     request.getfixturevalue("replays")
     path = tmp_path / "run.safetensors"
     epochs: list[int] = []
@@ -179,8 +175,8 @@ def test_recorded_training_is_that_of_launches(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        trained(graph, decay, checkpoint_path=path, save_every=0, on_epoch=stop)
-    found = trained(graph, decay, checkpoint_path=path, resume=True)
+        trained(graph, checkpoint_path=path, save_every=0, on_epoch=stop)
+    found = trained(graph, checkpoint_path=path, resume=True)
     assert epochs[:6] == [1, 2, 3, 4, 5, 6]
     assert EagerEpoch.launched > 0
     assert found[0] == expected[0]

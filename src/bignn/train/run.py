@@ -32,7 +32,7 @@ from bignn.train.distill import distillation_loss, on_device, weights_digest
 from bignn.train.distributed import World
 from bignn.train.early_stopping import is_better, should_stop
 from bignn.train.hetero_problem import HeteroProblem
-from bignn.train.optimizer import adam, adam_state, set_rates
+from bignn.train.optimizer import adam, adam_state
 from bignn.train.parts.part_problem import PartProblem
 from bignn.train.problem import LearningProblem
 from bignn.train.progress import Progress
@@ -207,7 +207,6 @@ class TrainingRun:
         On small graphs of a GPU the work is recorded and replayed.
         """
         begun = self.progress.epoch
-        set_rates(self.optimizer, self.settings, begun - self.progress.left_teacher)
         read = self._recorder.begin(begun, lambda: self._trained(batches))
         self.progress.epoch = begun  # recording does nothing yet
         if read is None:
