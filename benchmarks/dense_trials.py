@@ -49,7 +49,7 @@ TRIALS: dict[str, dict[str, Any]] = {
     },
     "a path around hidden layers (jk='cat')": {"jk": "cat"},
     "three layers": {"num_layers": 3},
-    "learned thresholds of hidden bits (norm='batch')": {"norm": "batch"},
+    "hidden bits compare with batch means (norm='batch')": {"norm": "batch"},
     "no normalisation between layers": {"norm": "none"},
     "float sums of neighbours": {"edge_bits": "none"},
     "slow: a third of the rate, 3000 epochs": _SLOW,

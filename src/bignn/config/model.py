@@ -28,7 +28,7 @@ JumpMode = Literal["cat"]
 #: Features that dropout may take: any, or only those that differ from what most nodes have.
 DropMode = Literal["all", "present"]
 #: Normalisation between layers.
-NormMode = Literal["none", "batch", "batch_affine"]
+NormMode = Literal["none", "batch"]
 #: Activations between layers of float features.
 Activation = Literal["relu", "elu"]
 

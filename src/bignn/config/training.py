@@ -21,8 +21,6 @@ from bignn.errors import InputError, did_you_mean, input_error
 
 SampleKind = Literal["neighbor", "walk", "node", "edge", "layer"]
 SelectBy = Literal["loss", "accuracy"]
-#: How the learning rate falls over the epochs.
-RateDecay = Literal["none", "cosine"]
 
 
 @dataclass(frozen=True)
@@ -82,11 +80,6 @@ class Settings:
             are not decayed.
         beta1: Adam's decay rate of the running mean of gradients.
         last_layer_lr: factor on the learning rate of the last layer's weight matrices.
-        lr_decay: ``"cosine"`` lets the learning rate fall to 0 over ``epochs``, as half a cosine;
-            ``"none"`` keeps it.
-        average: decay per step of the running mean of the weights that validation measures and the
-            best epoch keeps, in place of the last step's weights; 0 for none. Binary weights near 0
-            flip to and fro as long as they are trained: the sign of their mean is steadier.
         epochs: maximum number of epochs.
         patience: number of epochs without a better one after which training stops.
         select_by: criterion of the epoch whose weights are kept: the lowest validation ``"loss"``,
@@ -106,8 +99,6 @@ class Settings:
     weight_decay: float = option(0.0, "L2 penalty", NOT_NEGATIVE)
     beta1: float = option(0.9, "Adam's first moment", BELOW_ONE)
     last_layer_lr: float = option(1.0, "factor on the last layer's learning rate", POSITIVE)
-    lr_decay: RateDecay = option("none", "fall of the learning rate over the epochs")
-    average: float = option(0.0, "decay of the running mean of weights; 0 for none", BELOW_ONE)
     epochs: int = option(1000, "maximum number of epochs", COUNT)
     patience: int = option(100, "stop after this many epochs without improvement", COUNT)
     select_by: SelectBy = option("loss", "what validation chooses the epoch by")

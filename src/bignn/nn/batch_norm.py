@@ -11,7 +11,7 @@ from torch.nn import functional
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """``(h - mean) / std`` per column, or with ``affine`` ``w (h - mean) / std + b``.
+    """``(h - mean) / std`` per column, without an affine part.
 
     It differs from ``torch.nn.BatchNorm1d`` in two ways. Running averages trail behind the weights
     by some ten steps, which hardly matters before a ReLU but does before a sign:
@@ -25,9 +25,9 @@ class BatchNorm(nn.BatchNorm1d):
     training too: the last batch of an epoch may be a single node.
     """
 
-    def __init__(self, num_features: int, *, affine: bool = False) -> None:
+    def __init__(self, num_features: int) -> None:
         """Build the module; the description of the class lists its arguments."""
-        super().__init__(num_features, affine=affine)
+        super().__init__(num_features, affine=False)
         self.takes_statistics = False
         self.sum_over: SumOver | None = None
 
@@ -43,8 +43,7 @@ class BatchNorm(nn.BatchNorm1d):
                 self.running_mean.copy_(mean)
                 self.running_var.copy_(variance)
         if self.training and len(h) < 2:
-            own = (self.running_mean, self.running_var, self.weight, self.bias)
-            return functional.batch_norm(h, *own, eps=self.eps)
+            return functional.batch_norm(h, self.running_mean, self.running_var, eps=self.eps)
         return super().forward(h)
 
     def _shared(self, h: Tensor, sum_over: SumOver) -> Tensor:
@@ -66,8 +65,7 @@ class BatchNorm(nn.BatchNorm1d):
             return super().forward(h)
         assert self.num_batches_tracked is not None
         self.num_batches_tracked.add_(1)
-        made = centred * (squares / count + self.eps).rsqrt()
-        return (made * self.weight + self.bias if self.affine else made).to(h.dtype)
+        return (centred * (squares / count + self.eps).rsqrt()).to(h.dtype)
 
 
 #: Adds up a tensor over all processes; gradients too.
@@ -89,8 +87,7 @@ def shared_statistics(model: nn.Module, sum_over: SumOver) -> Iterator[None]:
 
 def trains_on_bits(norm: BatchNorm) -> bool:
     """Whether a normalisation is a plain one in training, whose statistics are running averages."""
-    is_plain = norm.momentum is not None and norm.running_mean is not None and not norm.affine
-    return norm.training and is_plain
+    return norm.training and norm.momentum is not None and norm.running_mean is not None
 
 
 @contextmanager

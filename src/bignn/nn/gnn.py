@@ -89,8 +89,7 @@ class GNN(nn.Module):
         scale_gradient: gradients reach binary weights through their scales too, the first term of
             Eq. bp-W (:class:`bignn.nn.Linear`).
         norm: ``"batch"`` puts batch normalisation (no affine part) between layers: before the sign
-            in binary nets, before the activation in float ones. ``"batch_affine"`` has a learned
-            scale and shift per column too: before a sign, a learned threshold.
+            in binary nets, before the activation in float ones.
         activation: between layers of float features, ``"relu"`` or ``"elu"``.
         normalize_rows: scale each row of x to absolute sum 1 first.
         binarize: what is 1-bit.
@@ -194,10 +193,7 @@ class GNN(nn.Module):
             for layer in range(num_layers)
         )
         self.norms = nn.ModuleList(
-            nn.Identity()
-            if config.norm == "none"
-            else BatchNorm(width, affine=config.norm == "batch_affine")
-            for _ in range(num_hidden)
+            BatchNorm(width) if config.norm == "batch" else nn.Identity() for _ in range(num_hidden)
         )
         # Named as in PyG, whose state_dict it loads.
         self.lin = _jumping_head(config, width) if jumps else None
@@ -205,7 +201,7 @@ class GNN(nn.Module):
     @property
     def num_hops(self) -> int | None:
         """Hops that a node's output depends on; None if it depends on every node of the batch."""
-        if self.config["norm"] != "none":
+        if self.config["norm"] == "batch":
             return None
         return sum(conv.K if isinstance(conv, SGConv) else 1 for conv in self.layers)
 

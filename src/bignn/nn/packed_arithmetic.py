@@ -65,19 +65,11 @@ def scale_and_shift(sums: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
 
 
 def factor_and_mean(norm: BatchNorm) -> tuple[Tensor, Tensor]:
-    """Return the factor and the mean of batch normalisation, float32 numbers in float64.
-
-    ``w (h - m) / std + b`` is ``(h - mean) factor`` with ``factor = w / std`` and
-    ``mean = m - b / factor``.
-    """
+    """Return ``1 / std`` and the mean of batch normalisation, float32 numbers in float64."""
     assert norm.running_var is not None
     assert norm.running_mean is not None
-    factor = (norm.running_var.double() + norm.eps).rsqrt()
-    mean = norm.running_mean.double()
-    if norm.affine:
-        factor = factor * norm.weight.double()
-        mean = (mean - norm.bias.double() / factor).float().double()
-    return factor.float().double(), mean
+    factor = (norm.running_var.double() + norm.eps).rsqrt().float().double()
+    return factor, norm.running_mean.double()
 
 
 def attention_of_scores(

@@ -1,8 +1,7 @@
 """Checkpoints: one safetensors file, written whole or not at all, never pickle.
 
 Tensors are named ``<part>.<name>``: part ``model`` holds the weights that count (the best so far);
-an unfinished run also has ``last`` (current weights), ``mean`` (their running mean, where there is
-one), ``adam`` (moments) and ``rng`` (generators).
+an unfinished run also has ``last`` (current weights), ``adam`` (moments) and ``rng`` (generators).
 The metadata key ``bignn`` is a JSON object, the header; ``digest`` is the digest of header and
 tensors (docs/format.md).
 """
@@ -35,7 +34,7 @@ VERSION = 2
 
 Parts = dict[str, dict[str, Tensor]]
 
-_PARTS = ("model", "last", "mean", "adam", "rng")
+_PARTS = ("model", "last", "adam", "rng")
 #: Fields of the header and their types.
 _HEADER: dict[str, tuple[type, ...]] = {
     "format": (str,),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,27 +28,9 @@ def adam(model: nn.Module, settings: Settings) -> torch.optim.Adam:
         {"params": others, "weight_decay": 0.0},
     ]
     # Fused: one pass over each parameter, on the CPU too. Capturable: its steps can be recorded.
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    on_gpu = device.type == "cuda"
+    on_gpu = any(p.device.type == "cuda" for p in model.parameters())
     betas = (settings.beta1, 0.999)
-    made = torch.optim.Adam(groups, lr=settings.lr, betas=betas, fused=True, capturable=on_gpu)
-    if settings.lr_decay != "none" and on_gpu:  # a rate that recorded steps read
-        for group in made.param_groups:
-            group["lr"] = torch.tensor(group["lr"], device=device)
-    return made
-
-
-def set_rates(optimizer: torch.optim.Adam, settings: Settings, epoch: int) -> None:
-    """Set the learning rates of an epoch, counted from 0, where they fall over the epochs."""
-    if settings.lr_decay == "none":
-        return
-    factor = (1 + math.cos(math.pi * epoch / settings.epochs)) / 2
-    rates = (settings.lr, settings.lr * settings.last_layer_lr, settings.lr)
-    for group, rate in zip(optimizer.param_groups, rates, strict=True):
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate * factor)
-        else:
-            group["lr"] = rate * factor
+    return torch.optim.Adam(groups, lr=settings.lr, betas=betas, fused=True, capturable=on_gpu)
 
 
 def adam_state(

@@ -33,14 +33,13 @@ from bignn.train.distill import distillation_loss, on_device, weights_digest
 from bignn.train.distributed import World
 from bignn.train.early_stopping import is_better, should_stop
 from bignn.train.hetero_problem import HeteroProblem
-from bignn.train.optimizer import adam, adam_state, set_rates
+from bignn.train.optimizer import adam, adam_state
 from bignn.train.parts.part_problem import PartProblem
 from bignn.train.problem import LearningProblem
 from bignn.train.progress import Progress
 from bignn.train.recipes import Settings
 from bignn.train.recorded import Number, Recorder
 from bignn.train.result import FitResult
-from bignn.train.weight_average import WeightAverage
 
 #: Seconds between copies of the run's state, one of which Ctrl-C saves.
 _COPY_EVERY = 1.0
@@ -98,7 +97,6 @@ class TrainingRun:
             )
         world.copy_from_leader(model.state_dict().values())
         self.optimizer = adam(model, settings)
-        self._average = self._new_average()
         #: Whether all processes have the same batch, the whole graph.
         self.is_full_batch = True
         self.progress = Progress()
@@ -114,15 +112,6 @@ class TrainingRun:
         is_able = is_alone and self.is_full_batch and task.kind == "classes"
         is_able = is_able and task.loss_function is None and isinstance(self.model, GNN)
         return Recorder(is_able, self.problem.device, self.problem.num_nodes, self.progress.epoch)
-
-    def _new_average(self) -> WeightAverage | None:
-        decay = self.settings.average
-        return WeightAverage(self.model, decay) if decay else None
-
-    def _weights(self) -> dict[str, Tensor]:
-        """Return the state that validation measures: with mean weights where they are wanted."""
-        means = {} if self._average is None else self._average.state()
-        return {**self.model.state_dict(), **means}
 
     def own_batches(self, batches: Iterable[Any] | None) -> Iterable[Any]:
         """Return this process's share of the batches, or of those that the settings ask for."""
@@ -216,7 +205,6 @@ class TrainingRun:
         On small graphs of a GPU the work is recorded and replayed.
         """
         begun = self.progress.epoch
-        set_rates(self.optimizer, self.settings, begun - self.progress.left_teacher)
         read = self._recorder.begin(begun, lambda: self._trained(batches))
         self.progress.epoch = begun  # recording does nothing yet
         if read is None:
@@ -229,8 +217,7 @@ class TrainingRun:
     def _trained(self, batches: Iterable[Any]) -> Parts:
         """Train an epoch and measure it on validation."""
         self._train_epoch(batches)
-        with nullcontext() if self._average is None else self._average.in_model():
-            return self._measured()
+        return self._measured()
 
     def _train_epoch(self, batches: Iterable[Any]) -> None:
         self.model.train()
@@ -243,8 +230,6 @@ class TrainingRun:
                 self._backward(None if data is None else self.problem.as_batch(data))
             self.world.sum_gradients(self.model)
             self.optimizer.step()
-            if self._average is not None:
-                self._average.update()
         if step == 0:
             raise input_error("batches", "at least one batch per epoch", "none")
         # Running averages differ, since each process has seen batches of its own.
@@ -309,7 +294,7 @@ class TrainingRun:
         ):
             progress.best_loss, progress.best_acc = loss, score
             progress.best_epoch = progress.epoch
-            self.best_state = copy_state(self._weights(), self.best_state)
+            self.best_state = copy_state(self.model.state_dict(), self.best_state)
         progress.finished = should_stop(
             progress.epoch, progress.best_epoch, self.settings, progress.left_teacher
         )
@@ -323,7 +308,6 @@ class TrainingRun:
         self.progress.left_teacher, self.progress.finished = self.progress.epoch, False
         self.model.load_state_dict(self.best_state)
         self.optimizer = adam(self.model, self.settings)
-        self._average = self._new_average()
         self._recorder = self._new_recorder()
 
     @torch.no_grad()
@@ -411,8 +395,6 @@ class TrainingRun:
                 for name, value in slots.items()
             }
             parts["rng"] = checkpoint.generator_state(self.problem.device)
-            if self._average is not None:
-                parts["mean"] = copy_state(self._average.state())
         header = {**self._identity(), "progress": asdict(self.progress)}
         if self.problem.class_names is not None:
             header["class_names"] = list(self.problem.class_names)
@@ -462,8 +444,6 @@ class TrainingRun:
                         "param_groups": self.optimizer.state_dict()["param_groups"],
                     }
                 )
-            if self._average is not None:
-                self._average.load(parts["mean"])
             checkpoint.set_generator_state(parts["rng"], self.problem.device)
         self.progress = progress
         self._recorder = self._new_recorder()

@@ -214,7 +214,6 @@ def test_defaults_that_keys_leave_out_are_what_they_were() -> None:
     assert defaults == {
         "Settings": {
             **{"lr": 0.001, "weight_decay": 0.0, "beta1": 0.9, "last_layer_lr": 1.0},
-            **{"lr_decay": "none", "average": 0.0},
             **{"epochs": 1000, "patience": 100, "select_by": "loss", "distill_mix": 0.9},
             **{"temperature": 1.0, "leave_teacher": False, "inductive": False, "sampling": None},
         },
@@ -240,7 +239,6 @@ def test_students_in_several_processes_share_a_teacher(tmp_path: Path) -> None:
 _SCRIPT = """
 import sys
 from pathlib import Path
-from bignn.lab.study import runs
 from bignn.lab.study.run import _FIRST_DEFAULTS, Run
 from bignn.lab.study.runs import do_runs
 runs = [Run("cora", "bi-gcn", changes=(("epochs", 30),), seed=seed) for seed in range(6)]

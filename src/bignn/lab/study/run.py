@@ -64,13 +64,10 @@ class Run:
         return recipe(self.model, graph=graph, distill=self.distill, paper=paper, **changes)
 
     def teacher_recipe(self, graph: Graph) -> Recipe | None:
-        """Return the teacher's recipe: the default one, trained at most as long as the student.
-
-        It has the student's batches where the run changes these.
-        """
+        """Return the teacher's recipe: the default one, trained at most as long as the student."""
         if not self.distill:
             return None
-        of_both = {k: v for k, v in self.changes if k in ("epochs", "patience", "sampler")}
+        of_both = {k: v for k, v in self.changes if k in ("epochs", "patience")}
         paper = Path(self.dataset).stem if self.paper else None
         return teacher_recipe(self.model, graph, paper=paper, **of_both)
 
