@@ -17,8 +17,11 @@ from torch import Tensor
 
 #: Epochs before the one that is recorded: what is made once is made in them.
 EPOCHS_BEFORE = 3
-#: Larger graphs keep a GPU busy for longer than launching takes.
-MOST_NODES = 1 << 16
+#: Larger graphs keep a GPU busy for longer than launching takes, and a recording has memory of its
+#: own.
+MOST_NODES = 1 << 18
+#: Larger graphs keep it busy alone.
+MOST_NODES_TOGETHER = 1 << 16
 #: Types of devices whose work can be recorded.
 DEVICES = ("cuda",)
 # What torch says of work that waits, and, once per process, of looking for such work.

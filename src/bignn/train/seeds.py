@@ -31,7 +31,7 @@ from bignn.train.jobs import checked_jobs, in_processes
 from bignn.train.parts.training_halo import GradientForm
 from bignn.train.problem import NodeProblem
 from bignn.train.recipes import Recipe
-from bignn.train.recorded import MOST_NODES
+from bignn.train.recorded import MOST_NODES_TOGETHER
 
 T = TypeVar("T")
 
@@ -247,7 +247,7 @@ def train_seeds(
 def can_fit_together(recipe: Recipe, graph: Graph | Store | GraphPart, device: str) -> bool:
     """Return whether seeds of such a run fit on a GPU side by side, no slower than one alone."""
     on_gpu = device.partition(":")[0] == "cuda" and not distributed.under_torchrun()
-    is_small = isinstance(graph, Graph) and graph.num_nodes <= MOST_NODES
+    is_small = isinstance(graph, Graph) and graph.num_nodes <= MOST_NODES_TOGETHER
     return on_gpu and recipe.settings.sampling is None and is_small
 
 
