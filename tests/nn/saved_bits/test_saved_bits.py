@@ -13,7 +13,13 @@ from bignn.nn.adjacency import factored_adjacency
 from bignn.nn.features import BinaryRows
 from bignn.nn.saved_bits import layer as layer_module
 from bignn.nn.saved_bits.cuda import CudaBitKernels
-from bignn.nn.saved_bits.kernels import BitKernels, RowRounding, ScaledRows, kernels_for
+from bignn.nn.saved_bits.kernels import (
+    BitKernels,
+    ColumnEnds,
+    RowRounding,
+    ScaledRows,
+    kernels_for,
+)
 from bignn.nn.saved_bits.layer import MOST_INPUTS, convolution_on_bits
 from bignn.nn.saved_bits.plain import PlainBitKernels
 from bignn.nn.sparse import SparseMatrix
@@ -101,8 +107,9 @@ def test_sums_over_neighbours(emulated: CudaBitKernels, columns: int, weighted: 
     for added, per_weight in ((None, None), (shift, None), (shift, offset)):
         # Of 90 and of so many inputs that sums are floats.
         for num_bits in (90, 1 << 15):
-            found = emulated.sums(mine, dots, scale, added, per_weight, num_bits)
-            expected = PLAIN.sums(plain, dots, scale, added, per_weight, num_bits)
+            ends = ColumnEnds(scale, added, per_weight)
+            found = emulated.sums(mine, dots, ends, num_bits)
+            expected = PLAIN.sums(plain, dots, ends, num_bits)
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-3)
     gradient = scaled(PLAIN, random_signs(600, columns, 6))
     expected = PLAIN.back_sums(plain, gradient, scale, slice(0, 600)).float().sum(dim=1)
@@ -121,7 +128,7 @@ def test_signs_of_sums(emulated: CudaBitKernels, columns: int) -> None:
     dots = PLAIN.dots(words, None, packed, 90)
     scale, shift = random_signs(2, columns, 5).unbind()
     for num_bits in (90, 1 << 15):
-        given = (rounding, dots, 0.01 * scale, shift, None, num_bits)
+        given = (rounding, dots, ColumnEnds(0.01 * scale, shift, None), num_bits)
         found, expected = emulated.signs_of_sums(*given), PLAIN.signs_of_sums(*given)
         h = PLAIN.sums(*given)
         # Values that rounding may put on either side of 0 or 1 are left out.

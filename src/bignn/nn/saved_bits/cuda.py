@@ -10,10 +10,10 @@ from torch import Tensor
 
 from bignn.kernels.cuda.memory import Device
 from bignn.kernels.masked import KEEP_SCALE
-from bignn.nn.saved_bits.kernels import RowRounding, ScaledRows, padded_columns
+from bignn.nn.saved_bits.kernels import ColumnEnds, RowRounding, ScaledRows, padded_columns
 from bignn.nn.sparse import SparseMatrix
 
-# The constants of training.cuh.
+# The constants of training.cuh and training_sums.cuh.
 _PAIR_COLUMNS, _PRODUCT_ROWS, _LONG_ROW, _LONG_WARPS = 64, 16, 128, 16
 _LANE_COLUMNS, _FEWEST_LANES = 8, 8
 _WARP, _THREADS = 32, 256
@@ -64,58 +64,44 @@ class CudaBitKernels:
         self._launch("multiply_signs", lanes, words, masks, columns, out, *shape, parts=parts)
         return out
 
-    def sums(
-        self,
-        rounding: RowRounding,
-        dots: Tensor,
-        column_scale: Tensor,
-        column_shift: Tensor | None,
-        offset: Tensor | None,
-        num_bits: int,
-    ) -> Tensor:
+    def sums(self, rounding: RowRounding, dots: Tensor, ends: ColumnEnds, num_bits: int) -> Tensor:
         """See the protocol."""
-        rows, columns = rounding.pattern.shape[0], len(column_scale)
+        rows, columns = rounding.pattern.shape[0], len(ends.scale)
         out = rounding.factors.new_empty(rows, columns)
-        ends = (column_scale, column_shift, offset, out, None, None, None, None)
+        outputs = (out, None, None, None, None)
         num_bytes = -(-columns // _LANE_COLUMNS)
-        self._sum_dots(rounding, dots, ends, num_bits, columns, num_bytes)
+        self._sum_dots(rounding, dots, ends, num_bits, outputs, num_bytes)
         return out
 
     def signs_of_sums(
-        self,
-        rounding: RowRounding,
-        dots: Tensor,
-        column_scale: Tensor,
-        column_shift: Tensor | None,
-        offset: Tensor | None,
-        num_bits: int,
+        self, rounding: RowRounding, dots: Tensor, ends: ColumnEnds, num_bits: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """See the protocol."""
-        rows, columns = rounding.pattern.shape[0], len(column_scale)
+        rows, columns = rounding.pattern.shape[0], len(ends.scale)
         num_words = -(-columns // 64)
         shape = (2, rows, num_words)
         words, inside = torch.empty(shape, dtype=torch.int64, device=dots.device).unbind()
         means = rounding.factors.new_empty(rows)
-        ends = (column_scale, column_shift, offset, None, words, inside, means, None)
-        self._sum_dots(rounding, dots, ends, num_bits, columns, 8 * num_words)
+        outputs = (None, words, inside, means, None)
+        self._sum_dots(rounding, dots, ends, num_bits, outputs, 8 * num_words)
         return words, inside, means
 
     def _sum_dots(
         self,
         rounding: RowRounding,
         dots: Tensor,
-        ends: tuple[Tensor | None, ...],
+        ends: ColumnEnds,
         num_bits: int,
-        num_columns: int,
+        outputs: tuple[Tensor | None, ...],
         num_bytes: int,
     ) -> None:
         pattern = rounding.pattern
         # Whole numbers of 32 bits hold the sums of all but the longest rows.
         is_wide = pattern.longest_row * rounding.limit * num_bits >= 1 << 31
         kernel = "sum_wide_dots" if is_wide else "sum_dots"
-        arguments = (dots, None, *ends)
+        arguments = (dots, None, ends.scale, ends.shift, ends.offset, *outputs)
         rows = slice(0, pattern.shape[0])
-        sizes = (num_columns, dots.stride(0), 0, num_bytes)
+        sizes = (len(ends.scale), dots.stride(0), 0, num_bytes)
         long_rows = pattern.long_rows(_LONG_ROW)
         self._sum_rows(kernel, rounding, pattern.matrix, long_rows, arguments, rows, sizes)
 

@@ -47,6 +47,29 @@ class RowRounding:
 
 
 @dataclass(frozen=True)
+class ColumnEnds:
+    """What a layer's sums over neighbours are scaled by and what is added to them, by column.
+
+    Attributes:
+        scale: [columns].
+        shift: [columns], or None for 0.
+        offset: what is added to every dot before it is weighed [columns], or None for 0.
+
+    """
+
+    scale: Tensor
+    shift: Tensor | None
+    offset: Tensor | None
+
+    def columns(self, part: slice) -> ColumnEnds:
+        """Return the ends of some columns."""
+        shift = None if self.shift is None else self.shift[part]
+        return ColumnEnds(
+            self.scale[part], shift, None if self.offset is None else self.offset[part]
+        )
+
+
+@dataclass(frozen=True)
 class ScaledRows:
     """A gradient in half the bytes of floats: ``g_ic = values_ic scales_i,c//32``.
 
@@ -115,25 +138,11 @@ class BitKernels(Protocol):
     def dots(self, words: Tensor, masks: Tensor | None, columns: Tensor, num_bits: int) -> Tensor:
         """Multiply signs with columns of signs: int16 [rows, columns and padding]."""
 
-    def sums(
-        self,
-        rounding: RowRounding,
-        dots: Tensor,
-        column_scale: Tensor,
-        column_shift: Tensor | None,
-        offset: Tensor | None,
-        num_bits: int,
-    ) -> Tensor:
+    def sums(self, rounding: RowRounding, dots: Tensor, ends: ColumnEnds, num_bits: int) -> Tensor:
         """Compute ``row_scale_i scale_c Σ_j q_ij (D_jc + offset_c) + shift_c`` [rows, columns]."""
 
     def signs_of_sums(
-        self,
-        rounding: RowRounding,
-        dots: Tensor,
-        column_scale: Tensor,
-        column_shift: Tensor | None,
-        offset: Tensor | None,
-        num_bits: int,
+        self, rounding: RowRounding, dots: Tensor, ends: ColumnEnds, num_bits: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return of these sums h the bits of ``h >= 0`` and ``|h| <= 1``, and the means of |h|."""
 

@@ -26,7 +26,7 @@ from bignn.nn.adjacency import Aggregation, EdgesLike, factored_adjacency
 from bignn.nn.batch_norm import BatchNorm
 from bignn.nn.edge_rounding import source_factor
 from bignn.nn.features import BinaryRows
-from bignn.nn.saved_bits.kernels import BitKernels, RowRounding, ScaledRows
+from bignn.nn.saved_bits.kernels import BitKernels, ColumnEnds, RowRounding, ScaledRows
 from bignn.nn.sparse import SparseMatrix
 from bignn.nn.tensor_cache import TensorCache
 from bignn.ops import pack_signs
@@ -145,32 +145,28 @@ class _Pass:
         return call.kernels.draw_masks(self.seed, call.keep, among, rows.words, rows.shape[1])
 
     def columns(
-        self, masks: Tensor | None, packed: Tensor, ends: _Ends, part: slice
+        self, masks: Tensor | None, packed: Tensor, ends: ColumnEnds, part: slice
     ) -> Tensor:  # fmt: skip
         """Compute some columns of the output, before batch normalisation."""
         call, rows = self.call, self.call.rows
         dots = call.kernels.dots(rows.words, masks, packed[part], rows.shape[1])
-        shift = None if ends.shift is None else ends.shift[part]
-        offset = None if ends.offset is None else ends.offset[part]
-        scale = ends.scale[part]
-        return call.kernels.sums(call.rounding, dots, scale, shift, offset, rows.shape[1])
+        return call.kernels.sums(call.rounding, dots, ends.columns(part), rows.shape[1])
 
-    def ends(self, signs: Tensor, alpha: Tensor, bias: Tensor | None) -> _Ends:
+    def ends(self, signs: Tensor, alpha: Tensor, bias: Tensor | None) -> ColumnEnds:
         """Find what sums of dots are scaled by and what is added to them."""
         offset = None
         if self.call.in_part:
             offset = (signs @ self.call.rows.usual[0]) / self.factor
-        return _Ends(alpha.flatten() * self.factor, bias, offset)
+        return ColumnEnds(alpha.flatten() * self.factor, bias, offset)
 
-    def binarize(self, masks: Tensor | None, packed: Tensor, ends: _Ends) -> None:
+    def binarize(self, masks: Tensor | None, packed: Tensor, ends: ColumnEnds) -> None:
         """Compute the signs of the output, where gradients pass it, and its scales."""
         call, rows, num_columns = self.call, self.call.rows, len(packed)
         kernels, num_bits = call.kernels, rows.shape[1]
         if call.norm is None:
             dots = kernels.dots(rows.words, masks, packed, num_bits)
-            self.words, self.inside, means = kernels.signs_of_sums(
-                call.rounding, dots, ends.scale, ends.shift, ends.offset, num_bits
-            )
+            found = kernels.signs_of_sums(call.rounding, dots, ends, num_bits)
+            self.words, self.inside, means = found
         else:
             num_rows, num_words = call.rounding.pattern.shape[0], -(-num_columns // 64)
             self.words, self.inside = packed.new_empty(2, num_rows, num_words).unbind()
@@ -210,13 +206,6 @@ class _Pass:
         assert momentum is not None
         norm.running_mean[part].lerp_(mean, momentum)
         norm.running_var[part].lerp_(variance * (rows / (rows - 1)), momentum)
-
-
-@dataclass(frozen=True)
-class _Ends:
-    scale: Tensor
-    shift: Tensor | None
-    offset: Tensor | None
 
 
 class _Convolution(torch.autograd.Function):
@@ -311,7 +300,7 @@ class _Convolution(torch.autograd.Function):
 
 
 def _through_norm(
-    made: _Pass, masks: Tensor | None, packed: Tensor, ends: _Ends, gradient: ScaledRows
+    made: _Pass, masks: Tensor | None, packed: Tensor, ends: ColumnEnds, gradient: ScaledRows
 ) -> None:
     """Turn the gradient of normalised values into that of the values, but for their factor."""
     assert made.mean is not None

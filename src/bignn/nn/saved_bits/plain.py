@@ -10,7 +10,13 @@ from torch import Tensor
 
 from bignn.kernels import masked
 from bignn.nn.edge_rounding import round_row_weights, weights_of_entries
-from bignn.nn.saved_bits.kernels import SCALED_COLUMNS, RowRounding, ScaledRows, padded_columns
+from bignn.nn.saved_bits.kernels import (
+    SCALED_COLUMNS,
+    ColumnEnds,
+    RowRounding,
+    ScaledRows,
+    padded_columns,
+)
 from bignn.nn.sparse import SparseMatrix, csr_with_values, row_of_each_entry
 from bignn.ops import pack_signs, unpack_bits
 
@@ -53,37 +59,23 @@ class PlainBitKernels:
         found = _signs(words, masks, num_bits) @ _signs(columns, None, num_bits).t()
         return _padded(found).to(torch.int16)
 
-    def sums(
-        self,
-        rounding: RowRounding,
-        dots: Tensor,
-        column_scale: Tensor,
-        column_shift: Tensor | None,
-        offset: Tensor | None,
-        num_bits: int,
-    ) -> Tensor:
+    def sums(self, rounding: RowRounding, dots: Tensor, ends: ColumnEnds, num_bits: int) -> Tensor:
         """See the protocol."""
         pattern = rounding.pattern
         x = weights_of_entries(pattern, rounding.source_factor)
         q = (x * rounding.two_to_e[pattern.rows]).round_().clamp_(max=rounding.limit)
-        values = dots[:, : len(column_scale)].float()
-        if offset is not None:
-            values = values + offset
+        values = dots[:, : len(ends.scale)].float()
+        if ends.offset is not None:
+            values = values + ends.offset
         out = csr_with_values(pattern.matrix, q) @ values
-        out = out * rounding.row_scale.unsqueeze(1) * column_scale
-        return out if column_shift is None else out + column_shift
+        out = out * rounding.row_scale.unsqueeze(1) * ends.scale
+        return out if ends.shift is None else out + ends.shift
 
     def signs_of_sums(
-        self,
-        rounding: RowRounding,
-        dots: Tensor,
-        column_scale: Tensor,
-        column_shift: Tensor | None,
-        offset: Tensor | None,
-        num_bits: int,
+        self, rounding: RowRounding, dots: Tensor, ends: ColumnEnds, num_bits: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """See the protocol."""
-        h = self.sums(rounding, dots, column_scale, column_shift, offset, num_bits)
+        h = self.sums(rounding, dots, ends, num_bits)
         inside = pack_signs(torch.where(h.abs() <= 1, 1.0, -1.0))
         means = h.abs().mean(dim=1).clamp_(min=torch.finfo(h.dtype).tiny)
         return pack_signs(h), inside, means
