@@ -40,8 +40,9 @@ class BinaryRows:
         self._made: dict[str, Any] = {}
         #: What the gradient of the values H goes to, where only bits of them are kept.
         self.carrier: Tensor | None = None
-        #: Takes the gradient of H in another form than the carrier's, by who gives it, or None.
-        self.gradients: dict[object, Any] | None = None
+        #: Where layers that read these rows put the gradient of H in a form of their own
+        #: (:mod:`bignn.nn.saved_bits.layer`); None where it must go through the carrier.
+        self.gradients: Any = None
         self._is_packed = False
 
     @classmethod

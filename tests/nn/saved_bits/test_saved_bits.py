@@ -1,5 +1,7 @@
 """Training that keeps bits: the gradients of floats, and kernels that agree with plain torch."""
 
+import gc
+
 import numpy as np
 import pytest
 import torch
@@ -208,6 +210,49 @@ def test_products_of_gradients(emulated: CudaBitKernels, columns: int, num_bits:
             torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_sums_of_gradients_that_are_not_numbers(emulated: CudaBitKernels) -> None:
+    """A GPU's arithmetic makes NaN of other bits than a CPU's."""
+    pattern = make_pattern(60)
+    rounding = PLAIN.round_rows(pattern, torch.rand(60) + 0.1, 7)
+    gradient = scaled(PLAIN, random_signs(60, 40))
+    gradient.scales.view(torch.int32)[:] = 0x7FFFFFFF
+    scale = torch.ones(40)
+    t = emulated.back_sums(rounding, gradient, scale, slice(0, 60)).float()
+    has_neighbours = pattern.transposed.crow_indices().diff() > 0
+    assert t[has_neighbours][:, :, :40].isnan().all()
+
+
+def test_means_that_are_not_numbers(emulated: CudaBitKernels) -> None:
+    rounding = PLAIN.round_rows(make_pattern(60), torch.rand(60) + 0.1, 7)
+    words, packed = pack_signs(random_signs(60, 90)), pack_signs(random_signs(5, 90, 1))
+    dots = PLAIN.dots(words, None, packed, 90)
+    ends = ColumnEnds(torch.ones(5), torch.tensor([0.0, float("nan"), 0, 0, 0]), None)
+    for kernels in (emulated, PLAIN):
+        assert kernels.signs_of_sums(rounding, dots, ends, 90)[2].isnan().all()
+
+
+def test_gradients_of_another_backward_pass_are_not_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass that ends at a reader leaves nothing for the next."""
+    monkeypatch.setattr(conv_module, "kernels_for", lambda device: PLAIN)
+    torch.manual_seed(0)
+    model = GCN(40, 20, 2, 4, binarize="both", input_bits="sign")
+    x, pattern = random_signs(90, 40), make_pattern(90)
+    model.fit_input(x)
+    model.train()
+    first, second = model.layers
+
+    def losses() -> tuple[Tensor, Tensor]:
+        rows = first.to_binary_rows(model.input_stage(x), pattern)
+        assert rows is not None
+        return second(rows, pattern).square().sum(), second(rows, pattern).sum()
+
+    (expected,) = torch.autograd.grad(losses()[1], first.lin.weight)
+    one, other = losses()
+    torch.autograd.grad(one, second.lin.weight, retain_graph=True)
+    (found,) = torch.autograd.grad(other, first.lin.weight)
+    assert torch.equal(found, expected)
+
+
 def test_two_readers_of_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their gradients add up, also where one of them reads floats."""
     monkeypatch.setattr(conv_module, "kernels_for", lambda device: PLAIN)
@@ -348,6 +393,12 @@ def test_hidden_values_are_no_floats(monkeypatch: pytest.MonkeyPatch) -> None:
         kept[tensor.data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 
+    def large() -> set[int]:
+        gc.collect()
+        tensors = [some for some in gc.get_objects() if issubclass(type(some), Tensor)]
+        return {id(t) for t in tensors if t.untyped_storage().nbytes() >= 4 * 500 * 128}
+
+    before = large()
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         model.train()
         first = model.layers[0].to_binary_rows(rows, pattern)
@@ -355,8 +406,10 @@ def test_hidden_values_are_no_floats(monkeypatch: pytest.MonkeyPatch) -> None:
         assert first.learns
         assert first.carrier is not None
         assert first.carrier.untyped_storage().nbytes() == 4
-        model(rows, pattern)
+        logits = model(rows, pattern)
     assert max(kept.values()) <= 4 * 128 * 128  # the weights
+    assert not large() - before  # nor does anything else hold floats of hidden values
+    assert logits.requires_grad
 
 
 def test_signs_of_bits_pass_gradients() -> None:

@@ -28,6 +28,7 @@ __device__ inline float most_of_lanes(float x) {
 }
 
 __device__ inline u16 as_bfloat16(float x) {
+    if (x != x) return 0x7fc0;  // a GPU's own NaN would round to -0
     const u32 bits = __float_as_uint(x);
     return static_cast<u16>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
@@ -213,7 +214,7 @@ __device__ void end_columns(const RowSums& sums, i64 row, int column,
 __device__ inline void store_mean(const RowSums& sums, i64 row, float size) {
     if (!sums.means) return;
     size = sum_of_lanes(size) / static_cast<float>(sums.num_columns);
-    if (lane_id() == 0) sums.means[row] = size > smallest_float ? size : smallest_float;
+    if (lane_id() == 0) sums.means[row] = size < smallest_float ? smallest_float : size;
 }
 
 template <bool is_back, class Total>

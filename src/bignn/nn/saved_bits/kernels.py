@@ -73,8 +73,8 @@ class ColumnEnds:
 class ScaledRows:
     """A gradient in half the bytes of floats: ``g_ic = values_ic scales_i,c//32``.
 
-    Values are whole numbers of 16 bits, so that a number is off by 2⁻¹⁶ of the largest of its 32
-    columns at most.
+    Values are whole numbers of 16 bits, so that a number is off by about 2⁻¹⁶ of the largest of its
+    32 columns. All 32 are NaN where one is not finite, and 0 where none is above 1e-32.
 
     Attributes:
         values: int16 [rows, columns and padding to a multiple of 8].

@@ -110,12 +110,40 @@ def convolution_on_bits(
     return BitConvolution(kernels, rows, rounding, keep, in_part and keep != KEEP_SCALE, norm)
 
 
+class GradientsBeside:
+    """Gradients of a binary output that do not go through torch's graph of gradients.
+
+    They belong to the backward pass in which they were given: one that does not reach the layer
+    which made the output leaves them behind, and the next must not add them.
+    """
+
+    def __init__(self) -> None:
+        self._given: list[ScaledRows] = []
+        self._number = -1
+
+    def put(self, gradient: ScaledRows) -> None:
+        """Add what a reader of the output gives."""
+        self._begin()
+        self._given.append(gradient)
+
+    def take(self) -> list[ScaledRows]:
+        """Return what this backward pass has given, and forget it."""
+        self._begin()
+        taken, self._given = self._given, []
+        return taken
+
+    def _begin(self) -> None:
+        number = torch._C._current_graph_task_id()
+        if number != self._number:
+            self._number, self._given = number, []
+
+
 class _Pass:
     """What the forward pass of a convolution leaves for the backward pass.
 
     Attributes:
         words, inside, beta: a binary output's signs, where gradients pass, and scales.
-        gradients: a binary output's gradients, by the layer that gave them.
+        gradients: a binary output's gradients, from the layers that read it.
 
     """
 
@@ -125,7 +153,7 @@ class _Pass:
 
     def __init__(self, call: BitConvolution, binarizes: bool) -> None:
         self.call, self.binarizes = call, binarizes
-        self.gradients: dict[object, ScaledRows] = {}
+        self.gradients = GradientsBeside()
         self.factor = KEEP_SCALE / call.keep if call.keep != KEEP_SCALE else 1.0
         if call.in_part:
             self.factor *= 2.0
@@ -181,8 +209,7 @@ class _Pass:
 
     def output_gradient(self, given: Tensor) -> ScaledRows:
         """Return the output's gradient; ``given`` is the share that torch's graph brings."""
-        beside = list(self.gradients.values())
-        self.gradients.clear()
+        beside = self.gradients.take()
         if len(beside) == 1 and given.stride() == (0, 0):  # stands for the one beside
             return beside[0]
         for other in beside:
@@ -265,7 +292,7 @@ class _Convolution(torch.autograd.Function):
             else:
                 to_input = alpha.new_zeros(()).expand(num_sources, num_inputs)
                 beside = ScaledRows.empty(num_sources, num_inputs, device)
-                rows.gradients[made] = beside
+                rows.gradients.put(beside)
         # Of a row: T, then the signs of its input in bfloat16 or their gradient in floats.
         row_bytes = 4 * gradient.values.shape[1] + 4 * max(32 * rows.words.shape[1], num_inputs)
         own_bytes = gradient.values.nbytes + (0 if beside is None else beside.values.nbytes)
