@@ -16,7 +16,7 @@
 own, ``--repeats`` times, and prints time and memory per edge beside each other. The same command
 goes on with the scale at which it was interrupted; ``--remove`` removes each store after use (else
 20 GB stay, and 20 GB more are needed meanwhile). With ``--limit`` a prediction that takes more
-seconds is killed (-9), and the same command continues it: the seconds of its parts are added up.
+seconds is killed (-9), and the same command continues it: the times of its parts are added up.
 ``float`` runs the same network with PyG's SAGEConv weights on float features in memory, and ours
 from the store after it, with as many threads. ``pack`` packs a float memmap beside reading the same
 file. ``train`` trains one epoch from the store, with ``--in-memory`` on the same graph in memory,
@@ -56,75 +56,72 @@ from store_common import (
 )
 from store_training import run_accuracy, run_train
 
-from bignn.lab.bench.other_load import OtherLoad
-
 #: Rows that the float network computes at a time.
 _FLOAT_ROWS = 1 << 16
 
 
 def run_scales(options: argparse.Namespace) -> None:
-    """Predict stores of several sizes; scales that an interrupted series finished are not repeated.
+    """Predict stores of several sizes; runs that an interrupted series finished are not repeated.
 
-    Of several runs the fastest is recorded, with the seconds of all.
+    Of several runs the fastest is recorded, with the times of all.
     """
     folder = Path(options.folder)
-    series = folder / "scales.json"
-    done: dict[str, dict[str, Any]] = json.loads(series.read_text()) if series.exists() else {}
+    series = folder / "series.json"
+    done: dict[str, list[dict[str, Any]]] = (
+        json.loads(series.read_text()) if series.exists() else {}
+    )
+    best = {}
     scales = [int(scale) for scale in options.scales.split(",")]
     for scale in scales:
-        if str(scale) in done:
-            print(f"1/{scale} was measured already ({series})", file=sys.stderr, flush=True)
-            continue
-        print(f"1/{scale}: its store", file=sys.stderr, flush=True)
-        store = store_of(folder, scale)
-        model = Path(options.model or untrained_model(store, folder / "sage.bignn"))
-        runs = []
-        for number in range(options.repeats):
-            line = f"1/{scale}: prediction {number + 1} of {options.repeats}"
+        runs = done.setdefault(str(scale), [])
+        if runs:
+            line = f"1/{scale} was predicted {len(runs)} of {options.repeats} times ({series})"
             print(line, file=sys.stderr, flush=True)
-            runs.append(_predicted(store, model, options))
-        best = min(runs, key=lambda run: float(run["seconds"]))
-        best |= {"all_seconds": [run["seconds"] for run in runs]}
-        best |= {"is_trained": options.model is not None}
-        record("predict", f"{scale}{options.note}", best)
-        done[str(scale)] = best
-        series.write_text(json.dumps(done))
-        if options.remove:
-            shutil.rmtree(store)
+        if len(runs) < options.repeats:
+            print(f"1/{scale}: its store", file=sys.stderr, flush=True)
+            store = store_of(folder, scale)
+            model = Path(options.model or untrained_model(store, folder / "sage.bignn"))
+            while len(runs) < options.repeats:
+                line = f"1/{scale}: prediction {len(runs) + 1} of {options.repeats}"
+                print(line, file=sys.stderr, flush=True)
+                runs.append(_predicted(store, model, options))
+                series.write_text(json.dumps(done))
+            if options.remove:
+                shutil.rmtree(store)
+        best[scale] = {
+            **min(runs, key=lambda run: float(run["seconds"])),
+            "all_seconds": [run["seconds"] for run in runs],
+            "all_processor_seconds": [run["processor_seconds"] for run in runs],
+            "is_trained": options.model is not None,
+        }
+        record("predict", f"{scale}{options.note}", best[scale])
     series.unlink()  # the series is over: the same command begins another one
-    _show_flatness({scale: done[str(scale)] for scale in scales})
+    _show_flatness(best)
 
 
 def _predicted(store: Path, model: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Predict a store once: time, memory, and the cores that others used meanwhile."""
     folder = Path(options.folder)
     out = folder / "predictions.npy"
-    partial = None if options.limit is None else folder / f"partial-{store.name}.json"
+    partial = None if options.limit is None else folder / f"spent-{store.name}.json"
+    if partial is None or not partial.exists():  # what was begun unwatched would count for nothing
+        shutil.rmtree(out.with_name(f"{out.name}.work"), ignore_errors=True)
     drop_caches()
-    before = _children_seconds()
-    with OtherLoad(2) as load:
-        report, seconds, kills = bignn(
-            "predict", str(model), str(store), "--memory", options.memory, "--out", str(out),
-            limit=options.limit, partial=partial,
-        )  # fmt: skip
-    own = _children_seconds() - before
+    report, spent = bignn(
+        "predict", str(model), str(store), "--memory", options.memory, "--out", str(out),
+        limit=options.limit, partial=partial,
+    )  # fmt: skip
     out.unlink()
     kept = ("num_nodes", "num_edges", "layers", "memory", "test_acc")
     peaks = ("peak_anonymous_bytes", "peak_file_bytes")
     return {
         **{key: report[key] for key in (*kept, *peaks)},
-        "seconds": seconds,
-        "processor_seconds": own,
-        "other_cores": None if load.cores is None else max(0.0, load.cores - own / seconds),
-        "kills": kills,
+        "seconds": spent.seconds,
+        "processor_seconds": spent.processor_seconds,
+        "other_cores": spent.other_cores,
+        "kills": spent.kills,
         "store_bytes": sum(file.stat().st_size for file in store.iterdir()),
     }
-
-
-def _children_seconds() -> float:
-    """Return the processor time of all commands that have ended."""
-    times = os.times()
-    return times.children_user + times.children_system
 
 
 def _show_flatness(rows: dict[int, dict[str, Any]]) -> None:
@@ -155,7 +152,7 @@ def run_limited(options: argparse.Namespace) -> None:
     try:
         (group / "memory.limit_in_bytes").write_text(str(limit))
         drop_caches()  # pages that others have read are charged to them
-        report, seconds, kills = bignn(
+        report, spent = bignn(
             "predict", str(model), str(store), "--memory", options.memory, "--out", str(out),
             limit=options.limit, group=group,
         )  # fmt: skip
@@ -165,7 +162,8 @@ def run_limited(options: argparse.Namespace) -> None:
         (group / "memory.force_empty").write_text("0")
         group.rmdir()
     kept = {key: report[key] for key in ("test_acc", "layers", "peak_anonymous_bytes")}
-    kept |= {"limit": limit, "seconds": seconds, "peak": peak, "reclaims": reclaims, "kills": kills}
+    kept |= {"limit": limit, "peak": peak, "reclaims": reclaims}
+    kept |= {"seconds": spent.seconds, "kills": spent.kills}
     record("limited", str(options.scale), {**kept, "is_trained": options.model is not None})
     out.unlink()
 
@@ -238,10 +236,10 @@ def run_float(options: argparse.Namespace) -> None:
     drop_caches()
     model = untrained_model(store.path, Path(options.folder) / "sage.bignn")
     out = Path(options.folder) / "predictions.npy"
-    report, seconds, _ = bignn("predict", str(model), str(store.path), "--memory", options.memory,
-                               "--out", str(out), "--threads", str(threads))  # fmt: skip
+    report, spent = bignn("predict", str(model), str(store.path), "--memory", options.memory,
+                          "--out", str(out), "--threads", str(threads))  # fmt: skip
     out.unlink()
-    ours = {"seconds": seconds, "peak_anonymous_bytes": report["peak_anonymous_bytes"]}
+    ours = {"seconds": spent.seconds, "peak_anonymous_bytes": report["peak_anonymous_bytes"]}
     record("float", str(options.scale), {**found, "ours": ours})
 
 
@@ -266,7 +264,7 @@ def run_pack(options: argparse.Namespace) -> None:
     packed = folder / "packed"
     shutil.rmtree(packed, ignore_errors=True)
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    report, _, _ = bignn("pack-features", str(path), "-o", str(packed))
+    report, _ = bignn("pack-features", str(path), "-o", str(packed))
     after = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     # The disk may keep what it has read in caches of its own, so it is read after it too.
     again = _read_seconds(path)
@@ -309,7 +307,7 @@ def run_parts(options: argparse.Namespace) -> None:
     here = [sys.executable, "-m"]
     cut = ["bignn", "partition", str(store), "-k", count, "-o", str(parts), "--json"]
     _, seconds, peak_of_cut = _watched([*here, *cut])
-    alone, _, _ = bignn("predict", str(model), str(store), "--out", str(outs[0]))
+    alone, _ = bignn("predict", str(model), str(store), "--out", str(outs[0]))
     torchrun = [*here, "torch.distributed.run", "--nproc-per-node", count, "-m"]
     predict = ["bignn", "predict", str(model), str(parts), "--out", str(outs[1]), "--json"]
     report, _, peak = _watched([*torchrun, *predict])
@@ -375,7 +373,7 @@ def run_edges(options: argparse.Namespace) -> None:
     shutil.rmtree(packed, ignore_errors=True)
     drop_caches()
     arguments = ["--nodes", str(num_nodes), "--memory", "1G"]
-    report, _, _ = bignn("pack-edges", str(path), "-o", str(packed), *arguments)
+    report, _ = bignn("pack-edges", str(path), "-o", str(packed), *arguments)
     peak = 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     kept = {key: report[key] for key in ("num_edges", "num_nodes", "seconds", "partition_seconds")}
     record("edges", str(options.millions), {**kept, "peak_bytes": peak})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,14 +11,16 @@ from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
-from store_common import HIDDEN, LAYERS, SHAPE, PeakMemory, record, recorded, store_of
+from store_common import HIDDEN, LAYERS, SHAPE, peak_memory, record, recorded, store_of
 
 
 def run_train(options: argparse.Namespace) -> None:
     """Train from a store, or the same graph in memory, for some epochs.
 
     Both are tested on all neighbours: the graph in memory by the trained model itself, the store by
-    the packed engine, since nothing else holds it.
+    the packed engine, since nothing else holds it. Beside each checkpoint is a file of the most
+    memory that its epochs and tests took, so that a seed which is continued, or was finished
+    before, keeps its own.
     """
     import bignn as library
     from bignn.runtime.packed_model import PackedModel
@@ -36,13 +39,23 @@ def run_train(options: argparse.Namespace) -> None:
     graph: Any = _in_memory(store, options.scale) if options.in_memory else store
     settings = recipe("bi-sage", graph=store, **changes)
     place = "memory" if options.in_memory else "store"
-    found, seconds = [], 0.0
-    with PeakMemory() as peak:
+    found, seconds, peaks = [], 0.0, []
+    run = f"trained-{options.scale}-{options.epochs}-{options.batch_size}-{place}"
+    with peak_memory() as peak:
         for seed in range(options.seeds):
-            path = folder / f"trained-{options.scale}-{options.epochs}-{place}-{seed}.safetensors"
+            path = folder / f"{run}-{seed}.safetensors"
+            kept = path.with_suffix(".peak.json")
+
+            def on_epoch(epoch: int, loss: float, score: float, kept: Path = kept) -> None:
+                line = f"epoch {epoch}: validation loss {loss:.3f}, accuracy {score:.2f} %"
+                print(line, file=sys.stderr, flush=True)
+                _keep_peak(kept, peak)
+
             model, result = fit_model(
-                settings, graph, seed, checkpoint_path=path, resume=True, on_epoch=_show
+                settings, graph, seed, checkpoint_path=path, resume=True, on_epoch=on_epoch
             )
+            if not kept.exists():
+                raise SystemExit(f"nothing tells the memory of '{path}': remove it to train again")
             seconds += result.seconds
             row = {
                 "test_acc": result.test_acc,
@@ -57,6 +70,7 @@ def run_train(options: argparse.Namespace) -> None:
                 predict_store(PackedModel.open(packed), store, out, output="classes")
                 row["whole_graph_acc"] = accuracy_of(store, out)
                 out.unlink()
+            peaks.append(_keep_peak(kept, peak))
             print(place, "seed", seed, row, file=sys.stderr, flush=True)
             found.append(row)
     assert store.train_idx is not None
@@ -64,20 +78,29 @@ def run_train(options: argparse.Namespace) -> None:
     seconds *= 1000 / (options.epochs * options.seeds * batches)
     record(
         "train",
-        f"{options.scale}{'-memory' if options.in_memory else ''}",
+        _key(options, place),
         {
             "num_nodes": store.num_nodes, "num_edges": store.num_edges, "epochs": options.epochs,
             "batches": batches, "batch_size": options.batch_size, "seeds": found,
             "seconds_per_1000_batches": None if options.busy else seconds,
-            "peak_anonymous_bytes": peak.bytes["anonymous"], "peak_file_bytes": peak.bytes["file"],
+            "peak_anonymous_bytes": max(each["anonymous"] for each in peaks),
+            "peak_file_bytes": max(each["file"] for each in peaks),
             "is_watched": True,
         },
     )  # fmt: skip
 
 
-def _show(epoch: int, loss: float, score: float) -> None:
-    line = f"epoch {epoch}: validation loss {loss:.3f}, accuracy {score:.2f} %"
-    print(line, file=sys.stderr, flush=True)
+def _key(options: argparse.Namespace, place: str) -> str:
+    """Return the name of a record of training: scale, nodes in a batch, and where the graph is."""
+    return f"{options.scale}-{options.batch_size}{'-memory' if place == 'memory' else ''}"
+
+
+def _keep_peak(path: Path, peak: dict[str, int]) -> dict[str, int]:
+    """Keep the most memory, of now and of what a file has from before, in that file."""
+    before = json.loads(path.read_text()) if path.exists() else {}
+    most = {kind: max(size, before.get(kind, 0)) for kind, size in peak.items()}
+    path.write_text(json.dumps(most))
+    return most
 
 
 def _in_memory(store: Any, scale: int) -> Any:
@@ -106,7 +129,7 @@ def run_accuracy(options: argparse.Namespace) -> None:
     for where in ([], ["--in-memory"]):
         subprocess.run([*here, *same, *where], check=True, stdout=subprocess.DEVNULL)
     rows = recorded()["train"]
-    found = {"store": rows[str(options.scale)], "in memory": rows[f"{options.scale}-memory"]}
+    found = {"store": rows[_key(options, "store")], "in memory": rows[_key(options, "memory")]}
     batches = f"{options.epochs} x {found['store']['batches']} batches of {options.batch_size}"
     print(f"1/{options.scale} of {SHAPE}, {batches}; test accuracy on all neighbours, %")
     scores = {}
@@ -119,4 +142,6 @@ def run_accuracy(options: argparse.Namespace) -> None:
     if options.seeds > 1:
         test = stats.ttest_ind(*scores.values(), equal_var=False)
         apart = fmean(scores["store"]) - fmean(scores["in memory"])
-        print(f"difference {apart:+.2f}, p = {float(test.pvalue):.2g} (Welch)")
+        low, high = test.confidence_interval()
+        interval = f"95 % interval {low:+.1f} to {high:+.1f}"
+        print(f"difference {apart:+.2f} points, {interval}, p = {test.pvalue:.2g} (Welch)")

@@ -58,7 +58,7 @@ RECORDED = {
         }
     },
     "edges": {"9": {"num_edges": 9, "seconds": 1.0, "peak_bytes": 2**28}},
-    "train": {"8": TRAINED, "64-memory": TRAINED},
+    "train": {"8-256": TRAINED, "64-256-memory": TRAINED},
 }
 
 

@@ -169,8 +169,8 @@ def _sorting(rows: dict[str, dict[str, Any]]) -> Table:
 
 def _training(rows: dict[str, dict[str, Any]]) -> Table:
     cells = []
-    for key, row in sorted(rows.items(), key=lambda item: (-int(item[0].split("-")[0]), item[0])):
-        scale, _, place = key.partition("-")
+    for key, row in sorted(rows.items(), key=lambda item: _scale_and_batch(item[0])):
+        scale, _, *place = key.split("-")
         note = "" if row.get("is_watched") else "[^3]"
         # The graph in memory is validated and tested on all neighbours anyway.
         sampled = [] if place else [seed["test_acc"] for seed in row["seeds"]]
@@ -197,6 +197,12 @@ def _training(rows: dict[str, dict[str, Any]]) -> Table:
     )
     caption = "Bi-GraphSAGE trained by neighbour sampling, fan-outs 5, 5, 5"
     return Table(caption, columns, tuple(cells), notes)
+
+
+def _scale_and_batch(key: str) -> tuple[int, int, list[str]]:
+    """Return the order of a record of training: large scales last, the store before memory."""
+    scale, batch, *place = key.split("-")
+    return -int(scale), int(batch), place
 
 
 def _scores(scores: list[float | None]) -> str:
