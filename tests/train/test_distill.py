@@ -142,6 +142,12 @@ def test_teachers_that_cannot_teach_are_refused(graph: Graph) -> None:
             fit(model_for(graph), graph, teacher=teacher, progress=False)  # type: ignore[arg-type]
 
 
+def test_a_model_is_not_its_own_teacher(graph: Graph) -> None:
+    model = bignn.nn.GCN(graph.num_features, 4, 2, graph.num_classes)
+    with pytest.raises(InputError, match="'teacher' must be another model than 'model'"):
+        bignn.fit(model, graph, teacher=model)
+
+
 def test_batches_must_carry_the_teachers_targets(graph: Graph) -> None:
     batches: list[Batch] = [full_batch(graph, torch.device("cpu"))]
     with pytest.raises(InputError, match="'batches' have no 'targets'"):

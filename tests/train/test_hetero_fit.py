@@ -309,3 +309,10 @@ def test_a_loader_gives_batches(data: HeteroData) -> None:
     assert torch.equal(problem.as_batch(data).loss_nodes, learned[learned < 20])
     del data["paper"].train_mask
     assert torch.equal(problem.as_batch(data).loss_nodes, torch.arange(20))
+
+
+@pytest.mark.parametrize("kind", [pyg.GraphSAGE, pyg.GCN, bignn.nn.GCN], ids=lambda k: k.__module__)
+def test_models_of_plain_graphs_are_refused(data: HeteroData, kind: Any) -> None:
+    with pytest.raises(InputError, match="to_hetero") as refused:
+        bignn.fit(kind(24, H, 2, CLASSES), data, QUICK, node_type="paper")
+    assert "\n" not in str(refused.value)

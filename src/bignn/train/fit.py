@@ -163,6 +163,8 @@ def fit(
     if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
         raise input_error("batch_size", "a number of graphs, at least 1", batch_size)
     teachers = [] if teacher is None else checked_teachers(teacher)
+    if any(one is model for one in teachers):
+        raise input_error("teacher", "another model than 'model'", "the same")
     with ExitStack() as stack:
         stack.enter_context(seeded_generators(seed, place))
         problem = find_problem(

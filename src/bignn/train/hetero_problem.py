@@ -53,13 +53,7 @@ class HeteroBatch(Batch):
     def logits(self, model: nn.Module) -> Tensor:
         """Call the model with a ``HeteroData``, or with dictionaries; take the type's outputs."""
         forward = Forward.of(model)
-        if forward.takes_data:
-            out = model(self.hetero)
-        else:
-            names = ("x", "edge_index") if forward.takes_any else forward.positional[:2]
-            usual = [("x", "edge_index")[is_of_edges(name)] for name in names]
-            leading = [self.hetero.collect(name, True) for name in usual]
-            out = model(*leading, **self._others(forward))
+        out = model(self.hetero) if forward.takes_data else self._of_dictionaries(model, forward)
         if isinstance(out, dict):
             if self.node_type not in out:
                 expected = f"one that returns logits of '{self.node_type}' nodes"
@@ -67,6 +61,19 @@ class HeteroBatch(Batch):
             out = out[self.node_type]
         result: Tensor = out
         return result
+
+    def _of_dictionaries(self, model: nn.Module, forward: Forward) -> Any:
+        """Call the model with a value per type; a TypeError if it is one of plain graphs."""
+        names = ("x", "edge_index") if forward.takes_any else forward.positional[:2]
+        usual = [("x", "edge_index")[is_of_edges(name)] for name in names]
+        leading = [self.hetero.collect(name, True) for name in usual]
+        others = self._others(forward)
+        try:
+            return model(*leading, **others)
+        except ValueError as error:  # a layer that expects a tensor
+            if isinstance(error, InputError) and "got a dict" not in str(error):
+                raise
+            raise TypeError(str(error)) from error
 
     def _others(self, forward: Forward) -> dict[str, Any]:
         """Return the arguments after the first two: known ones, and what has no default."""
