@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 #: The attribute in which :func:`bignn.fit` tells what a model was trained for.
 TRAINED_OUTPUT = "_bignn_output"
-#: And the type of nodes, of a heterogeneous graph.
+#: The attribute in which it tells which type of nodes of a heterogeneous graph was learned.
 TRAINED_NODE_TYPE = "_bignn_node_type"
 
 
@@ -54,7 +54,8 @@ def pack(
             there is one output.
         node_type: of a heterogeneous model, the type of nodes that is predicted; None where the
             model returns logits of one type alone, or for the type that :func:`bignn.fit` has
-            trained it for.
+            trained it for last, whatever a loop of your own has trained it for since: name the
+            type then. The packed model's ``repr`` tells which one it predicts.
         class_names: names of the classes in the order of their numbers; None takes those of the
             graph that the model was trained on (``model.class_names``), if there are any.
 
@@ -62,6 +63,8 @@ def pack(
     if node_type is None:
         node_type = getattr(model, TRAINED_NODE_TYPE, None)
     packed = _packed(model, node_type)
+    if node_type is not None:
+        packed.about["node_type"] = node_type
     # A class of one output would always be 0.
     usual: Output = "values" if packed.num_classes == 1 else "classes"
     packed.output = getattr(model, TRAINED_OUTPUT, usual)

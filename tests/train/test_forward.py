@@ -15,7 +15,10 @@ from torch_geometric.data import Data
 import bignn
 from bignn.config import Settings
 from bignn.errors import InputError
+from bignn.nn.convert.converted_input import fit_inner_stage
+from bignn.train.batches import Batch, as_batch
 from bignn.train.forward import Forward
+from bignn.train.ids import reads_ids
 
 NODES, D, CLASSES = 80, 20, 3
 QUICK = Settings(lr=0.01, epochs=2, patience=9)
@@ -69,6 +72,12 @@ def test_a_model_of_data_takes_a_graph_and_a_loaders_batches(data: Data) -> None
     bignn.fit(model, bignn.from_pyg(data), QUICK, progress=False)
     batches = [data.subgraph(torch.arange(NODES // 2)), data]
     bignn.fit(model, data, QUICK, batches=batches, progress=False)
+
+
+def test_a_batch_stays_where_it_was(data: Data) -> None:
+    found = as_batch(data, torch.device("cpu")).data
+    found.x = None
+    assert data.x is not None
 
 
 def test_a_forward_is_given_what_it_names(data: Data) -> None:
@@ -220,6 +229,85 @@ def test_ids_reach_an_embedding_as_whole_numbers(is_regression: bool, data: Data
     bignn.fit(pyg.GCN(1, 8, 2, CLASSES), data, QUICK, progress=False)
 
 
+class OfRelations(nn.Module):
+    """Relations are embedded; whole numbers that are no ids are features like any others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weigh = nn.Embedding(4, 1)
+        self.first, self.second = pyg.GCNConv(8, 16), pyg.GCNConv(16, CLASSES)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:
+        h = self.first(x, edge_index).relu()
+        out: Tensor = self.second(h, edge_index, self.weigh(edge_type).sigmoid().view(-1))
+        return out
+
+
+@pytest.mark.parametrize("is_binary", [False, True])
+def test_an_embedding_of_relations_leaves_features_floats(is_binary: bool, data: Data) -> None:
+    data.x = torch.randint(2, (NODES, 8))
+    data.edge_type = torch.randint(4, (data.num_edges,))
+    model = OfRelations()
+    if is_binary:
+        bignn.binarize_(model, skip=["weigh"])
+    bignn.fit(model, data, QUICK, progress=False)
+
+
+class OfIdsAndNumbers(nn.Module):
+    """One column is embedded, after a layer that has read the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = pyg.GCNConv(7, 16), pyg.GCNConv(16, CLASSES)
+        self.embed = nn.Embedding(30, 16)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = self.first(x[:, 1:].float(), edge_index).relu()
+        out: Tensor = self.second(h + self.embed(x[:, 0]), edge_index)
+        return out
+
+
+@pytest.mark.parametrize("is_binary", [False, True])
+def test_a_column_of_ids_reaches_an_embedding(is_binary: bool, data: Data) -> None:
+    data.x = torch.randint(30, (NODES, 8))
+    model = OfIdsAndNumbers()
+    if is_binary:
+        bignn.binarize_(model, first="first")
+    bignn.fit(model, data, QUICK, progress=False)
+    data.x[5, 0] = 30
+    with pytest.raises(IndexError):  # of the embedding, not of floats that it refuses
+        bignn.fit(model, data, QUICK, progress=False)
+
+
+def test_whole_numbers_are_given_where_floats_are_refused(data: Data) -> None:
+    class OneHot(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lin = nn.Linear(30, CLASSES)
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            out: Tensor = self.lin(nn.functional.one_hot(x[:, 0], 30).float())
+            return out
+
+    data.x = torch.randint(30, (NODES, 1))
+    bignn.fit(OneHot(), data, QUICK, progress=False)
+
+
+def test_large_ids_keep_all_their_digits(data: Data) -> None:
+    class Cast(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Embedding(2**24 + 2, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.embed(x[:, 0].long())
+            return out
+
+    ids = torch.full((NODES, 1), 2**24 + 1)
+    batch = Batch(ids.float(), data.edge_index, None, data.y, torch.arange(3))
+    assert reads_ids(Cast(), batch, ids)
+
+
 class AfterFloats(nn.Module):
     """A layer as wide as the features, which reads something else."""
 
@@ -237,6 +325,37 @@ class AfterFloats(nn.Module):
 def test_a_layer_inside_is_standardised_by_what_it_reads(data: Data) -> None:
     torch.manual_seed(0)
     model: Any = AfterFloats()
+    bignn.binarize_(model, skip=["encode"], first="first")
+    with torch.no_grad():
+        expected = (model.encode(data.x) + 5).mean(dim=0)
+    bignn.fit(model, data, QUICK, progress=False)
+    assert torch.allclose(model.first.input_stage.mean.float(), expected, atol=1e-4)
+
+
+def test_an_inner_stage_is_fitted_however_it_is_called(data: Data) -> None:
+    """Reading a stage by its method is a call too; a layer that is not reached is not fitted."""
+    torch.manual_seed(0)
+    model: Any = AfterFloats()
+    bignn.binarize_(model, skip=["encode"], first="first")
+    stage = model.first.input_stage
+    assert not fit_inner_stage(model, lambda: None)
+    assert not stage.has_statistics
+    x = torch.randn(NODES, D)
+    assert fit_inner_stage(model, lambda: stage.forward(x))
+    assert torch.allclose(stage.mean, x.mean(dim=0), atol=1e-5)
+    assert "forward" not in vars(stage)
+
+
+def test_a_layer_of_training_alone_takes_no_statistics_of_features(data: Data) -> None:
+    class Auxiliary(AfterFloats):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            h = self.encode(x) + 5
+            h = self.first(h, edge_index) if self.training else h[:, :16]
+            out: Tensor = self.second(h.relu(), edge_index)
+            return out
+
+    torch.manual_seed(0)
+    model: Any = Auxiliary()
     bignn.binarize_(model, skip=["encode"], first="first")
     with torch.no_grad():
         expected = (model.encode(data.x) + 5).mean(dim=0)

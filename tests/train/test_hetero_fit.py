@@ -155,7 +155,8 @@ def test_a_teacher_is_learned_from_on_unlabelled_nodes(data: HeteroData) -> None
     assert alone < 60
 
 
-def test_a_type_is_chosen(data: HeteroData) -> None:
+def test_a_type_is_chosen(data: HeteroData, tmp_path: Path) -> None:
+    path = tmp_path / "model.bignn"
     model = by_to_hetero(data)
     bignn.binarize_(model, example=data)
     both = copy.deepcopy(data)
@@ -173,6 +174,9 @@ def test_a_type_is_chosen(data: HeteroData) -> None:
         ("paper", bignn.pack(model, node_type="paper")),
     ):
         assert np.array_equal(packed.predict(data), expected[kind].argmax(dim=1))
+        assert f"of '{kind}' nodes" in repr(packed)
+        packed.save(path)
+        assert repr(bignn.PackedModel.open(path)) == repr(packed)
 
 
 @pytest.mark.parametrize(
@@ -307,6 +311,9 @@ def test_a_loader_gives_batches(data: HeteroData) -> None:
     data["paper"].batch_size = 20
     learned = data["paper"].train_mask.nonzero()[:, 0]
     assert torch.equal(problem.as_batch(data).loss_nodes, learned[learned < 20])
+    batch: Any = problem.as_batch(data)
+    batch.hetero["paper"].x = None
+    assert data["paper"].x is not None  # the caller's stays as it was, where it was
     del data["paper"].train_mask
     assert torch.equal(problem.as_batch(data).loss_nodes, torch.arange(20))
 

@@ -65,8 +65,8 @@ class LayerWeights {
     // Base rows come with graphs, so only the latest tables are kept for others to share.
     struct Signs {
         Aligned<std::int8_t> bytes;
-        std::vector<word>
-            positive;  // a bit per position, where a record is whole words of positions
+        // A bit per position, where a record is whole words of positions.
+        std::vector<word> positive;
     };
     std::shared_ptr<const Signs> sign_table(std::size_t bytes_per_column,
                                             const std::vector<word>& base) const;

@@ -6,7 +6,8 @@ numbers, bit for bit. The statistics belong to the model.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -243,6 +244,20 @@ class InputStage(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *rest)
         if self.standardize and (prefix + "is_fitted") in state_dict:
             self._has_statistics = bool(state_dict[prefix + "is_fitted"])
+
+
+@contextmanager
+def without_statistics(model: nn.Module) -> Iterator[None]:
+    """Let a model be called for a trial before its input stages have any statistics."""
+    stages = [some for some in model.modules() if isinstance(some, InputStage)]
+    waiting = [stage for stage in stages if not stage.has_statistics]
+    for stage in waiting:
+        stage._has_statistics = True
+    try:
+        yield
+    finally:
+        for stage in waiting:
+            stage._has_statistics = False
 
 
 def column_moments(rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

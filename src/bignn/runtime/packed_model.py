@@ -446,6 +446,8 @@ class PackedModel:
         sizes = " -> ".join(str(size) for size in (inputs, *widths))
         kind = "binary" if self.network.is_binary else "with floats"
         size = self.sizes.weights + self.sizes.biases
+        if (node_type := self.about.get("node_type")) is not None:
+            kind = f"of '{node_type}' nodes, {kind}"
         return f"PackedModel({sizes}, {kind}, {size:,} bytes of weights)"
 
     def _packed(self, graph: AnyGraph) -> AnyPackedGraph:

@@ -209,7 +209,7 @@ def as_batch(data: Any, device: torch.device) -> Batch:
             "bignn.Settings(sampling=bignn.Sampling('layer', 256, (400, 400)))"
         )
         raise InputError(f"'batches' of a LayerLoader have a graph per layer, not one each; {fix}")
-    data = data.to(device)
+    data = copy(data).to(device)
     mask = getattr(data, "train_mask", None)
     # The batch_size of a PyG Batch counts graphs; neighbour loaders number their seeds.
     has_seeds = getattr(data, "input_id", None) is not None

@@ -143,7 +143,7 @@ class HeteroProblem(NodeProblem):
         if not isinstance(data, HeteroData) or data[self.node_type].get("y") is None:
             expected = f"of HeteroData with labels of '{self.node_type}' nodes"
             raise input_error("batches", expected, type(data).__name__)
-        data = data.to(self.device)
+        data = copy(data).to(self.device)
         nodes = data[self.node_type]
         is_learned = nodes.get("train_mask")
         if is_learned is None:

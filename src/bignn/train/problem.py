@@ -15,9 +15,11 @@ from bignn.config import Settings
 from bignn.errors import input_error
 from bignn.graph import Graph
 from bignn.nn import GNN
+from bignn.nn.convert.converted_input import ConvertedInput
 from bignn.train.batches import Batch, as_batch, reachable, take_loss_share, training_subgraph
 from bignn.train.distill import soft_targets
 from bignn.train.distributed import World
+from bignn.train.ids import reads_ids
 from bignn.train.recipes import settings_for
 from bignn.train.sampled_batches import SampledBatches
 from bignn.train.tasks import Task
@@ -86,8 +88,8 @@ class NodeProblem:
         task: what is predicted.
         val_idx: the validation nodes.
         test_idx: the test nodes, if there are any.
-        ids: the features as whole numbers, if that is what they are: models with an
-            ``nn.Embedding`` are given these, all others floats.
+        ids: the features as whole numbers, if that is what they are: models that embed them are
+            given these, all others floats.
 
     """
 
@@ -119,7 +121,7 @@ class NodeProblem:
     def prepare(self, model: nn.Module, settings: Settings, world: World) -> None:
         """Cut out what training may see, and what validation needs."""
         self._is_inductive = settings.inductive
-        if self._ids is not None and any(isinstance(m, nn.Embedding) for m in model.modules()):
+        if self._ids is not None and reads_ids(model, self.whole, self._ids):
             self.whole = replace(self.whole, x=self._ids)
         self._visible = training_subgraph(self.whole) if settings.inductive else self.whole
         share = replace(self.whole, loss_nodes=self.val_idx[world.share])
@@ -172,8 +174,13 @@ class NodeProblem:
 
 
 def fit_input_stage(model: nn.Module, x: Any, *options: Any) -> None:
-    """Call ``fit_input`` of our models, and of those that bignn.binarize_ has made ours."""
-    if (fit_input := getattr(model, "fit_input", None)) is not None:
+    """Call ``fit_input`` of our models, and of those that bignn.binarize_ has made ours.
+
+    A stage at a layer inside, which reads something else than x, is left alone.
+    """
+    fit_input = getattr(model, "fit_input", None)
+    stage = getattr(fit_input, "__self__", None)
+    if fit_input is not None and (not isinstance(stage, ConvertedInput) or stage.reads_x):
         fit_input(x, *options)
 
 

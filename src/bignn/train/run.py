@@ -76,10 +76,10 @@ class TrainingRun:
         self.settings, self.seed = settings, seed
         self.teachers_digest = weights_digest(teachers) if teachers else None
         problem.prepare(model, settings, world)
-        if not fit_inner_stage(
+        problem.fit_input(model)
+        fit_inner_stage(
             model, lambda: check_model(model, problem.trial(), problem.task, with_gradients=True)
-        ):
-            problem.fit_input(model)
+        )
         for batch in islice(problem.validation(), 1):
             num_outputs = check_model(model, batch, problem.task)
             if len(problem.class_names or ()) != num_outputs:

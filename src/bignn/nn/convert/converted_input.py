@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
+from typing import NoReturn
 
 from torch import Tensor, nn
 
@@ -79,21 +78,25 @@ class _Fitted(Exception):  # noqa: N818 - no error
 def fit_inner_stage(model: nn.Module, call: Callable[[], object]) -> bool:
     """Take the statistics of a layer's input that is not the features, by a call of the model.
 
-    The call ends where they are taken. Returns whether the model has an input stage at such a
-    layer, after an embedding or wherever ``binarize_(model, first=...)`` has put it.
+    Such a layer is after an embedding, or wherever ``binarize_(model, first=...)`` has put its
+    input stage. The call ends where they are taken. Returns whether they were: a stage that the
+    call does not reach is left to the first training batch that does.
     """
     stages = [m for m in model.modules() if isinstance(m, ConvertedInput) and not m.reads_x]
     if not stages:
         return False
-    hook = stages[0].register_forward_pre_hook(_fit)
+    stage = stages[0]
+
+    def fit(x: Tensor) -> NoReturn:
+        stage.fit(x)
+        raise _Fitted
+
+    # Not a hook, which a call of the method passes by.
+    vars(stage)["forward"] = fit
     try:
-        with suppress(_Fitted):
-            call()
+        call()
+    except _Fitted:
+        return True
     finally:
-        hook.remove()
-    return True
-
-
-def _fit(stage: nn.Module, given: tuple[Any, ...]) -> None:
-    stage.fit(given[0])  # type: ignore[operator]
-    raise _Fitted
+        del vars(stage)["forward"]
+    return False
