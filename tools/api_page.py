@@ -165,7 +165,8 @@ module), `fit(resume=True)`, `bignn pack` and `bignn train --teacher` (our model
 | `.bignn` | a packed model | `PackedModel.save`, `bignn pack` | `PackedModel.open`, `bignn \
 predict`; no torch |
 | `.bigraph` | a packed graph | `PackedGraph.save`, `bignn predict \
---save-graph` | `PackedGraph.open`, `bignn predict`; mapped into memory, no torch |
+--save-graph` | `PackedGraph.open`, `bignn.open` (of a \
+`HeteroData` too), `bignn predict`, `bignn serve`; mapped into memory, no torch |
 | `.biglive`, `.biglive.journal` | a live graph with its model, and its updates since | \
 `LiveGraph.save` | `LiveGraph.open`; no torch |
 | a folder of `part-N.bigpart` | a graph in parts, one for each process | `bignn.write_parts`, \

@@ -88,7 +88,8 @@ def test_a_damaged_journal_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=rf"is damaged from byte {first} on"):
         LiveGraph.open(path)
     journal.write_bytes(b"{}\n")
-    with pytest.raises(FileError, match="is no journal of a live graph"):
+    line = "is no journal of a live graph .*: copy it again, or move it away and make an empty file"
+    with pytest.raises(FileError, match=line):
         LiveGraph.open(path)
     journal.unlink()
     with pytest.raises(FileError, match="since the last save: copy it too, or make an empty file"):
@@ -96,6 +97,40 @@ def test_a_damaged_journal_is_refused(tmp_path: Path) -> None:
     journal.touch()
     with closing(LiveGraph.open(path)) as opened:
         assert opened.num_nodes == 40
+
+
+def test_a_damaged_journal_is_cut_as_its_message_says(tmp_path: Path) -> None:
+    """The updates before the damage are made, and new ones follow them."""
+    path, journal = tmp_path / "g.biglive", tmp_path / "g.biglive.journal"
+    live = live_graph()
+    live.save(path)
+    live.update(remove_nodes=[3])
+    good = journal.stat().st_size
+    for node in (5, 7):
+        live.update(remove_nodes=[node])
+    live.close()
+    content = bytearray(journal.read_bytes())
+    content[good + 60] ^= 1
+    journal.write_bytes(content)
+    line = rf"is damaged from byte {good} on, and was left as it is: .* \('truncate -s {good}'\)"
+    with pytest.raises(FileError, match=line):
+        LiveGraph.open(path)
+    assert journal.read_bytes() == content
+    os.truncate(journal, good)
+    with closing(LiveGraph.open(path)) as opened:
+        assert opened.removed.tolist() == [3]
+        opened.update(remove_nodes=[9])
+    with closing(LiveGraph.open(path)) as opened:
+        assert opened.removed.tolist() == [3, 9]
+
+
+def test_an_archive_is_no_live_graph(tmp_path: Path) -> None:
+    np.savez(tmp_path / "mine.npz", x=np.ones(3))
+    line = r"is a \.npz or another archive, expected a live graph \(\.biglive\); bignn\.load"
+    with pytest.raises(FileError, match=line):
+        LiveGraph.open(tmp_path / "mine.npz")
+    with pytest.raises(FileError, match=r"does not exist; make one with LiveGraph\.save"):
+        LiveGraph.open(tmp_path / "missing.npz")
 
 
 def test_a_journal_of_another_state_is_refused_and_left(tmp_path: Path) -> None:

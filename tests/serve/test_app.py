@@ -584,6 +584,59 @@ def test_paths_methods_and_types(client: TestClient) -> None:
         assert list(response.json()) == ["error"]
 
 
+def test_nodes_that_are_given_several_times_are_all_answered(client: TestClient) -> None:
+    expected = rows(client.get("/predict?nodes=3,9,1"))
+    assert [row["node"] for row in expected] == [3, 9, 1]
+    assert rows(client.get("/predict?nodes=3&nodes=9,1")) == expected
+    assert rows(client.get("/predict?nodes=3&output=classes&nodes=9&nodes=1")) == expected
+
+
+def test_parameters_that_are_not_known_are_one_line(client: TestClient) -> None:
+    body = {"nodes": [3]}
+    new = {"x": [ROW]}
+    for response, line in (
+        (
+            client.get("/predict?nodes=0&outptu=logits"),
+            "'outptu' is not known here; the address has nodes, output",
+        ),
+        (client.get("/predict?nodes=0&also"), "'also' is not known here; the address has nodes, o"),
+        (
+            client.get("/predict?nodes=0&output=logits&output=classes"),
+            "'output' must be given once in the address, got 2 of them",
+        ),
+        (
+            client.post("/predict?nodes=5", json=body),
+            "'nodes' is not known here; the address has output",
+        ),
+        (
+            client.post("/predict_new?outptu=logits", json=new),
+            "'outptu' is not known here; the address has output",
+        ),
+        (
+            client.post("/update?remove_nodes=1", json={}),
+            "'remove_nodes' is not known here; the address has no parameters",
+        ),
+    ):
+        assert response.status_code == 400
+        assert response.json()["error"].startswith(line)
+    assert "logits" in rows(client.post("/predict?output=logits", json=body))[0]
+    assert "logits" in rows(client.post("/predict_new?output=logits", json=new))[0]
+
+
+def test_unknown_paths_and_methods_name_the_known_ones(client: TestClient) -> None:
+    known = (
+        "there are GET or POST /predict, POST /predict_new, POST /update, GET /health, "
+        "GET /metrics, GET /"
+    )
+    missing = client.get("/nothing?nodes=3")
+    assert missing.status_code == 404
+    assert missing.json() == {"error": f"'GET /nothing' is not known; {known}"}
+    refused = client.get("/update")
+    assert refused.status_code == 405
+    assert refused.json() == {"error": f"'GET /update' is not known; {known}"}
+    assert refused.headers["allow"] == "POST"
+
+
 def test_what_is_too_large_is_413(client: TestClient) -> None:
     def check(response: Any, line: str) -> None:
         assert response.status_code == 413

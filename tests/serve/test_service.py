@@ -256,3 +256,6 @@ def test_a_model_without_live_graphs_is_served_as_it_is(
     np.testing.assert_array_equal(served.classes(), some_model().predict(some_graph()))
     with pytest.raises(InputError, match="cannot be changed: a live graph needs bits"):
         served.update({})
+    monkeypatch.setattr("bignn.serve.served_graph.check_model", refuse)
+    with pytest.raises(InputError, match=r"needs bits; leave --live out to serve a graph that st"):
+        open_served(model, graph, str(tmp_path / "g.biglive"))

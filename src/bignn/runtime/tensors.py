@@ -10,7 +10,7 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +44,13 @@ KINDS = {
     HETERO_FORMAT: "a packed heterogeneous graph",
     LIVE_FORMAT: "a live graph",
     PART_FORMAT: "a part of a graph",
+}
+_SUFFIXES = {
+    MODEL_FORMAT: MODEL_SUFFIX,
+    GRAPH_FORMAT: GRAPH_SUFFIX,
+    HETERO_FORMAT: GRAPH_SUFFIX,
+    LIVE_FORMAT: LIVE_SUFFIX,
+    PART_FORMAT: PART_SUFFIX,
 }
 #: What a file of each ending is, and what makes one, for messages.
 _FILES = {
@@ -200,13 +207,16 @@ def write_streamed(
             begun.write(known)
 
 
-def read(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[Arrays, dict[str, Any]]:
+def read(
+    path: str | os.PathLike[str], *, verify: bool = False, formats: Iterable[str] = (MODEL_FORMAT,)
+) -> tuple[Arrays, dict[str, Any]]:
     """Read a file's header, and map its arrays into memory, to be read when used.
 
     A model is compared with its digest. A graph's header and small arrays are compared with theirs,
-    and with ``verify`` all of it.
+    and with ``verify`` all of it. Messages call what was expected by its ``formats``.
     """
-    what, maker = _FILES.get(checked_path(path).suffix, _FILES[MODEL_SUFFIX])
+    expected = list(dict.fromkeys(_FILES[_SUFFIXES[name]] for name in formats))
+    what, maker = _FILES.get(checked_path(path).suffix, expected[0])
     file = check_regular_file(path, what, f"make one with {maker}")
     try:
         if file.stat().st_size < 8:
@@ -227,7 +237,8 @@ def read(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[Arrays,
         return arrays, header
     except (SafetensorError, KeyError, TypeError, ValueError, OSError, RecursionError) as error:
         if zipfile.is_zipfile(file):
-            found = "a .npz or another archive, expected a packed file (.bignn)"
+            kinds = " or ".join(kind for kind, _ in expected)
+            found = f"a .npz or another archive, expected {kinds}"
             raise FileError(f"'{file}' is {found}; bignn.load reads a graph's .npz") from None
         raise FileError(
             f"'{file}' is not a packed bignn file, or is damaged ({fault_of(file, error)}); "
@@ -242,13 +253,16 @@ def open_as(
     verify: bool = False,
 ) -> Opened:
     """Open a file by the function of its format; a format that is not known is refused."""
-    arrays, header = read(path, verify=verify)
+    arrays, header = read(path, verify=verify, formats=known)
     given = str(header.get("format"))
     if given not in known:
         if given in KINDS:
             expected = " or ".join(KINDS[name] for name in known)
+            advice = "give another file"
+            if given == HETERO_FORMAT and GRAPH_FORMAT in known:
+                advice += ", or open it with bignn.open, for a heterogeneous model"
             raise FileError(
-                f"'{os.fspath(path)}' holds {KINDS[given]}, expected {expected}; give another file"
+                f"'{os.fspath(path)}' holds {KINDS[given]}, expected {expected}; {advice}"
             )
         raise FileError(
             f"'{os.fspath(path)}' is neither {' nor '.join(KINDS.values())} "

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 from starlette.applications import Starlette
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -42,6 +43,7 @@ logger = logging.getLogger("bignn.serve")
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
+_OF_PREDICT = ("nodes", "output")
 _OF_NEW = ("x", "edges", "edge_weight", "output")
 _OF_UPDATE = (
     *("nodes", "x", "add_nodes", "remove_nodes"),
@@ -64,8 +66,8 @@ def make_app(service: Service) -> Starlette:
     async def predict(request: Request) -> Response:
         fields: dict[str, Any] = {}
         if request.method == "POST":
-            fields = await _fields(request, service.limits, ("nodes", "output"))
-        elif text := request.query_params.get("nodes"):
+            fields = await _fields(request, service.limits, _OF_PREDICT, ("output",))
+        elif text := ",".join(_parameters(request, _OF_PREDICT).getlist("nodes")):
             fields = {"nodes": _ids(text, service.graph.node_names)}
         if fields.get("nodes") is None:
             raise RequestError(
@@ -76,7 +78,7 @@ def make_app(service: Service) -> Starlette:
         return _answered(request, service.graph, found)
 
     async def predict_new(request: Request) -> Response:
-        fields = await _fields(request, service.limits, _OF_NEW)
+        fields = await _fields(request, service.limits, _OF_NEW, ("output",))
         x = features_of("x", fields.get("x"), service.graph.model.num_features)
         if x is None:
             raise RequestError(400, "'x' must be given: a row of features for each new node")
@@ -166,17 +168,40 @@ def _error(status: int, line: object, *, closes: bool = False) -> Response:
     return JSONResponse({"error": " ".join(str(line).split())}, status, headers)
 
 
-async def _http_error(_: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     """Answer requests for paths and methods that are not there."""
     assert isinstance(error, HTTPException)
-    response = _error(error.status_code, error.detail)
+    line = error.detail
+    if error.status_code in (404, 405):
+        asked = f"{printable(request.method, 20)} {printable(request.url.path, 80)}"
+        known = (
+            f"{' or '.join(sorted((route.methods or set()) - {'HEAD'}))} {route.path}"
+            for route in request.app.routes
+        )
+        line = f"'{asked}' is not known; there are {', '.join(known)}"
+    response = _error(error.status_code, line)
     response.headers.update(error.headers or {})
     return response
 
 
-async def _fields(request: Request, limits: Limits, known: tuple[str, ...]) -> dict[str, Any]:
-    """Read the fields of a request's body."""
+def _parameters(request: Request, known: tuple[str, ...]) -> QueryParams:
+    """Return the parameters of a request's address; ``known`` are those that it may have."""
+    given = request.query_params
+    if unknown := sorted(set(given) - set(known)):
+        has = f"has {', '.join(known)}" if known else "has no parameters"
+        line = f"'{printable(unknown[0], 40)}' is not known here; the address {has}"
+        raise RequestError(400, line)
+    if (count := len(given.getlist("output"))) > 1:
+        raise RequestError(400, f"'output' must be given once in the address, got {count} of them")
+    return given
+
+
+async def _fields(
+    request: Request, limits: Limits, known: tuple[str, ...], parameters: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Read the fields of a request's body; its address may have ``parameters`` alone."""
     body = await _body(request, limits)
+    _parameters(request, parameters)
     kind = request.headers.get("content-type", "")
     if len(body) < _LARGE_BODY:
         return messages.read(body, kind, known)

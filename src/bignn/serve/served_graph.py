@@ -220,7 +220,11 @@ def open_served(model_path: str, graph: str | None, live_path: str | None) -> Se
         return _open_live(graph, model)
     if live_path is not None:
         check_suffix(live_path, LIVE_SUFFIX, "live")
-        check_model(model)
+        try:
+            check_model(model)
+        except InputError as error:
+            line = f"{error}; leave --live out to serve a graph that stays as it is"
+            raise InputError(line) from None
         if Path(live_path).exists():
             return _open_live(live_path, model)
     packed = open_graph(graph, model)

@@ -164,7 +164,11 @@ class Journal:
         self._file.seek(at)
         rest_is_empty = not self._file.read(1 << 20).strip(b"\0")
         if end < size and not rest_is_empty:
-            raise FileError(f"'{self._path}' is damaged from byte {at} on")
+            raise FileError(
+                f"'{self._path}' is damaged from byte {at} on, and was left as it is: copy it "
+                f"again, or keep a copy and cut it there ('truncate -s {at}'), which opens the "
+                "graph with the updates before that byte and loses all others"
+            )
         warnings.warn(
             f"'{self._path}' ended in an update that was not written to its end; it is dropped",
             stacklevel=5,
@@ -204,7 +208,10 @@ def _state_of(line: bytes, path: Path) -> Any:
             raise ValueError
         return header["state"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise FileError(f"'{path}' is no journal of a live graph that this bignn reads") from None
+        raise FileError(
+            f"'{path}' is no journal of a live graph that this bignn reads: copy it again, or move "
+            "it away and make an empty file in its place, to go on from the last save"
+        ) from None
 
 
 def _changes_of(payload: bytes, num_words: int, path: Path) -> Changes:
