@@ -58,6 +58,12 @@ def input_error(argument: str, expected: str, got: object, fix: str = "") -> Inp
     return InputError(f"'{argument}' must be {expected}, got {got}" + (f"; {fix}" if fix else ""))
 
 
+def not_for_a_store(option: str, value: object) -> InputError:
+    """Make the error for an option that a store does not have; a mere flag has no value to show."""
+    got = "" if value is True else f", got {value!r}"
+    return InputError(f"'{option}' must be left out for a store{got}")
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Ask for the known name that is nearest to another; nothing where none is near."""
     near = difflib.get_close_matches(name, list(known), n=1)

@@ -96,6 +96,27 @@ def check_regular_file(path: str | os.PathLike[str], what: str, fix: str = "") -
     return file
 
 
+def files_of_folder(folder: Path, endings: Sequence[str]) -> list[Path]:
+    """Return a folder's files of these endings in the natural order of their names.
+
+    Numbers in names count as numbers: ``part-2`` comes before ``part-10``. Names whose numbers are
+    padded with zeros are in the order of text, too.
+    """
+    files = sorted((file for file in folder.iterdir() if file.suffix in endings), key=_natural_key)
+    if not files:
+        raise FileError(f"'{folder}' holds no {', '.join(endings)} file; give one that does")
+    return files
+
+
+def _natural_key(file: Path) -> tuple[list[tuple[int, int]], str]:
+    # Digits are neighbours in ASCII, so a number compares with another character as a digit does.
+    pieces = re.findall("[0-9]+|[^0-9]", file.name)
+    keys = [
+        (ord("0"), int(piece)) if piece[0] in "0123456789" else (ord(piece), 0) for piece in pieces
+    ]
+    return keys, file.name
+
+
 def _kind_of(mode: int) -> str:
     return next((name for is_kind, name in _KINDS if is_kind(mode)), "not a regular file")
 

@@ -45,7 +45,10 @@ def test_from_synth_to_predictions(
     for flags in (["--order", "locality"], ["--nodes", "0,5"], ["--device", "cuda"]):
         fails(capsys, f"{flags[0]} must be left out for a store, got '{flags[1]}'",
               "predict", "m.bignn", "store", *flags)  # fmt: skip
-    fails(capsys, "--distill must be left out for a store", "train", "store", "--distill")
+    assert main(["train", "store", "--distill"]) == 2
+    assert capsys.readouterr().err.strip().endswith("--distill must be left out for a store")
+    fails(capsys, "a store's folder ('bignn pack-features' makes one)", "predict", "m.bignn", "no")
+    fails(capsys, "a store's folder", "predict", "m.bignn", "./no")
     fails(capsys, "is a store, which is not read into memory", "capacity", "store")
     fails(capsys, "--scale must be above 0", "synth", "papers100M", "--scale", "0", "-o", "t")
     fails(capsys, "must be one of cora", "synth", "nothing", "-o", "t")
@@ -67,8 +70,47 @@ def test_own_features_edges_and_labels(
     few = ["--model", "bi-sage", "--layers", "2", "--hidden", "8", "--epochs", "1"]
     run(capsys, "train", "s", *few)  # half of the nodes have labels
     fails(capsys, "--inductive must be left out for a store", "train", "s", *few, "--inductive")
+    fails(capsys, "'s' has features of 100 nodes, got edges of 101; give 100, or another folder, "
+          "or remove 's/features.json' to replace both",
+          "pack-edges", "edges.npy", "-o", "s", "--nodes", "101")  # fmt: skip
+    assert Store("s", verify=True).num_edges == 500  # as it was
+    np.save("more.npy", dense_features(101, 9))
+    more = ("pack-features", "more.npy", "-o", "s")
+    fails(capsys, "'s' has edges of 100 nodes, got features of 101", *more)
+    Path("s/edges.json").unlink()  # edges are to be replaced
+    run(capsys, *more)
     run(capsys, "pack-edges", "edges.npy", "-o", "s", "--nodes", "101")
-    fails(capsys, "has features of 100 nodes and edges of 101", "train", "s")
+    manifest = Path("s/edges.json")
+    manifest.write_text(manifest.read_text().replace('"num_nodes": 101', '"num_nodes": 100'))
+    fails(capsys, "has features of 101 nodes and edges of 100", "train", "s")
+
+
+def test_shards_are_read_in_natural_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    x = dense_features(120, 9)
+    np.save("x.npy", x)
+    Path("shards").mkdir()
+    for number in range(12):
+        np.save(f"shards/part-{number}.npy", x[10 * number : 10 * (number + 1)])
+    run(capsys, "pack-features", "x.npy", "-o", "whole")
+    assert main(["pack-features", "shards", "-o", "s"]) == 0
+    line = "read 12 files in natural order, 'part-0.npy' to 'part-11.npy'"
+    assert line in capsys.readouterr().out
+    assert Path("s/bits.npy").read_bytes() == Path("whole/bits.npy").read_bytes()
+    assert Path("s/beta.npy").read_bytes() == Path("whole/beta.npy").read_bytes()
+
+
+def test_text_that_may_be_cut_off_gets_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for end, is_noted in (("", True), ("\n", False), ("\r\n", False)):
+        Path("edges.csv").write_bytes(f"1,2\n295,57{end}".encode())
+        assert main(["pack-edges", "edges.csv", "-o", "s", "--nodes", "600"]) == 0
+        note = "note: 'edges.csv' does not end with a newline: was it cut off?"
+        assert (note in capsys.readouterr().err) == is_noted
 
 
 def test_what_is_replaced_gets_a_note(
@@ -93,7 +135,7 @@ def test_what_is_replaced_gets_a_note(
         assert notes("pack-edges", "edges.npy", "--nodes", "100") == []
     np.savez("labels.npz", y=IDS % 4)
     assert notes(*features, "--normalize-rows") == [note("features"), note("labels")]
-    assert notes("pack-edges", "edges.npy", "--nodes", "101") == [note("edges")]
+    assert notes("pack-edges", "edges.npy", "--nodes", "100", "--undirected") == [note("edges")]
     synth = ["synth", "cora", "--scale", "0.1"]
     assert notes(*synth) == [note("features"), note("edges"), note("labels")]
     assert notes(*synth) == []

@@ -19,13 +19,14 @@ def add_pack_edges(commands: Any) -> None:
     )
     add = parser.add_argument
     add("edges", help="a .npy ([edges, 2] or [2, edges]), .parquet, .csv, .tsv or .txt file of "
-        "sources and targets, or a folder of such files")  # fmt: skip
+        "sources and targets, or a folder of such files, read in natural order (part-2 "
+        "before part-10)")  # fmt: skip
     add("-o", "--out", required=True, metavar="DIR", help="the store's folder")
     add("--nodes", required=True, type=int, metavar="N", help="number of nodes; ids are 0 to N - 1")
     add("--undirected", action="store_true", help="add the reverse of every edge; repeated edges "
         "become one")  # fmt: skip
-    add("--memory", default="1G", metavar="SIZE", help="memory to use, such as 512M or 4G "
-        "(default: 1G)")  # fmt: skip
+    add("--memory", default="1G", metavar="SIZE", help="memory to use, such as 512M or 4G, "
+        "at least 64M (default: 1G)")  # fmt: skip
     add_threads(add)
 
 

@@ -19,7 +19,7 @@ def add_pack_features(commands: Any) -> None:
     )
     add = parser.add_argument
     add("features", help="a .npy, .npz (CSR) or .parquet file with a row per node, or a folder of "
-        "such shards, read in the order of their names")  # fmt: skip
+        "such shards, read in natural order (part-2 before part-10)")  # fmt: skip
     add("-o", "--out", required=True, metavar="DIR", help="the store's folder")
     add("--like", metavar="MODEL", help="a .bignn file whose input statistics and bits are used "
         "(default: statistics of these features)")  # fmt: skip

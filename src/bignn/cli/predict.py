@@ -31,7 +31,7 @@ def add_predict(commands: Any) -> None:
         "(default: all)")  # fmt: skip
     add("--out", metavar="FILE", help="file for the predictions: .csv, with names and scores (the "
         "predicted class's probability) or a column per label or value, or .npy, with "
-        "numbers")  # fmt: skip
+        "numbers; of a store needed, and .npy only")  # fmt: skip
     add("--output", choices=get_args(Output), help="what to predict (default: what the model was "
         "trained for, classes, labels or values)")  # fmt: skip
     add(
@@ -42,8 +42,8 @@ def add_predict(commands: Any) -> None:
     add("--explain", action="store_true", help="show the plan, its predicted costs and its times")
     add_device(add, "predict", "; the answers are the same")
     add_threads(add)
-    add("--memory", metavar="SIZE", help="of a store: memory to use, such as 8G; a run that was "
-        "stopped is continued by the same command (default: 4G)")  # fmt: skip
+    add("--memory", metavar="SIZE", help="of a store: memory to use, such as 8G, at least 256M; a "
+        "run that was stopped is continued by the same command (default: 4G)")  # fmt: skip
     add(
         "--order",
         choices=["locality"],

@@ -26,7 +26,7 @@ from bignn.cli.recipe_flags import (
     add_recipe_flags,
     changes_of,
 )
-from bignn.errors import InputError, input_error
+from bignn.errors import InputError, input_error, not_for_a_store
 from bignn.runtime.input_stage import input_bits_of
 from bignn.runtime.parts.graph_part import GraphPart, StoredBits
 from bignn.runtime.parts.part_files import is_partition, open_part
@@ -188,8 +188,8 @@ def _trained_on_store(
     from bignn.train.seeds import train_seeds
 
     for name in ("distill", "teacher", "teachers", "as_paper", "input_bits", "normalize_rows"):
-        if getattr(options, name, None) not in (None, False):
-            raise input_error(name, "left out for a store", getattr(options, name))
+        if (value := getattr(options, name, None)) not in (None, False):
+            raise not_for_a_store(name, value)
     if options.quality == "best":
         raise input_error("quality", "plain for a store", options.quality)
     store = Store(options.dataset)

@@ -146,7 +146,7 @@ def _look_for(name: str) -> _Found | None:
             " take it"
         )
     if name.endswith(".npz") or os.sep in name:
-        advice = f"give a .npz file or one of {list(PUBLISHED_SIZES)}"
+        advice = f"give a .npz file, a store's folder or one of {list(PUBLISHED_SIZES)}"
         return check_regular_file(name, "a .npz file", advice), None
     if name in EMBEDDED:
         return _DATA / f"{name}.npz", None
@@ -166,7 +166,8 @@ def _look_for(name: str) -> _Found | None:
     meant = did_you_mean(name, PUBLISHED_SIZES)
     raise InputError(
         f"unknown dataset '{name}'{meant and f'; {meant}'}; known are {list(PUBLISHED_SIZES)}, the "
-        f"path of a .npz file, or the name of one in {folder}"
+        f"path of a .npz file, a store's folder ('bignn pack-features' makes one), or the name of "
+        f"a .npz file in {folder}"
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.errors import InputError, counted, input_error
+from bignn.errors import InputError, counted, input_error, not_for_a_store
 from bignn.files import atomic_path, check_writable
 from bignn.graph import load
 from bignn.graph.graph import UNLABELLED
@@ -57,7 +57,7 @@ def predict_file(
         }
         for name, value in others.items():
             if value is not None:
-                raise input_error(name, "left out for a store", repr(value))
+                raise not_for_a_store(name, value)
         _check_different({"model": model_path}, {"out": out})
         return _predict_store(model_path, dataset, out, output, memory or "4G", threads)
     if memory is not None:

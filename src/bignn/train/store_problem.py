@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bignn.config import Sampling, Settings
-from bignn.errors import InputError, input_error
+from bignn.errors import InputError, input_error, not_for_a_store
 from bignn.kernels.random import random_word
 from bignn.kernels.sampling import sample_neighbours
 from bignn.loaders.seeded import SeededIndex, SeededLoader, seed_and_indices
@@ -85,7 +85,7 @@ class StoreProblem:
             got = "the whole graph" if sampling is None else repr(sampling.kind)
             raise input_error("sampler", "'neighbor' to train on a store", got)
         if settings.inductive:
-            raise input_error("inductive", "left out for a store", True)
+            raise not_for_a_store("inductive", True)
         sampling.check_model(model.config["conv"], len(model.convs), jumps=model.lin is not None)
         model.load_input_stage(self.store.stage)
         self._sampler = _StoreSampler(self.store, model, sampling, self.device)

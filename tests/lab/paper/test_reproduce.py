@@ -140,6 +140,23 @@ def test_widths_are_measured(toy: str, tmp_path: Path, monkeypatch: pytest.Monke
     assert "enough" in text
 
 
+def test_what_was_not_measured_is_noted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert main(["reproduce", "gpu", "speed", "store", "--out", "runs/paper"]) == 0
+    gpu, speed, store = sorted(capsys.readouterr().err.splitlines())
+    assert gpu.startswith("note: nothing was measured for gpu: this machine has no GPU")
+    assert "'bignn bench --json > runs/paper/bench.json' measures it" in speed
+    assert store.startswith("note: nothing was measured for store: 'benchmarks/store_scale.py'")
+    page = Path("runs/paper/results.md").read_text()
+    assert page.count("bignn bench --json > runs/paper/bench.json") == 2
+    assert "> paper/" not in page
+    assert main(["reproduce", "datasets", "--out", "runs/paper"]) == 0
+    assert "nothing was measured" not in capsys.readouterr().err
+
+
 def test_sections_that_need_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "new"
     assert main(["reproduce", "datasets", "cora-cost", "extraction", "--out", str(out)]) == 0

@@ -345,8 +345,11 @@ def test_a_document_is_plain_data(folder: Path) -> None:
     assert document == document_of(folder)
 
 
-def test_the_results_in_the_documents_are_written_from_their_runs() -> None:
+def test_the_results_in_the_documents_are_written_from_their_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     docs = Path(__file__).parents[3] / "docs"
+    monkeypatch.chdir(docs.parent)  # commands on the page name folders from there
     made = markdown(document_of(docs / "results"), "results-figures")
     assert (docs / "results.md").read_text() == made, "write it anew: bignn reproduce --write"
     shown = set(re.findall(r"results-figures/([\w.-]+\.svg)", made))

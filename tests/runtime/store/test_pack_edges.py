@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from small_stores import file_bytes
 
 from bignn.errors import FileError, InputError
+from bignn.graph.readers.edge_lists import edge_files
 from bignn.kernels import edge_buckets, native
 from bignn.kernels.compressed_rows import compress_edges
 from bignn.runtime.store import pack_edges as packing
@@ -209,3 +210,13 @@ def test_a_file_that_cannot_be_read_is_not_called_unwritable(
     monkeypatch.setattr("bignn.graph.readers.edge_lists.np.fromfile", fail)
     with pytest.raises(FileError, match=r"cannot read '.*e.npy': Input/output error"):
         packed(tmp_path / "e.npy", tmp_path / "store")
+
+
+def test_files_are_read_in_natural_order(tmp_path: Path) -> None:
+    names = ["a-1.npy", "a-2.npy", "a-10.npy", "a1.txt", "b_7.csv", "b_007.npy", "b_10.npy"]
+    for name in reversed(names):
+        np.save(tmp_path / name, some_edges(5))
+        if not name.endswith(".npy"):
+            (tmp_path / f"{name}.npy").rename(tmp_path / name)
+            (tmp_path / name).write_text("1 2\n" if name.endswith(".txt") else "1,2\n")
+    assert [file.path.name for file in edge_files(tmp_path)] == names

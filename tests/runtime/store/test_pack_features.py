@@ -12,6 +12,7 @@ from small_stores import dense_features, file_bytes, make_store, packed_model
 
 import bignn
 from bignn.errors import FileError, InputError
+from bignn.graph.readers.feature_shards import feature_shards
 from bignn.nn import InputStage
 from bignn.runtime.features import read_features
 from bignn.runtime.store import pack_features as packing
@@ -232,3 +233,42 @@ def test_labels_of_another_number_are_refused_before_any_work(tmp_path: Path) ->
     with pytest.raises(FileError, match=r"'y' must be a class per node \(5\), got 4"):
         pack_features(tmp_path / "x.npy", tmp_path / "store", labels=tmp_path / "labels.npz")
     assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("ending", [".npy", ".parquet"])
+def test_a_run_in_another_order_is_not_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ending: str
+) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    x = dense_features(1200, 7)
+    folder, out = tmp_path / "shards", tmp_path / "s"
+    folder.mkdir()
+    for number, rows in enumerate(np.split(x, 12)):
+        if ending == ".npy":
+            np.save(folder / f"part-{number}.npy", rows)
+        else:
+            table = pa.table({str(column): rows[:, column] for column in range(7)})
+            parquet.write_table(table, folder / f"part-{number}.parquet")
+    np.save(tmp_path / "x.npy", x)
+    whole = packed(tmp_path / "x.npy", tmp_path / "whole")
+    monkeypatch.setattr(unfinished, "_RECORD_EVERY", 0.0)
+
+    def by_text(path: Path) -> Any:
+        return sorted(feature_shards(path), key=lambda shard: shard.path.name)
+
+    def stopping(block: Any) -> None:
+        if block.shard.path.stem == "part-2":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(packing, "feature_shards", by_text)
+        patched.setattr(packing, "_check_finite", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            pack_features(folder, out, progress=False)
+    assert (out / "features.journal.json").is_file()
+    part = packed(folder, out)
+    assert "other features were begun here; beginning anew" in capsys.readouterr().err
+    assert (part.map("bits") == whole.map("bits")).all()
+    assert (part.map("beta") == whole.map("beta")).all()

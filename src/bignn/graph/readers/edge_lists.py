@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn.errors import FileError, printable
-from bignn.files import check_regular_file, checked_path
+from bignn.files import check_regular_file, checked_path, files_of_folder
 from bignn.graph.readers.npz import npy_layout
 from bignn.graph.readers.tables import open_parquet, parquet_batches
 
@@ -50,15 +50,19 @@ class EdgeFile:
         status = self.path.stat()
         return [self.path.name, status.st_size, status.st_mtime_ns]
 
+    def may_be_cut_off(self) -> bool:
+        """Whether this is text whose last line has no end, as its last number may have none."""
+        if self.path.suffix not in _TEXT or not self.size:
+            return False
+        with self.path.open("rb") as opened:
+            opened.seek(-1, os.SEEK_END)
+            return opened.read(1) not in b"\r\n"
+
 
 def edge_files(path: str | os.PathLike[str]) -> list[EdgeFile]:
-    """Open a file of edges, or all of a folder in the order of their names."""
+    """Open a file of edges, or all of a folder in the natural order of their names."""
     given = checked_path(path)
-    if not given.is_dir():
-        return [_open(given)]
-    files = sorted(file for file in given.iterdir() if file.suffix in ENDINGS)
-    if not files:
-        raise FileError(f"'{given}' holds no {', '.join(ENDINGS)} file; give one that does")
+    files = files_of_folder(given, ENDINGS) if given.is_dir() else [given]
     return [_open(file) for file in files]
 
 

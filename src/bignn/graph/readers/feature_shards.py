@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn.errors import FileError, counted
-from bignn.files import check_regular_file, checked_path
+from bignn.files import check_regular_file, checked_path, files_of_folder
 from bignn.graph.graph import SparseRows
 from bignn.graph.readers.npz import npy_layout, read_some
 from bignn.graph.readers.tables import cells_of_parquet, open_parquet, parquet_batches
@@ -63,14 +63,9 @@ class FeatureBlock:
 
 
 def feature_shards(path: str | os.PathLike[str]) -> list[FeatureShard]:
-    """Open a file of features, or all of a folder in the order of their names."""
+    """Open a file of features, or all of a folder in the natural order of their names."""
     given = checked_path(path)
-    if given.is_dir():
-        files = sorted(file for file in given.iterdir() if file.suffix in ENDINGS)
-        if not files:
-            raise FileError(f"'{given}' holds no {', '.join(ENDINGS)} file; give one that does")
-    else:
-        files = [given]
+    files = files_of_folder(given, ENDINGS) if given.is_dir() else [given]
     shards = [_open(file) for file in files]
     for shard in shards[1:]:
         if shard.num_columns != shards[0].num_columns:

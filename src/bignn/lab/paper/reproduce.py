@@ -7,6 +7,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from bignn.errors import InputError, input_error
 from bignn.files import atomic_path, check_writable
 from bignn.graph import load
@@ -78,8 +80,11 @@ def run(
     if "width" in experiments:
         _measure_widths(out, seeds, skipped, only, device, jobs)
     written = write(out, page)
-    rows = dict.fromkeys(run.row for run in at_hand)
     results = Results(out)
+    not_measured = _not_measured(chosen, results)
+    for name, why in not_measured.items():
+        print(f"note: nothing was measured for {name}: {why}", file=sys.stderr)
+    rows = dict.fromkeys(run.row for run in at_hand)
     summaries = {run.row: results.of(run) for run in at_hand}
     return {
         "what": chosen,
@@ -96,6 +101,7 @@ def run(
             if (s := summaries[row]) is not None
         ],
         "skipped": skipped,
+        "not_measured": not_measured,
         "ledger": str(out / RUNS) if (out / RUNS).exists() else None,
         "page": str(written),
         "sections": chosen,
@@ -172,6 +178,20 @@ def _absent(datasets: set[str]) -> dict[str, str]:
         except InputError as error:
             absent[dataset] = str(error)
     return absent
+
+
+def _not_measured(chosen: Collection[str], results: Results) -> dict[str, str]:
+    """Return the sections that show measurements of other commands and have none, and why."""
+    folder = results.shown_folder
+    no_gpu = "" if torch.cuda.is_available() else "this machine has no GPU that torch can use; "
+    found = {
+        "speed": (results.bench, f"'bignn bench --json > {folder}/bench.json' measures it"),
+        "gpu": (results.gpu, f"{no_gpu}'bignn bench shapes --device cuda --json > {folder}/"
+                             "bench-gpu.json' measures it on a GPU"),
+        "store": (results.store, f"'benchmarks/store_scale.py' measures it, into a store.json to "
+                                 f"copy to '{folder}'"),
+    }  # fmt: skip
+    return {name: why for name, (held, why) in found.items() if name in chosen and not held}
 
 
 def _put_aside(folder: Path) -> None:

@@ -84,6 +84,12 @@ class Results:
                 self._rows.setdefault(record["row"], {})[record["seed"]] = record
 
     @property
+    def shown_folder(self) -> Path:
+        """The folder as a command names it: relative to the working folder where it is below it."""
+        here = Path.cwd()
+        return self.folder.relative_to(here) if self.folder.is_relative_to(here) else self.folder
+
+    @property
     def is_empty(self) -> bool:
         """Whether there is nothing to show."""
         return not (self.records or self.bench or self.gpu or self.capacity)

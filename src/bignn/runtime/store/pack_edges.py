@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,8 +25,8 @@ from bignn.graph.readers.edge_lists import EdgeFile, edge_files
 from bignn.kernels.edge_buckets import BucketEdges, sort_bucket, to_buckets
 from bignn.runtime.store.array_file import write_error
 from bignn.runtime.store.memory import memory_bytes
-from bignn.runtime.store.progress import ProgressLines, duration
-from bignn.runtime.store.store import EDGES, MOST_NODES
+from bignn.runtime.store.progress import ProgressLines, describe_files, duration, files_report
+from bignn.runtime.store.store import EDGES, MOST_NODES, check_same_nodes
 from bignn.runtime.store.unfinished import UnfinishedPart
 
 _EDGE_BYTES = 8
@@ -50,7 +51,8 @@ def pack_edges(
 
     Args:
         path: a .npy ([edges, 2] or [2, edges]), .parquet or text file, or a folder of them; an edge
-            is its source, then its target.
+            is its source, then its target. Files of a folder are read in natural order, where
+            ``part-2`` comes before ``part-10``.
         out: the store's folder.
         num_nodes: N; ids are 0 to N - 1.
         undirected: add the reverse of every edge, and keep repeated edges once.
@@ -61,7 +63,12 @@ def pack_edges(
     if not 0 < num_nodes <= MOST_NODES:
         raise input_error("nodes", f"1 to {MOST_NODES:,}", f"{num_nodes:,}")
     budget = memory_bytes(memory, least=64 << 20)
+    check_same_nodes(checked_path(out), EDGES, num_nodes)
     files = edge_files(path)
+    for file in files:
+        if file.may_be_cut_off():
+            print(f"note: '{file.path}' does not end with a newline: was it cut off?",
+                  file=sys.stderr, flush=True)  # fmt: skip
     at_once = int(np.clip(budget // (16 * _EDGE_BYTES), _FEWEST_AT_ONCE, _MOST_AT_ONCE))
     identity = {
         "files": [file.facts() for file in files],
@@ -84,6 +91,7 @@ def pack_edges(
         "num_nodes": num_nodes,
         "num_edges": num_edges,
         "resumed": resumed,
+        **files_report([file.path for file in files]),
         "bytes_read": sum(file.size for file in files),
         "seconds": time.perf_counter() - start,
         "partition_seconds": partition_seconds,
@@ -95,7 +103,8 @@ def describe(report: dict[str, Any]) -> str:
     rate = report["num_edges"] / max(report["seconds"], 1e-9) / 1e6
     return (
         f"{counted(report['num_edges'], 'edge')} of {counted(report['num_nodes'], 'node')} in "
-        f"{duration(report['seconds'])} ({rate:.1f} million a second)\nwrote {report['out']}"
+        f"{duration(report['seconds'])} ({rate:.1f} million a second)\n"
+        f"{describe_files(report)}wrote {report['out']}"
     )
 
 

@@ -26,8 +26,8 @@ from bignn.runtime.packed_model import PackedModel
 from bignn.runtime.store.ahead import read_ahead
 from bignn.runtime.store.column_statistics import ColumnStatistics
 from bignn.runtime.store.pack_labels import pack_labels, read_labels
-from bignn.runtime.store.progress import ProgressLines, duration
-from bignn.runtime.store.store import FEATURES, MOST_NODES, STAGE_ARRAYS
+from bignn.runtime.store.progress import ProgressLines, describe_files, duration, files_report
+from bignn.runtime.store.store import FEATURES, MOST_NODES, STAGE_ARRAYS, check_same_nodes
 from bignn.runtime.store.unfinished import UnfinishedPart
 
 #: Bytes of floats that are read at a time, and the number of rows that blocks are multiples of.
@@ -51,7 +51,8 @@ def pack_features(
     A killed run is continued by the next one of the same arguments, to the same bytes.
 
     Args:
-        path: a .npy, .npz (CSR) or .parquet file, or a folder of them.
+        path: a .npy, .npz (CSR) or .parquet file, or a folder of them, read in natural order, where
+            ``part-2`` comes before ``part-10``.
         out: the store's folder.
         like: a packed model whose input stage is used; None takes statistics of these features.
         input_bits: without ``like``, ``"sign"`` or ``"rotate:K"``.
@@ -65,6 +66,7 @@ def pack_features(
     num_rows, num_columns = sum(shard.num_rows for shard in shards), shards[0].num_columns
     if not 0 < num_rows <= MOST_NODES:
         raise FileError(f"'{path}' must hold 1 to {MOST_NODES:,} rows, got {num_rows:,}")
+    check_same_nodes(checked_path(out), FEATURES, num_rows)
     if labels is not None:
         read_labels(labels, num_rows)  # what is wrong there is said now, and not after hours
     stage = None if like is None else _stage_of(like, num_columns)
@@ -99,6 +101,7 @@ def pack_features(
         "num_features": num_columns,
         "num_bits": stage.num_columns,
         "resumed": resumed,
+        **files_report([shard.path for shard in shards]),
         "bytes_read": sum(shard.path.stat().st_size for shard in shards),
         "seconds": time.perf_counter() - start,
         "statistics_seconds": statistics_seconds,
@@ -111,7 +114,7 @@ def describe(report: dict[str, Any]) -> str:
     return (
         f"{counted(report['num_nodes'], 'node')}, {counted(report['num_features'], 'feature')} as "
         f"{counted(report['num_bits'], 'bit')} each, in {duration(report['seconds'])} "
-        f"({rate:.0f} MB/s)\nwrote {report['out']}"
+        f"({rate:.0f} MB/s)\n{describe_files(report)}wrote {report['out']}"
     )
 
 

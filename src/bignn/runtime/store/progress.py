@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 _EVERY = 5.0
 
@@ -36,6 +39,21 @@ class ProgressLines:
             left = (now - self._start) / made * (self.total - self.done)
             line += f", {duration(left)} left"
         print(line, file=sys.stderr, flush=True)
+
+
+def files_report(files: Sequence[Path]) -> dict[str, Any]:
+    """Return the part of a report that shows in which order files were read."""
+    return {"num_files": len(files), "first_file": files[0].name, "last_file": files[-1].name}
+
+
+def describe_files(report: dict[str, Any]) -> str:
+    """Format :func:`files_report` as a line; nothing for one file."""
+    if report["num_files"] == 1:
+        return ""
+    return (
+        f"read {report['num_files']} files in natural order, '{report['first_file']}' to "
+        f"'{report['last_file']}'\n"
+    )
 
 
 def duration(seconds: float) -> str:

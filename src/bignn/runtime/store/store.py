@@ -108,6 +108,20 @@ class StorePart:
         return value
 
 
+def check_same_nodes(folder: Path, kind: str, num_nodes: int) -> None:
+    """Refuse to pack features or edges beside edges or features of another number of nodes."""
+    other = EDGES if kind == FEATURES else FEATURES
+    try:
+        held = StorePart.open(folder, other).number("num_nodes")
+    except FileError:
+        return  # none are there, or they are to be packed again
+    if held != num_nodes:
+        raise FileError(
+            f"'{folder}' has {other} of {held} nodes, got {kind} of {num_nodes}; give {held}, or "
+            f"another folder, or remove '{folder / other}.json' to replace both"
+        )
+
+
 _HOW = {
     FEATURES: "'bignn pack-features X.npy -o DIR' packs them",
     EDGES: "'bignn pack-edges EDGES --nodes N -o DIR' packs them",

@@ -115,7 +115,7 @@ def _headline(results: Results) -> tuple[tuple[str, str], ...]:
         elif speeds:
             cards.append(("–", f"{what.removesuffix(', measured')}: not measured"))
     if not speeds:
-        command = f"`bignn bench --json > {results.folder.name}/bench.json`"
+        command = f"`bignn bench --json > {results.shown_folder}/bench.json`"
         cards.append(("–", f"speed and memory were not measured: {command}"))
     kinds = {
         "distilled Bi-GCN": Run("cora", "bi-gcn", distill=True),

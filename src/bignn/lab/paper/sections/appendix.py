@@ -31,9 +31,9 @@ def machines(results: Results) -> Section:
         "machines",
         "Commands and machines",
         (
-            f"`bignn reproduce all --out {results.folder.name}` trains the models (a line each in "
+            f"`bignn reproduce all --out {results.shown_folder}` trains the models (a line each in "
             "`runs.jsonl`; what is there is not trained again) and writes this page; `bignn bench "
-            f"--json > {results.folder.name}/bench.json` measures speed.",
+            f"--json > {results.shown_folder}/bench.json` measures speed.",
             Table("Runs by machine", ("machine", "bignn", "torch", "runs"), cells),
         ),
     )
