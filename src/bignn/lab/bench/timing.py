@@ -9,8 +9,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 # Thread pools keep spinning for a while after their last job, and caches hold the last contender's
-# data. So each contender is called for this long in a row, at least twice, and the first half is
-# not counted; only calls so long that none of this shows are made once.
+# data. So a contender begins after a pause in which all pools fall asleep (on a virtual machine of
+# two cores torch's take over 40 ms, and the next contender then has one core), and is called for
+# this long in a row, at least twice, and the first half is not counted; only calls so long that none
+# of this shows are made once.
+_PAUSE_SECONDS = 0.15
 _BURST_SECONDS = 0.02
 _BURST_CALLS = 200
 _LONG_CALL = 0.5
@@ -40,6 +43,7 @@ def measure(
     warm_up: int = 2,
     budget: float = float("inf"),
     most_rounds: Mapping[str, int] = MappingProxyType({}),
+    pause: float = 0.0,
 ) -> dict[str, Seconds]:
     """Measure the seconds per call of each contender; they take turns, a burst of calls each.
 
@@ -50,6 +54,7 @@ def measure(
         budget: seconds after which no further round begins (there are at least three).
         most_rounds: name -> turns of a contender that gets fewer, no warm-up, and no part of the
             budget.
+        pause: seconds of sleep before each turn.
 
     """
     samples: dict[str, list[float]] = {name: [] for name in contenders}
@@ -62,6 +67,7 @@ def measure(
             if name in most_rounds and not 0 <= number < most_rounds[name]:
                 continue
             begin = time.perf_counter()
+            time.sleep(pause)
             taken = _burst(call)
             if number >= 0:
                 spent += 0.0 if name in most_rounds else time.perf_counter() - begin
@@ -93,7 +99,10 @@ def measure_sensibly(
     close = [took for name, took in first.items() if name not in few]
     # Calls that long have been warmed up by the first.
     warm_up = 0 if max(close) > _LONG_CALL else 1
-    return measure(contenders, rounds=41, warm_up=warm_up, budget=_BUDGET, most_rounds=few)
+    pause = _PAUSE_SECONDS if max(close) < _LONG_CALL else 0.0
+    return measure(
+        contenders, rounds=41, warm_up=warm_up, budget=_BUDGET, most_rounds=few, pause=pause
+    )
 
 
 def _far_behind(seconds: Mapping[str, float]) -> list[str]:
