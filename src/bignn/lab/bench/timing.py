@@ -11,8 +11,8 @@ from typing import NamedTuple
 # Thread pools keep spinning for a while after their last job, and caches hold the last contender's
 # data. So a contender begins after a pause in which all pools fall asleep (on a virtual machine of
 # two cores torch's take over 40 ms, and the next contender then has one core), and is called for
-# this long in a row, at least twice, and the first half is not counted; only calls so long that none
-# of this shows are made once.
+# this long in a row, at least twice, and the first half is not counted; only calls so long that
+# none of this shows are made once.
 _PAUSE_SECONDS = 0.15
 _BURST_SECONDS = 0.02
 _BURST_CALLS = 200
