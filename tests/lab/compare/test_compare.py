@@ -262,7 +262,7 @@ def test_wrong_options_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_wrong_graphs_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for missing, line in (
-        ("file", "does not exist; give a .npz file or one of"),
+        ("file", "does not exist; give a .npz file, a store's folder or one of"),
         ("y", "training needs labels 'y'"),
         ("train_idx", "training needs ['train_idx']"),
     ):
