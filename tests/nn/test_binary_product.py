@@ -130,6 +130,25 @@ def test_few_deviations_give_the_plain_formula() -> None:
     assert torch.allclose(mine, theirs, atol=1e-4)
 
 
+def test_rows_of_a_batch_are_taken_where_they_are_used() -> None:
+    nodes, some = torch.tensor([7, 3, 3, 49]), torch.tensor([2, 0])
+    for ones in [0.005, 0.4]:
+        x, weight = rows(50, 400, ones=ones), weights(6, 400)
+        taken = x.rows(nodes)
+        product = binary_product(taken, weight, 0.0, drop="present", is_binary=True)
+        expected = binary_product(x, weight, 0.0, drop="present", is_binary=True)
+        assert torch.allclose(product, expected[nodes], rtol=1e-5, atol=1e-4)
+        again = taken.rows(some)
+        for found, places in [(taken, nodes), (again, nodes[some])]:
+            # Of rows with few deviations no product has read all entries so far.
+            assert (found._signs is None) == (ones == 0.005 or found is again)
+            assert found.shape == (len(places), 400)
+            assert torch.equal(found.beta, x.beta[places])
+            assert torch.equal(found.usual, x.usual)
+            assert torch.equal(found.words, x.words[places])
+            assert torch.equal(found.signs, x.signs[places])
+
+
 def test_means_and_spreads_of_dropout() -> None:
     """Every form has the mean of no dropout, and the spread that the formula has."""
     for ones, form in [(0.005, "few"), (0.4, "bits"), (0.4, "floats")]:

@@ -44,6 +44,8 @@ class BinaryRows:
         #: (:mod:`bignn.nn.saved_bits.layer`); None where it must go through the carrier.
         self.gradients: Any = None
         self._is_packed = False
+        # The rows that these were taken from, and which of them; None of rows of their own.
+        self._taken_from: tuple[BinaryRows, Tensor] | None = None
 
     @classmethod
     def of_values(cls, h: Tensor) -> BinaryRows:
@@ -93,13 +95,19 @@ class BinaryRows:
             inside: packed rows of 1 where ``|H| <= 1``, which gradients pass.
 
         """
-        shaped = beta.new_zeros(()).expand(len(words), num_bits)
-        rows = cls(shaped, beta)
-        rows._signs, rows._is_packed = None, True
+        rows = cls._without_floats(beta, num_bits)
+        rows._is_packed = True
         rows._made["words"] = words
         rows.carrier = carrier
         if inside is not None:
             rows._made["inside"] = inside
+        return rows
+
+    @classmethod
+    def _without_floats(cls, beta: Tensor, num_bits: int) -> BinaryRows:
+        """Make rows whose floats are made if they are used."""
+        rows = cls(beta.new_zeros(()).expand(len(beta), num_bits), beta)
+        rows._signs = None
         return rows
 
     @classmethod
@@ -133,7 +141,10 @@ class BinaryRows:
     @property
     def signs(self) -> Tensor:
         """The signs ±1 as floats [N, d]."""
-        if self._signs is None:
+        if self._signs is None and self._taken_from is not None:
+            whole, nodes = self._taken_from
+            self._signs = whole.signs[nodes]
+        elif self._signs is None:
             self._signs = _unpacked(self) if self._is_packed else sign(self._values)
         return self._signs
 
@@ -144,18 +155,20 @@ class BinaryRows:
         return known is not None and known.requires_grad
 
     def rows(self, nodes: Tensor) -> BinaryRows:
-        """Take the rows of some nodes, in their order; usual signs stay those of all nodes."""
+        """Take the rows of some nodes, in their order; usual signs stay those of all nodes.
+
+        Where few entries deviate from these, products read no others: floats and words are then
+        taken only if they are used.
+        """
         if self._is_packed and self.carrier is None:
             taken = self.of_words(self.words[nodes], self.beta[nodes], self.shape[1])
-            taken._made["usual"] = self.usual
-            taken._made["deviations"] = None
-            return taken
-        taken = BinaryRows(self.signs[nodes], self.beta[nodes])
-        taken._made["usual"] = self.usual
+        elif self.learns:
+            taken = BinaryRows(self.signs[nodes], self.beta[nodes])
+        else:
+            taken = self._without_floats(self.beta[nodes], self.shape[1])
+            taken._taken_from = self, nodes
         few = self.deviations
-        taken._made["deviations"] = None if few is None else few.rows(nodes)
-        if self.signs.device.type == "cpu":
-            taken._made["words"] = self.words[nodes]
+        taken._made |= {"usual": self.usual, "deviations": few if few is None else few.rows(nodes)}
         return taken
 
     def packed(self) -> BinaryRows:
@@ -172,8 +185,15 @@ class BinaryRows:
     @property
     def words(self) -> Tensor:
         """The signs as packed rows."""
-        words: Tensor = self._once("words", lambda: ops.pack_rows(self.signs.detach()))
-        return words
+
+        def make() -> Tensor:
+            if self._taken_from is None:
+                made: Tensor = ops.pack_rows(self.signs.detach())
+                return made
+            whole, nodes = self._taken_from
+            return whole.words[nodes]
+
+        return self._once("words", make)
 
     @property
     def everywhere(self) -> Tensor:

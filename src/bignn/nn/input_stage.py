@@ -34,6 +34,10 @@ from bignn.runtime.input_stage import InputSpec, normalized, row_scales
 Moments = Callable[[Tensor], tuple[Tensor, Tensor, Tensor, Tensor]]
 
 
+#: Entries of a block of rows that steps are applied to at once.
+_ENTRIES_AT_ONCE = 1 << 18
+
+
 class InputStage(nn.Module):
     r"""Normalises rows, standardises columns, encodes, binarizes; each step where it is wanted.
 
@@ -135,7 +139,8 @@ class InputStage(nn.Module):
         if moments is not None and self.encoder is not None and self.encoder.kind == "threshold":
             fix = "take 'sign' or 'rotate:K'"
             raise input_error("input_bits", "no quantiles of a graph in parts", self.encoder, fix)
-        rows = self._normalized(x, with_statistics=False).double()
+        parts = [self._normalized(some, with_statistics=False).double() for some in _blocks(x)]
+        rows = torch.cat(parts)
         mean, deviation, largest, first = (moments or column_moments)(rows)
         # A constant column has no spread to scale by; rounding must not make one up.
         constant = deviation <= 1e-7 * largest
@@ -233,12 +238,13 @@ class InputStage(nn.Module):
         return passed
 
     def _as_constant(self, x: Tensor) -> Tensor | BinaryRows | SparseFeatures:
+        if self.binarize and not self.dense:
+            blocks = (self._encoded(self._normalized(some)) for some in _blocks(x))
+            made = [(sign(some), row_scales(some, _absolute_sums)) for some in blocks]
+            signs, beta = (torch.cat(parts) for parts in zip(*made, strict=True))
+            return BinaryRows(signs, beta)
         x = self._encoded(self._normalized(x))
-        if self.dense:
-            return x
-        if self.binarize:
-            return BinaryRows(sign(x), row_scales(x, _absolute_sums))
-        return SparseFeatures(x) if SparseFeatures.pays_for(x) else x
+        return SparseFeatures(x) if not self.dense and SparseFeatures.pays_for(x) else x
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *rest)
@@ -263,6 +269,12 @@ def without_statistics(model: nn.Module) -> Iterator[None]:
 def column_moments(rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Compute mean, deviation and largest magnitude of columns, and the first row."""
     return rows.mean(dim=0), rows.std(dim=0, correction=0), rows.abs().amax(dim=0), rows[0]
+
+
+def _blocks(x: Tensor) -> tuple[Tensor, ...]:
+    """Split x into blocks of rows that stay in a cache while steps are applied to them."""
+    blocks: tuple[Tensor, ...] = x.split(max(1, _ENTRIES_AT_ONCE // max(1, x.shape[1])))
+    return blocks
 
 
 def _absolute_sums(x: Tensor) -> Tensor:

@@ -229,6 +229,8 @@ def multiply(
     values = values if order is None else values[order]
     if largest:
         values, x = values.double(), x.double()
+    # A weight that is transposed by its strides alone takes cuSPARSE many times as long.
+    x = x.contiguous()
     # Autocast would ask for a half-precision sparse product, which torch does not have.
     with torch.autocast(x.device.type, enabled=False):
         total = csr_with_values(matrix, values) @ x
