@@ -14,7 +14,7 @@ from packed_models import OUTPUTS, as_floats
 from bignn import InputError, PackedGraph, PackedModel, pack_graph
 from bignn.kernels.cuda import device as cuda
 from bignn.kernels.cuda.compiled import CudaError
-from bignn.runtime import doctor, packed_model, predict_file
+from bignn.runtime import doctor, network_runner, packed_model, predict_file
 from bignn.runtime.backends import gpu as backend
 from bignn.runtime.backends.gpu import GpuBackend, checked_device, plan_on_gpu
 
@@ -27,7 +27,7 @@ def on_gpu(gpu: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> EmulatedDevi
         def __init__(self, layers: Any) -> None:
             super().__init__(layers, lambda number: gpu)
 
-    monkeypatch.setattr(packed_model, "GpuBackend", Emulated)
+    monkeypatch.setattr(network_runner, "GpuBackend", Emulated)
     monkeypatch.setattr(packed_model, "cuda_device", lambda number: gpu)
     return gpu
 

@@ -210,12 +210,12 @@ def test_one_model_serves_several_graphs_in_turn(binary: PackedModel) -> None:
 
 
 def test_graphs_that_are_gone_leave_nothing_behind(binary: PackedModel) -> None:
-    before = len(binary._cpu._idle)
+    before = len(binary._runner.cpu._idle)
     graph = pack_graph(make_graph(9, 300), like=binary)
     binary.predict(graph)
-    assert len(binary._cpu._idle) == before + 1
+    assert len(binary._runner.cpu._idle) == before + 1
     del graph
-    assert len(binary._cpu._idle) == before
+    assert len(binary._runner.cpu._idle) == before
 
 
 def test_its_text_shows_widths_and_bytes(binary: PackedModel) -> None:

@@ -189,8 +189,8 @@ def test_packings_go_with_their_graphs(model: PackedModel) -> None:
         gc.collect()
         assert kept() is None
         assert not model._packings._known
-        assert not len(model._cpu._idle)
-        assert not len(model._cpu._plans)
+        assert not len(model._runner.cpu._idle)
+        assert not len(model._runner.cpu._plans)
 
 
 def test_models_go_though_graphs_stay() -> None:

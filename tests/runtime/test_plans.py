@@ -67,12 +67,12 @@ def test_explaining_leaves_the_plan_of_predictions_alone(
     binary: PackedModel, binary_graph: PackedGraph
 ) -> None:
     chosen = kernels.checked_backend(None)
-    kept = binary._cpu.plan(binary_graph, None, chosen)
+    kept = binary._runner.cpu.plan(binary_graph, None, chosen)
     explained = binary.explain(binary_graph)
     assert explained is not kept
     assert all(layer.measured is not None for layer in explained.layers)
     explained.layers[0].way = "G" if explained.layers[0].way != "G" else "T"
-    assert binary._cpu.plan(binary_graph, None, chosen) is kept
+    assert binary._runner.cpu.plan(binary_graph, None, chosen) is kept
     assert all(layer.measured is layer.record_bytes is None for layer in kept.layers)
     assert kept.ways == binary.explain(binary_graph, measure=False).ways
 

@@ -7,7 +7,7 @@ import os
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,43 +19,29 @@ from bignn.graph.hetero import EdgeType, HeteroDataLike
 from bignn.graph.names import class_names_of
 from bignn.kernels.cuda.device import cuda_device
 from bignn.kernels.edge_kinds import WITH_SELF_LOOPS, WeightUse
-from bignn.kernels.layer import HIDDEN_EDGE_BITS, Edges
 from bignn.kernels.reference import first_largest
-from bignn.runtime import executor, tensors
-from bignn.runtime.backends.base import Backend, Bound
-from bignn.runtime.backends.bound_layers import BoundLayers, RunLayer, run_once
-from bignn.runtime.backends.cpu import CpuBackend
-from bignn.runtime.backends.gpu import GpuBackend, checked_device, device_number, is_gpu
-from bignn.runtime.hetero_graph import PackedHeteroGraph, checked_relations
-from bignn.runtime.neighbourhood import AnyPackedGraph, Surroundings, find_surroundings
+from bignn.runtime import tensors
+from bignn.runtime.backends.gpu import checked_device, device_number, is_gpu
+from bignn.runtime.hetero_graph import PackedHeteroGraph
+from bignn.runtime.model_file import header_of, read_header
+from bignn.runtime.neighbourhood import AnyPackedGraph, find_surroundings
 from bignn.runtime.network import understand
+from bignn.runtime.network_runner import NetworkRunner
 from bignn.runtime.new_nodes import read_new_nodes, with_new_nodes
-from bignn.runtime.operations import FIRST_VERSION_EDGE_BITS, Operation
-from bignn.runtime.packed_graph import Members, PackedGraph
+from bignn.runtime.packed_graph import PackedGraph
 from bignn.runtime.packings import Packings
 from bignn.runtime.planner import Plan
 from bignn.runtime.predicted_values import (
     Output,
-    check_no_plan,
     check_output,
     checked_rows,
     chosen_output,
     finished,
     in_given_order,
-    input_value,
 )
-from bignn.runtime.values import Bits, Floats, Value
 
 if TYPE_CHECKING:
     from bignn.runtime.live.live_graph import LiveGraph
-
-VERSION = 2
-_HEADER = frozenset(
-    [
-        *["format", "version", "num_features", "operations", "about", "relations", "edge_weight"],
-        *["class_names", "output"],
-    ]
-)
 
 #: A packed graph, or one that is packed when it is first predicted.
 AnyGraph = PackedGraph | PackedHeteroGraph | Graphs | HeteroDataLike
@@ -125,9 +111,7 @@ class PackedModel:
         self.about = dict(about or {})
         self.class_names = checked_class_names(class_names, self.num_classes)
         self.input_digest = self.network.input.digest()
-        self._cpu = CpuBackend(self.network.layers)
-        self._gpu = GpuBackend(self.network.layers)
-        self._bound_layers = BoundLayers()
+        self._runner = NetworkRunner(self.network)
         self._packings = Packings(self)
         # The last packed graph that was found to fit: neither it nor the model changes.
         self._fitting: Callable[[], PackedGraph | None] = lambda: None
@@ -200,7 +184,9 @@ class PackedModel:
         output = chosen_output(output, self.output)
         chosen, packed = self._kind(backend, device), self._packed(graph)
         if nodes is None:
-            values = in_given_order(self._run(packed, output, plan, chosen), self._places(packed))
+            values = in_given_order(
+                self._runner.run(packed, output, plan, chosen), self._places(packed)
+            )
             return finished(values, output)
         places = self._places(packed)
         if self.network.is_pooled:
@@ -218,11 +204,11 @@ class PackedModel:
         unique = _distinct(rows, self._num_nodes(packed))
         around = None
         if not is_gpu(chosen):
-            seconds = self._predicted_seconds(packed, plan, chosen)
+            seconds = self._runner.predicted_seconds(packed, plan, chosen)
             around = find_surroundings(packed, self.network, unique, seconds)
         if around is None:
-            return finished(self._run(packed, output, plan, chosen)[rows], output)
-        values = finished(self._run_some(packed, around, output, plan, chosen), output)
+            return finished(self._runner.run(packed, output, plan, chosen)[rows], output)
+        values = finished(self._runner.run_some(packed, around, output, plan, chosen), output)
         return values[np.searchsorted(unique, rows)]
 
     def _kind(self, backend: str | None, device: str) -> str:
@@ -232,7 +218,7 @@ class PackedModel:
         if backend is not None:
             raise input_error("backend", f"None on {device!r}", repr(backend))
         cuda_device(device_number(device))  # an error where it cannot be used
-        if (why := self._gpu.why_not(device)) is not None:
+        if (why := self._runner.gpu.why_not(device)) is not None:
             warnings.warn(f"predicted on the CPU: {why}", stacklevel=3)
             return kernels.checked_backend(None)
         return device
@@ -363,12 +349,14 @@ class PackedModel:
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
         blocks: Iterator[tuple[int, NDArray[Any]]]
         if self.network.rest:
-            values = in_given_order(self._run(graph, "logits", plan, backend), self._places(graph))
+            values = in_given_order(
+                self._runner.run(graph, "logits", plan, backend), self._places(graph)
+            )
             blocks = ((at, values[at : at + block]) for at in range(0, len(values), block))
         else:
             assert isinstance(graph, PackedGraph)
-            planned = self._cpu.plan(graph, plan, backend)
-            bound = self._cpu.bind(graph, planned, backend, in_given_order=True)
+            planned = self._runner.cpu.plan(graph, plan, backend)
+            bound = self._runner.cpu.bind(graph, planned, backend, in_given_order=True)
             blocks = bound.run_in_blocks(block)
         for begin, some in blocks:
             classes = first_largest(some) if output == "classes" else some
@@ -396,7 +384,7 @@ class PackedModel:
                 "only a model with binary features and weights has ways to choose from and explain"
             )
         chosen = self._kind(backend, device)
-        where: Backend = self._gpu if is_gpu(chosen) else self._cpu
+        where = self._runner.backend(chosen)
         assert isinstance(packed, PackedGraph)
         explained = copy.deepcopy(where.plan(packed, plan, chosen))
         if measure:
@@ -411,7 +399,7 @@ class PackedModel:
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> PackedModel:
         """Open a ``.bignn`` file that holds a packed model."""
-        return tensors.open_as(path, {tensors.MODEL_FORMAT: from_file})
+        return tensors.open_as(path, {tensors.MODEL_FORMAT: cls.from_parts})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a ``.bignn`` file (docs/format.md)."""
@@ -420,21 +408,27 @@ class PackedModel:
 
     def parts(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return the arrays and the header of the model's file."""
-        relations = [list(relation) for relation in self.network.relations]
-        optional: dict[str, Any] = {"relations": relations} if relations else {}
-        if self.edge_weight != "used":
-            optional["edge_weight"] = self.edge_weight
-        if self.class_names is not None:
-            optional["class_names"] = list(self.class_names)
-        if self.output != "classes":
-            optional["output"] = self.output
-        return self.arrays, optional | {
-            "format": tensors.MODEL_FORMAT,
-            "version": VERSION,
-            "num_features": self.network.num_features,
-            "operations": self.operations,
-            "about": self.about,
+        return self.arrays, header_of(self)
+
+    @classmethod
+    def from_parts(
+        cls, arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]
+    ) -> PackedModel:
+        """Make a model of the arrays and the header of a file, checked."""
+        given = read_header(header)
+        # A model is small: copies, so that it does not depend on the file.
+        model = cls(arrays={name: np.array(array) for name, array in arrays.items()}, **given)
+        try:
+            names = header.get("class_names")
+            model.class_names = checked_class_names(names, model.num_classes)
+        except InputError as error:
+            raise FileError(str(error)) from None
+        used = {
+            name for step in model.operations for name in step.values() if isinstance(name, str)
         }
+        if unused := sorted(set(arrays) - used):
+            raise FileError(f"no operation uses array '{unused[0][:40]}'")
+        return model
 
     def __repr__(self) -> str:
         widths = [layer.num_outputs for layer in self.network.layers]
@@ -492,98 +486,6 @@ class PackedModel:
         stages = self.network.inputs.items()
         return all(digests.get(kind) == stage.digest() for kind, (stage, _) in stages)
 
-    def _run(
-        self, graph: AnyPackedGraph, output: Output, plan: str | None, backend: str
-    ) -> NDArray[Any]:
-        if not self.network.layers:
-            check_no_plan(plan)
-            return self._run_rest(graph, None, None, output, backend)
-        assert isinstance(graph, PackedGraph)
-        where: Backend = self._gpu if is_gpu(backend) else self._cpu
-        planned = where.plan(graph, plan, backend)
-        with where.lent(graph, planned, backend) as bound:
-            return self._run_bound(graph, bound, None, output, backend)
-
-    def _predicted_seconds(self, graph: AnyPackedGraph, plan: str | None, backend: str) -> float:
-        """Return what the packed layers are predicted to take for all nodes of a graph."""
-        if not self.network.layers:
-            return 0.0
-        assert isinstance(graph, PackedGraph)
-        return self._cpu.plan(graph, plan, backend).predicted()
-
-    def _run_some(
-        self,
-        graph: AnyPackedGraph,
-        around: Surroundings,
-        output: Output,
-        plan: str | None,
-        backend: str,
-    ) -> NDArray[Any]:
-        if not self.network.layers:
-            check_no_plan(plan)
-            return self._run_rest(graph, None, around, output, backend)
-        assert isinstance(graph, PackedGraph)
-        bound = self._cpu.bind_around(graph, around, plan, backend)
-        return self._run_bound(graph, bound, around, output, backend)
-
-    def _run_bound(
-        self,
-        graph: PackedGraph,
-        bound: Bound,
-        around: Surroundings | None,
-        output: Output,
-        backend: str,
-    ) -> NDArray[Any]:
-        """Run packed layers and the operations after them, which the CPU does."""
-        if self.network.rest:
-            bound.run_kept()
-            backend = kernels.checked_backend(None) if is_gpu(backend) else backend
-            return self._run_rest(graph, bound, around, output, backend)
-        return bound.run_to_classes() if output == "classes" else bound.run_to_values()
-
-    def _run_rest(
-        self,
-        graph: AnyPackedGraph,
-        bound: Bound | None,
-        around: Surroundings | None,
-        output: Output,
-        backend: str,
-    ) -> NDArray[Any]:
-        """Run the operations that no packed layer does, for all nodes or some."""
-        network = self.network
-        values: dict[str, Value] = {}
-        if isinstance(graph, PackedHeteroGraph):
-            for kind, (_, name) in network.inputs.items():
-                rows = None if around is None else around.values[name]
-                values[name] = input_value(graph.nodes[kind], rows)
-        elif any(network.source in step.inputs for step in network.rest):
-            values[network.source] = input_value(graph, None if around is None else around.first)
-        for name, (number, form) in network.kept.items():
-            assert bound is not None
-            kept = bound.kept(number, form)
-            width = network.layers[number].num_outputs
-            values[name] = Bits(kept[0], kept[1], width) if form == "bits" else kept
-
-        def edges(aggr: str, taken: str, made: str) -> Edges:
-            if around is None:
-                return graph.edges(aggr)
-            return around.edges(aggr, around.values[taken], around.values[made])
-
-        def members(step: Operation) -> Members:
-            assert isinstance(graph, PackedGraph)
-            return graph.members() if around is None else around.members(step)
-
-        def run(rows: Mapping[str, NDArray[np.int64]] | None, run_layer: RunLayer) -> Floats:
-            return executor.run(network.rest, values, rows, edges, run_layer, backend, members)
-
-        if around is not None:
-            logits = run(around.values, run_once(backend))
-            return first_largest(logits) if output == "classes" else logits
-        with self._bound_layers.lent(graph, backend) as run_layer:
-            logits = run(None, run_layer)
-            # The next prediction overwrites a layer's values.
-            return first_largest(logits) if output == "classes" else np.array(logits)
-
 
 def checked_class_names(names: Any, num_classes: int) -> tuple[str, ...] | None:
     """Return names of a model's classes, one each and different; None as it is."""
@@ -605,56 +507,5 @@ def _distinct(rows: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
     return np.flatnonzero(is_there)
 
 
-def from_file(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> PackedModel:
-    """Make a model from the arrays and header of a file, checked."""
-    version = header.get("version")
-    if type(version) is not int or version not in (1, VERSION):
-        raise FileError(f"version {version!r} is not known, expected {VERSION}")
-    about = header.get("about", {})
-    if not isinstance(about, dict):
-        raise FileError("'about' is not an object")
-    if unknown := sorted(set(header) - _HEADER):
-        raise FileError(f"it has an unknown part '{unknown[0][:40]}'; a newer bignn may read it")
-    operations: Any = header.get("operations")
-    if version == 1 and isinstance(operations, list):
-        operations = [_from_first_version(step) for step in operations]
-    # A model is small: copies, so that it does not depend on the file.
-    copies = {name: np.array(array) for name, array in arrays.items()}
-    relations = checked_relations(header["relations"]) if "relations" in header else ()
-    num_features: Any = header.get("num_features")
-    use: Any = header.get("edge_weight", "used")
-    if use not in get_args(WeightUse):
-        raise FileError(f"'edge_weight' must be one of {list(get_args(WeightUse))}")
-    output: Any = header.get("output", "classes")
-    if output not in get_args(Output):
-        raise FileError(f"'output' must be one of {list(get_args(Output))}")
-    model = PackedModel(
-        operations, copies, num_features, about,
-        relations=relations, edge_weight=use, output=output,
-    )  # fmt: skip
-    try:
-        model.class_names = checked_class_names(header.get("class_names"), model.num_classes)
-    except InputError as error:
-        raise FileError(str(error)) from None
-    used = {name for step in model.operations for name in step.values() if isinstance(name, str)}
-    if unused := sorted(set(arrays) - used):
-        raise FileError(f"no operation uses array '{unused[0][:40]}'")
-    return model
-
-
-def _from_first_version(step: Any) -> Any:
-    """Rename the parameter ``norm`` of version 1's ``aggregate`` to ``aggr``."""
-    if (
-        isinstance(step, dict)
-        and step.get("edge_bits", HIDDEN_EDGE_BITS) not in FIRST_VERSION_EDGE_BITS
-    ):
-        expected = list(FIRST_VERSION_EDGE_BITS)
-        raise FileError(f"'edge_bits' of a file of version 1 must be one of {expected}")
-    if not isinstance(step, dict) or step.get("op") != "aggregate" or "norm" not in step:
-        return step
-    return {("aggr" if key == "norm" else key): value for key, value in step.items()}
-
-
 def _from_bytes(content: bytes) -> PackedModel:
-    arrays, header = tensors.from_bytes(content)
-    return from_file(arrays, header)
+    return PackedModel.from_parts(*tensors.from_bytes(content))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from bignn.runtime import hetero_graph, packed_model, tensors
+from bignn.runtime import hetero_graph, tensors
 from bignn.runtime.hetero_graph import PackedHeteroGraph
 from bignn.runtime.live.live_graph import LiveGraph
 from bignn.runtime.packed_graph import PackedGraph, graph_reader
@@ -26,7 +26,7 @@ def open_packed(path: str | os.PathLike[str]) -> Packed:
     file gives a valid object or a one-line :class:`bignn.FileError`, nothing else.
     """
     known: dict[str, Callable[[tensors.Arrays, dict[str, Any]], Packed]] = {
-        tensors.MODEL_FORMAT: packed_model.from_file,
+        tensors.MODEL_FORMAT: PackedModel.from_parts,
         tensors.GRAPH_FORMAT: graph_reader(path),
         tensors.HETERO_FORMAT: hetero_graph.from_file,
         tensors.LIVE_FORMAT: lambda _arrays, _header: LiveGraph.open(path),

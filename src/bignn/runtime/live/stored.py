@@ -86,7 +86,7 @@ def open_live(path: str | os.PathLike[str], *, keep_sums: bool = True) -> LiveGr
     ) -> tuple[PackedModel, PackedGraph, NDArray[Any], str, Absorbed | None]:
         if header.get("version") != VERSION or set(header) - {_ABSORBED} != _HEADER:
             raise FileError(f"version {header.get('version')!r} is not known, expected {VERSION}")
-        model = packed_model.from_file(_part("model", arrays), header["model"])
+        model = packed_model.PackedModel.from_parts(_part("model", arrays), header["model"])
         graph = packed_graph.graph_reader(path)(_part("graph", arrays), header["graph"])
         removed = arrays.get("removed", np.empty(0, dtype=np.int64))
         return model, graph, removed, str(header["state"]), _absorbed(header.get(_ABSORBED))
