@@ -139,6 +139,10 @@ MANY_LABELS_STUDENTS = {
         "none", Settings(lr=0.01, distill_mix=0.7), 128, dropout=0.2, normalize_rows=False
     ),
     "bi-gcn": Recipe("both", Settings(patience=300, distill_mix=0.7), 128, dropout=0.0, **_BINARY),
+    "bi-sage": Recipe(
+        "both", Settings(lr=0.003, **_NEIGHBOURS), 128, dropout=0.2, conv="sage", **_BINARY
+    ),
+    "bi-saint": Recipe("both", Settings(lr=0.003, **_WALKS), 128, dropout=0.2, **_BINARY, **_SAINT),
 }
 
 #: Settings of models that ``bignn.binarize_`` converted: PyG's weights are drawn for such a rate,
