@@ -172,6 +172,18 @@ def test_a_curve_has_the_loss_of_every_epoch(tmp_path: Path) -> None:
     assert min(record["curve"]) == pytest.approx(record["val_loss"], abs=1e-4)
 
 
+def test_a_full_gpu_is_one_short_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "CUDA out of memory. Tried to allocate 2.16 GiB. GPU 0 has a total capacity of 139 GiB"
+
+    def fit(*args: object, **options: object) -> None:
+        raise torch.OutOfMemoryError(said + " of which 1 GiB is free. Process 891 has 66.00 MiB")
+
+    monkeypatch.setattr("bignn.lab.study.runs.fit_seed", fit)
+    expected = r"seed 0: OutOfMemoryError: .*allocate 2.16 GiB\. Fewer --jobs take less memory\.$"
+    with pytest.raises(InputError, match=expected):
+        do_runs([RUN], tmp_path, progress=False)
+
+
 def test_a_failure_does_not_stop_the_others(tmp_path: Path) -> None:
     bad = replace(RUN, changes=(*SHORT, ("lr", 1e30)))
     with pytest.raises(InputError, match=r"1 of 2 runs failed.*diverged"):

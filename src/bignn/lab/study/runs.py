@@ -160,6 +160,8 @@ class _Task:
             records = [str(error)] * len(runs)
         except (RuntimeError, MemoryError) as error:  # out of memory, on the device or here
             line = str(error).splitlines()[0] if str(error) else ""
+            if isinstance(error, torch.OutOfMemoryError):  # torch lists all processes of the GPU
+                line = f"{line.partition(' GPU ')[0]} Fewer --jobs take less memory."
             records = [f"{type(error).__name__}: {line}"] * len(runs)
         for (number, run), record in zip(group, records, strict=True):
             outcome = record if isinstance(record, str) else _summary(record)

@@ -28,10 +28,13 @@ from bignn.nn.convolution import Convolution
 from bignn.nn.gin_conv import GINConv
 from bignn.nn.input_stage import InputStage
 
+# Norms that only scale.
+_SCALING_NORMS = (pyg.GraphSizeNorm, pyg.MessageNorm)
+# Of convolutions those that are known: others may end in a ReLU, or add what they were given.
 _CENTRED_MODULES = (
-    *(WrappedLayer, Convolution, pyg.MessagePassing, nn.Linear, pyg.Linear),
+    *(WrappedLayer, Convolution, nn.Linear, pyg.Linear),
     *(nn.BatchNorm1d, nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm1d),
-    *(getattr(pyg.norm, name) for name in pyg.norm.__all__),
+    *{getattr(pyg.norm, name) for name in pyg.norm.__all__}.difference(_SCALING_NORMS),
 )
 _CENTRED_FUNCTIONS = {
     *(functional.linear, functional.batch_norm, functional.layer_norm, functional.group_norm),
