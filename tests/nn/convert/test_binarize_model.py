@@ -133,6 +133,65 @@ def test_the_first_layer_drops_as_the_next_one_unless_its_input_is_dropped(data:
         assert model.conv1.lin.dropout == pytest.approx(expected)
 
 
+class LinearFirst(nn.Module):
+    """A linear map of the features, then a convolution."""
+
+    def __init__(self, conv: nn.Module) -> None:
+        super().__init__()
+        self.lin, self.conv, self.head = nn.Linear(D, 32), conv, nn.Linear(32, CLASSES)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = functional.dropout(self.lin(x).relu(), 0.5, self.training)
+        out: Tensor = self.head(self.conv(h, edge_index))
+        return out
+
+
+@torch.no_grad()
+def test_linear_maps_of_features_drop_words_and_not_their_absence(data: Data) -> None:
+    """A node without words is the same in every draw; convolutions drop all kinds of bits."""
+    torch.manual_seed(0)
+    words = (torch.rand(data.num_nodes, D) < 0.1).float()
+    words[0] = 0
+    model = LinearFirst(pyg.GCNConv(32, 32))
+    report = bignn.binarize_(model)
+    assert "'lin' drops 0.5" in str(report)
+    seen: list[Tensor] = []
+    model.lin.register_forward_hook(lambda module, args, out: seen.append(out.clone()))
+    model.train()
+    for _ in range(2):
+        model(words, data.edge_index)
+    assert model.lin.dropout == 0.5
+    assert torch.equal(seen[0][0], seen[1][0])
+    assert not torch.equal(seen[0], seen[1])
+    own: Any = Own()
+    bignn.binarize_(own)
+    assert own.conv1.lin.drop == "all"
+
+
+@torch.no_grad()
+def test_maps_of_features_within_an_unknown_convolution_drop_words(data: Data) -> None:
+    class Unknown(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv1, self.conv2 = pyg.LEConv(D, 32), pyg.LEConv(32, CLASSES)
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            h = self.conv1(x, edge_index).relu()
+            out: Tensor = self.conv2(functional.dropout(h, 0.3, self.training), edge_index)
+            return out
+
+    model: Any = Unknown()
+    report = bignn.binarize_(model)
+    model.train()(data.x, data.edge_index)
+    maps = ("lin1", "lin2", "lin3")
+    for name in maps:
+        first, second = getattr(model.conv1, name), getattr(model.conv2, name)
+        assert (first.dropout, first.drop) == (0.3, "present")
+        assert second.drop == "all"
+        assert f"'conv1.{name}' drops 0.3" in str(report)
+        assert f"'conv2.{name}' drops" not in str(report)
+
+
 @torch.no_grad()
 def test_module_activations_and_a_data_argument(data: Data) -> None:
     torch.manual_seed(0)

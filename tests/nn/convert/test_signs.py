@@ -40,6 +40,32 @@ def between(function: Callable[..., Tensor]) -> nn.Module:
     return model
 
 
+class HeadAfter(nn.Module):
+    """A convolution, something of its output, and a linear map of that."""
+
+    def __init__(self, conv: nn.Module, norm: nn.Module | None = None) -> None:
+        super().__init__()
+        self.conv, self.norm, self.head = conv, norm, nn.Linear(32, CLASSES)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = self.conv(x, edge_index)
+        out: Tensor = self.head(h if self.norm is None else self.norm(h.relu()))
+        return out
+
+
+def test_what_may_have_one_sign_is_centred() -> None:
+    """An unknown convolution may end in a ReLU; a norm that only scales keeps the signs."""
+    for conv, norm, expected in (
+        (pyg.GCNConv(D, 32), None, False),
+        (pyg.LEConv(D, 32), None, True),
+        (pyg.GCNConv(D, 32), pyg.GraphSizeNorm(), True),
+        (pyg.GCNConv(D, 32), pyg.BatchNorm(32), False),
+    ):
+        model = HeadAfter(conv, norm)
+        bignn.binarize_(model)
+        assert ("head" in centred(model)) == expected
+
+
 def test_statistics_of_centred_inputs_follow_the_weights_closely(data: Data) -> None:
     """Half of them are the last batch's."""
     model: Any = between(lambda h, y: h.relu() + y.relu())
