@@ -71,7 +71,8 @@ def binarize_(
        stays as it is. Such a model trains, and does not pack.
     3. Activations before a binary layer are dropped, since the sign is one (and after a ReLU all
        signs would be +1), and dropout before it acts after the sign. The first layer drops as
-       the layers after it do, where its input is not dropped: a weight's sign does not decay.
+       the layers after it do, where its input is not dropped: a weight's sign does not decay. A
+       linear map of the features drops the bits that are not usual in their column alone.
 
     In ``torch_geometric.nn.GCN``, ``GraphSAGE``, ``GAT`` and ``GIN``, and within an
     ``nn.Sequential``, step 3 changes the modules. What a model's own ``forward`` calls cannot be
