@@ -143,7 +143,8 @@ class BinaryRows:
         """The signs ±1 as floats [N, d]."""
         if self._signs is None and self._taken_from is not None:
             whole, nodes = self._taken_from
-            self._signs = whole.signs[nodes]
+            with torch.inference_mode(False), torch.no_grad():  # as what is made once
+                self._signs = whole.signs[nodes]
         elif self._signs is None:
             self._signs = _unpacked(self) if self._is_packed else sign(self._values)
         return self._signs

@@ -139,8 +139,9 @@ class InputStage(nn.Module):
         if moments is not None and self.encoder is not None and self.encoder.kind == "threshold":
             fix = "take 'sign' or 'rotate:K'"
             raise input_error("input_bits", "no quantiles of a graph in parts", self.encoder, fix)
-        parts = [self._normalized(some, with_statistics=False).double() for some in _blocks(x)]
-        rows = torch.cat(parts)
+        rows = torch.empty(x.shape, dtype=torch.float64, device=x.device)
+        for some, to in zip(_blocks(x, x.shape[1]), _blocks(rows, x.shape[1]), strict=True):
+            to.copy_(self._normalized(some, with_statistics=False))
         mean, deviation, largest, first = (moments or column_moments)(rows)
         # A constant column has no spread to scale by; rounding must not make one up.
         constant = deviation <= 1e-7 * largest
@@ -191,7 +192,7 @@ class InputStage(nn.Module):
             self.fit(x)
         if torch.compiler.is_compiling() or x.requires_grad:
             # The first layer binarizes it, and passes gradients on to x.
-            return self._encoded(self._normalized(x))
+            return self._encoded(self._normalized(x), self._rotation())
         statistics = [self.mean, self.scale] if self.standardize else []
         if self.encoder is not None:
             statistics.append(self.diagonals if self.encoder.kind == "rotate" else self.thresholds)
@@ -220,7 +221,16 @@ class InputStage(nn.Module):
         )
         return made
 
-    def _encoded(self, x: Tensor) -> Tensor:
+    def _rotation(self) -> Tensor | None:
+        """Compute the matrix of rotations, if there are any."""
+        if self.encoder is None or self.encoder.kind != "rotate":
+            return None
+        found: Tensor = rotation_matrix(
+            self.diagonals.double(), self.hadamard.double(), self.num_features
+        )
+        return found
+
+    def _encoded(self, x: Tensor, matrix: Tensor | None) -> Tensor:
         """Apply step 3 to standardised features; gradients pass its rounding straight through."""
         made: Tensor
         if self.encoder is None:
@@ -228,7 +238,7 @@ class InputStage(nn.Module):
         if self.encoder.kind == "threshold":
             made = compared(x, self.thresholds)
             return made
-        matrix = rotation_matrix(self.diagonals.double(), self.hadamard.double(), self.num_features)
+        assert matrix is not None
         made = rotated(x.detach(), matrix, Tensor.double, lambda some: some.to(x.dtype))
         if not x.requires_grad:
             return made
@@ -238,12 +248,16 @@ class InputStage(nn.Module):
         return passed
 
     def _as_constant(self, x: Tensor) -> Tensor | BinaryRows | SparseFeatures:
+        matrix = self._rotation()
         if self.binarize and not self.dense:
-            blocks = (self._encoded(self._normalized(some)) for some in _blocks(x))
+            blocks = (
+                self._encoded(self._normalized(some), matrix)
+                for some in _blocks(x, max(self.num_features, self.num_bits))
+            )
             made = [(sign(some), row_scales(some, _absolute_sums)) for some in blocks]
             signs, beta = (torch.cat(parts) for parts in zip(*made, strict=True))
             return BinaryRows(signs, beta)
-        x = self._encoded(self._normalized(x))
+        x = self._encoded(self._normalized(x), matrix)
         return SparseFeatures(x) if not self.dense and SparseFeatures.pays_for(x) else x
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
@@ -271,9 +285,9 @@ def column_moments(rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return rows.mean(dim=0), rows.std(dim=0, correction=0), rows.abs().amax(dim=0), rows[0]
 
 
-def _blocks(x: Tensor) -> tuple[Tensor, ...]:
-    """Split x into blocks of rows that stay in a cache while steps are applied to them."""
-    blocks: tuple[Tensor, ...] = x.split(max(1, _ENTRIES_AT_ONCE // max(1, x.shape[1])))
+def _blocks(x: Tensor, width: int) -> tuple[Tensor, ...]:
+    """Split x into blocks of rows that stay in a cache while they become up to ``width`` wide."""
+    blocks: tuple[Tensor, ...] = x.split(max(1, _ENTRIES_AT_ONCE // max(1, width)))
     return blocks
 
 

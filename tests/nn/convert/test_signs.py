@@ -53,8 +53,8 @@ class HeadAfter(nn.Module):
         return out
 
 
-def test_what_may_have_one_sign_is_centred() -> None:
-    """An unknown convolution may end in a ReLU; a norm that only scales keeps the signs."""
+def test_what_may_have_one_sign_or_hardly_any_size_is_centred() -> None:
+    """An unknown convolution may end in a ReLU, a norm that scales may leave next to nothing."""
     for conv, norm, expected in (
         (pyg.GCNConv(D, 32), None, False),
         (pyg.LEConv(D, 32), None, True),
@@ -64,6 +64,36 @@ def test_what_may_have_one_sign_is_centred() -> None:
         model = HeadAfter(conv, norm)
         bignn.binarize_(model)
         assert ("head" in centred(model)) == expected
+
+
+class Scaled(nn.Module):
+    """A convolution of features that a norm, or a function, has had first."""
+
+    def __init__(self, first: nn.Module | Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.first, self.conv = first, pyg.GCNConv(D, CLASSES)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = self.conv(self.first(x), edge_index)
+        return out
+
+
+def test_normalised_features_are_centred_again() -> None:
+    """The shift of a norm would flip all zeros of a column; other scalings may leave too little."""
+    for first, expected in (
+        (nn.BatchNorm1d(D), True),
+        (functional.normalize, True),
+        (nn.Identity(), False),
+    ):
+        model = Scaled(first)
+        bignn.binarize_(model)
+        assert ("conv" in centred(model)) == expected
+
+
+def test_convolutions_that_stay_float_are_known() -> None:
+    model: Any = Own()
+    bignn.binarize_(model, skip="conv1")
+    assert centred(model) == set()
 
 
 def test_statistics_of_centred_inputs_follow_the_weights_closely(data: Data) -> None:

@@ -32,6 +32,7 @@ from bignn.nn.convert.wrapped_layer import (
     WrappedLayer,
     Wrapping,
     input_maps,
+    mark_input,
     set_dropout,
     standardize_input,
     wrap_layer,
@@ -179,7 +180,6 @@ def binarize_(
             set_dropout(layer, dropout)
     if reads_before and dropout is None:
         _drop_first(replacement, report)
-    _keep_usual_bits(replacement)
     if binarization.features:
         _center(replacement, center, report)
         watch_outputs(model)
@@ -236,6 +236,7 @@ def _standardize(
         report.notes.append(
             "The input is not standardised: the linear maps of the first convolution centre theirs."
         )
+        model.register_forward_pre_hook(mark_input, with_kwargs=True)
         return
     weight = input_maps(layer)[0].weight
     stage = ConvertedInput(
@@ -335,46 +336,24 @@ def _center(replacement: LayerReplacement, center: bool | Literal["auto"], repor
         report.notes.append(f"The input of {listed} is centred by batch normalisation{why}.")
 
 
-def _first_maps(replacement: LayerReplacement) -> list[Linear]:
-    """List the linear maps that read the features themselves, not a sum over neighbours.
-
-    These are a first layer that is one, or those of a first convolution without a layer of ours.
-    """
-    (name, first), *rest = replacement.layers.items()
-    if not isinstance(first, InnerLinear):
-        return [first] if isinstance(first, Linear) else []
-    conv = next((some for some in replacement.unknown if name.startswith(f"{some}.")), name)
-    others = [layer for some, layer in rest if some.startswith(f"{conv}.")]
-    maps = [first, *(layer for layer in others if isinstance(layer, InnerLinear))]
-    return [some for some in maps if some.in_channels == first.in_channels]
-
-
 def _drop_first(replacement: LayerReplacement, report: Report) -> None:
-    """Let the first layer drop as much as the model does after it, if its input is not dropped."""
+    """Let what reads the features drop as much as is dropped later, if they are not dropped."""
     model, layers = replacement.model, list(replacement.layers.values())
     if not layers or not replacement.first_is_binary:
         return
     share = max(largest_dropout(model), *(input_maps(layer)[0].dropout for layer in layers))
-    for layer in _first_maps(replacement) or layers[:1]:
-        wrapping: Wrapping = layer.wrapping  # type: ignore[assignment]
-        if share and not wrapping.dropout:
-            wrapping.undropped = share
-            report.notes.append(
-                f"'{wrapping.name}' drops {share:g} of its input's bits, as is dropped after it, "
-                "where the model's forward drops none of its input."
-            )
-
-
-def _keep_usual_bits(replacement: LayerReplacement) -> None:
-    """Let linear maps of the features drop the bits that are not usual in their column alone.
-
-    A bag of words has a few of these per node. Dropping half of all bits adds noise of the size of
-    what the words add up to; a sum over neighbours averages it out, a linear map does not
-    (docs/design.md, Converting PyG models).
-    """
-    if replacement.layers and replacement.first_is_binary:
-        for layer in _first_maps(replacement):
-            layer.drop = "present"
+    for layer in layers:
+        layer.wrapping.of_features = share  # type: ignore[union-attr]
+    first: Wrapping = layers[0].wrapping  # type: ignore[assignment]
+    if not share or first.dropout:
+        return
+    if not isinstance(layers[0], InnerLinear):  # it may read sums or messages
+        first.undropped = share
+    kind = ", where these are not usual in their column" if isinstance(layers[0], Linear) else ""
+    report.notes.append(
+        f"'{first.name}' drops {share:g} of its input's bits{kind}, as is dropped after it, where "
+        "the model's forward drops none of its input."
+    )
 
 
 def _bytes_after(model: nn.Module) -> int:

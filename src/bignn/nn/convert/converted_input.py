@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
+import torch
 from torch import Tensor, nn
 
+from bignn.binarize import binarize_features
 from bignn.config.input_bits import SIGN
+from bignn.nn.features import BinaryRows
 from bignn.nn.input_stage import InputStage, Moments
 from bignn.runtime.input_bits import choose_input_bits
 
 # Features are judged by this many rows, evenly spaced; of fewer rows than that nothing is known.
 _MANY_ROWS, _FEW_ROWS = 4096, 32
+# An attribute of tensors that are features: their signs and torch's count of changes, once needed.
+_MARK = "_bignn_signs_of_features"
 
 
 class ConvertedInput(InputStage):
@@ -52,6 +57,13 @@ class ConvertedInput(InputStage):
         )
         self._reader, self._more_bits, self.reads_x = reader, more_bits, reads_x
 
+    def forward(self, x: Tensor) -> Any:
+        """Compute the first layer's input, and mark it as the features."""
+        made = super().forward(x)
+        if self.reads_x and isinstance(made, Tensor):
+            mark_features(made)
+        return made
+
     def fit(self, x: Tensor, moments: Moments | None = None) -> None:
         """Take the statistics of x [N, d]; warn if it is dense and has few columns."""
         super().fit(x, moments)
@@ -69,6 +81,27 @@ class ConvertedInput(InputStage):
             f"each, which tells little of so few; {fix}",
             stacklevel=2,
         )
+
+
+def mark_features(x: Tensor) -> None:
+    """Mark a tensor as a model's features, as they are or standardised."""
+    if not is_features(x):
+        setattr(x, _MARK, [])
+
+
+def is_features(x: object) -> bool:
+    """Whether x is marked as a model's features."""
+    return hasattr(x, _MARK)
+
+
+def signs_of_features(x: Tensor) -> BinaryRows:
+    """Return the signs of marked features, which are made once unless they change."""
+    made: list[tuple[int, BinaryRows]] = getattr(x, _MARK)
+    version = 0 if x.is_inference() else x._version
+    if not made or made[0][0] != version:
+        with torch.inference_mode(False), torch.no_grad():
+            made[:] = [(version, BinaryRows(*binarize_features(x)))]
+    return made[0][1]
 
 
 class _Fitted(Exception):  # noqa: N818 - no error

@@ -22,20 +22,24 @@ from bignn.nn.convert.before_activation import (
     functions_named,
 )
 from bignn.nn.convert.convolution_steps import WITHOUT_WEIGHTS
+from bignn.nn.convert.convolutions import CONVERSIONS
 from bignn.nn.convert.layers import FunctionModule
 from bignn.nn.convert.wrapped_layer import WrappedLayer
 from bignn.nn.convolution import Convolution
 from bignn.nn.gin_conv import GINConv
 from bignn.nn.input_stage import InputStage
 
-# Norms that only scale.
+# Norms that only scale, and so does torch's normalize. What they make may be so small that the bias
+# of a binary layer, whose scales β are as small, outweighs all it computes: centring gives it the
+# size back (docs/design.md, Converting PyG models).
 _SCALING_NORMS = (pyg.GraphSizeNorm, pyg.MessageNorm)
-# Of convolutions those that are known: others may end in a ReLU, or add what they were given.
-_CENTRED_MODULES = (
-    *(WrappedLayer, Convolution, nn.Linear, pyg.Linear),
+_NORMS = (
     *(nn.BatchNorm1d, nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm1d),
     *{getattr(pyg.norm, name) for name in pyg.norm.__all__}.difference(_SCALING_NORMS),
 )
+# Of PyG's convolutions those that bignn has a layer for, which may be left float. Others may end in
+# a ReLU, or add what they were given.
+_CENTRED_MODULES = (*(WrappedLayer, Convolution, *CONVERSIONS, *_NORMS, nn.Linear, pyg.Linear),)
 _CENTRED_FUNCTIONS = {
     *(functional.linear, functional.batch_norm, functional.layer_norm, functional.group_norm),
     *(torch.matmul, torch.mm, Tensor.matmul, Tensor.mm, operator.matmul),
@@ -48,7 +52,7 @@ _SUMS = {
     *(torch.add, torch.sub, Tensor.add, Tensor.add_, Tensor.sub, Tensor.sub_),
 }
 # Functions whose result has the signs of their first argument.
-_SAME_SIGNS = functions_named(["normalize", "squeeze", "unsqueeze", "detach", "chunk", "split"])
+_SAME_SIGNS = functions_named(["squeeze", "unsqueeze", "detach", "chunk", "split"])
 _SCALINGS = {
     *(operator.mul, operator.truediv, torch.mul, torch.div, Tensor.mul, Tensor.div),
     *(operator.imul, operator.itruediv),
@@ -70,6 +74,7 @@ def uncentred_layers(model: nn.Module, graph: fx.Graph) -> set[nn.Module]:
     found: set[nn.Module] = set()
     known: dict[fx.Node, _Centred] = {}
     is_standardized = isinstance(getattr(model, "input_stage", None), InputStage)
+    features = {node for node in graph.nodes if node.op == "placeholder"}
     for place, node in enumerate(graph.nodes):
         if node.op == "placeholder":
             known[node] = _YES if is_standardized and place == 0 else _NO
@@ -78,8 +83,14 @@ def uncentred_layers(model: nn.Module, graph: fx.Graph) -> set[nn.Module]:
         elif node.op == "call_module":
             module = model.get_submodule(str(node.target))
             known[node] = _after_module(module, _of(_first(node), known), found)
+            # The most frequent value of a standardised word is just below 0: a learned shift would
+            # flip the signs of all nodes that lack it.
+            if isinstance(module, _NORMS) and _first(node) in features:
+                known[node] = _NO
         elif node.op in ("call_function", "call_method"):
             known[node] = _after_function(node, known)
+            if node.target in DROPOUTS and _first(node) in features:
+                features.add(node)
     return found
 
 

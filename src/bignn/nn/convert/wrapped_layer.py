@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from bignn.errors import InputError, input_error
 from bignn.nn.convert.before_activation import is_recording_origins, origin_of
+from bignn.nn.convert.converted_input import is_features, mark_features, signs_of_features
 from bignn.nn.convert.sign_watch import SignWatch
 from bignn.nn.convolution import TransformFirst
 from bignn.nn.features import BinaryRows, SparseFeatures
@@ -53,6 +54,7 @@ class Wrapping:
         own_dropout: whether the layer's dropout is its own, whatever the model's dropout is.
         dropout: the share that the layer drops besides what the model's forward drops.
         undropped: the share that it drops where nothing else is dropped.
+        of_features: the same, where it reads the model's features themselves.
         signs: the watch over its input's signs in training.
 
     """
@@ -62,6 +64,7 @@ class Wrapping:
     own_dropout: bool
     dropout: float = 0.0
     undropped: float = 0.0
+    of_features: float = 0.0
     signs: SignWatch = field(default_factory=SignWatch)
 
 
@@ -149,6 +152,7 @@ def _by_name(
 def value_before(layer: WrappedLayer, wrapping: Wrapping, x: Tensor) -> Tensor:
     """Look up the value before activation and dropout, if the layer reads that; it then drops."""
     if not wrapping.reads_before_activation:
+        _choose_drop(layer, x)
         return x
     if not is_recording_origins():
         raise InputError(
@@ -161,10 +165,23 @@ def value_before(layer: WrappedLayer, wrapping: Wrapping, x: Tensor) -> Tensor:
             f"the value before the activation that '{wrapping.name}' reads has been changed in "
             "place since; write 'h = h + y' instead of 'h += y', or convert with center=True"
         )
+    _choose_drop(layer, before.value)
     if layer.training and not wrapping.own_dropout:
         dropped = 1 - (1 - wrapping.dropout) * (1 - before.dropped)
-        set_dropout(layer, dropped or wrapping.undropped)
+        share = wrapping.of_features if is_features(before.value) else wrapping.undropped
+        set_dropout(layer, dropped or share)
     return before.value
+
+
+def _choose_drop(layer: WrappedLayer, x: Tensor) -> None:
+    """Let a linear map of the features drop the bits that are not usual in their column alone.
+
+    A bag of words has a few of these per node. Dropping half of all bits adds noise of the size of
+    what the words add up to; a sum over neighbours averages it out, a linear map does not
+    (docs/design.md, Converting PyG models).
+    """
+    if layer.training and isinstance(layer, Linear):
+        layer.drop = "present" if is_features(x) else "all"
 
 
 def _prepare_input(layer: WrappedLayer, wrapping: Wrapping, x: Tensor) -> Any:
@@ -175,13 +192,23 @@ def _prepare_input(layer: WrappedLayer, wrapping: Wrapping, x: Tensor) -> Any:
     elif isinstance(center := getattr(layer, "center", None), nn.Module):
         read = center(read)
     watch_signs(layer, wrapping, read, is_input=is_input)
-    return read
+    # Signs, and which of them are not usual, are the same in every epoch.
+    is_constant = layer.training and is_features(read) and not read.requires_grad
+    return signs_of_features(read) if is_constant and isinstance(layer, Linear) else read
 
 
 def watch_signs(layer: nn.Module, wrapping: Wrapping, x: Any, *, is_input: bool = False) -> None:
     """Look at what a layer takes the signs of, while it trains."""
     if layer.training and not torch.compiler.is_compiling():
         wrapping.signs.see(x, wrapping.name, is_input=is_input)
+
+
+def mark_input(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Mark the input of a model, x or a PyG ``Data``, as its features; a forward pre-hook."""
+    given = kwargs.get("x", args[0] if args else None)
+    x = given if isinstance(given, Tensor) else getattr(given, "x", None)
+    if isinstance(x, Tensor) and x.is_floating_point():
+        mark_features(x)
 
 
 def standardize_input(
