@@ -1,6 +1,7 @@
 """Binary layers in a model's own forward read values before activation and dropout."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
