@@ -103,13 +103,15 @@ def binarize_(
             add up to the same large number at every node, and weights drawn by PyG learn nothing
             on Cora (32 % of validation nodes are right instead of 78 %, docs/design.md).
         center: batch normalisation (no affine part) before the sign, step 1 of the paper for hidden
-            layers. ``"auto"`` puts it before layers whose input may be of one sign: after a sum of
-            activated values, an activation that cannot be looked past, an embedding, a pooling; in
-            a model whose forward cannot be traced, before every layer but the first. The report
-            names them. True puts it before every layer but the first, and binary layers read the
-            values after activations and dropout. False puts it nowhere.
-        narrow: linear maps of fewer inputs stay float (the networks of PyG's GIN end in one from
-            classes to classes): a few signs tell too little, and bits of them save nothing.
+            layers. ``"auto"`` puts it before layers whose input may be of one sign or very small:
+            after a sum of activated values, an activation that cannot be looked past, an unknown
+            convolution, a norm that only scales or one of the features themselves, an embedding, a
+            pooling; in a model whose forward cannot be traced, before every layer but the first.
+            The report names them. True puts it before every layer but the first, and binary layers
+            read the values after activations and dropout. False puts it nowhere.
+        narrow: linear maps of fewer inputs (not convolutions) stay float (the networks of PyG's GIN
+            end in one from classes to classes): a few signs tell too little, and bits of them save
+            nothing.
         edge_bits: bits that neighbours' weights are rounded to in GCNConv, SAGEConv and GATConv, 2
             to 8 (7 is fast on every CPU), as packed models round them; None for float weights.
             Ignored unless ``binarize`` is ``"both"``. Packed models sum the same whole numbers, but
@@ -313,7 +315,7 @@ def _center(replacement: LayerReplacement, center: bool | Literal["auto"], repor
     if center == "auto":
         try:
             chosen = uncentred_layers(model, traced_graph(model))
-            why = ": without it all signs of a column could be equal"
+            why = ": without it all signs of a column could be equal, or values too small"
         except InputError:
             chosen = list(layers.values())[int(hasattr(model, "input_stage")) :]
             why = ": the model's forward cannot be followed to see where it is needed"
