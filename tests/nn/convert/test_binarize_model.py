@@ -17,6 +17,7 @@ from bignn.binarize import binarize_features, sign
 from bignn.nn import GCNConv, Linear
 from bignn.nn.adjacency import normalized_adjacency
 from bignn.nn.convert import Report
+from bignn.nn.convert.converted_input import mark_features, signs_of_features
 from bignn.nn.convert.wrapped_layer import input_maps
 from bignn.nn.gin_conv import GINConv
 from bignn.nn.sparse import SparseMatrix
@@ -218,23 +219,14 @@ def test_only_what_reads_the_features_drops_words(data: Data) -> None:
     assert plain.lin.drop == "all"
 
 
-@torch.no_grad()
-def test_signs_of_features_are_made_again_where_these_change(data: Data) -> None:
-    torch.manual_seed(0)
-    model = LinearFirst(pyg.LEConv(32, 32))
-    bignn.binarize_(model)
-    model.train()
-    words = (torch.rand(data.num_nodes, D) < 0.3).float()
-    seen: list[Tensor] = []
-    model.lin.register_forward_hook(lambda module, args, out: seen.append(out.clone()))
-    for p in (0.0, 0.0):
-        model.lin.wrapping.of_features = model.lin.wrapping.undropped = p  # type: ignore[union-attr]
-        model(words, data.edge_index)
-        model(words, data.edge_index)
-        words[:] = 1 - words
-    assert torch.equal(seen[0], seen[1])
-    assert torch.equal(seen[2], seen[3])
-    assert not torch.allclose(seen[0], seen[2])
+def test_signs_of_features_are_made_once_unless_these_change() -> None:
+    x = torch.tensor([[1.0, -2.0], [-3.0, 4.0]])
+    mark_features(x)
+    made = signs_of_features(x)
+    assert signs_of_features(x) is made
+    assert torch.equal(made.signs, torch.tensor([[1.0, -1.0], [-1.0, 1.0]]))
+    x.neg_()
+    assert torch.equal(signs_of_features(x).signs, torch.tensor([[-1.0, 1.0], [1.0, -1.0]]))
 
 
 @torch.no_grad()
