@@ -7,6 +7,7 @@ import math
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
@@ -22,6 +23,7 @@ from bignn.nn import GNN
 from bignn.nn.batch_norm import exact_statistics
 from bignn.nn.convert.converted_input import fit_inner_stage
 from bignn.nn.convert.sign_watch import warn_of_equal_rows
+from bignn.nn.convert.wrapped_layer import has_binary_layers
 from bignn.nn.evaluation import evaluating
 from bignn.packing import TRAINED_NODE_TYPE, TRAINED_OUTPUT
 from bignn.train import checkpoint
@@ -40,6 +42,9 @@ from bignn.train.progress import Progress
 from bignn.train.recipes import Settings
 from bignn.train.recorded import Number, Recorder
 from bignn.train.result import FitResult
+
+#: Points of validation from which on a converted model is said to be behind its teacher.
+_MOST_LOST = 5.0
 
 #: Seconds between copies of the run's state, one of which Ctrl-C saves.
 _COPY_EVERY = 1.0
@@ -75,6 +80,7 @@ class TrainingRun:
         self.model, self.problem, self.world = model, problem, world
         self.settings, self.seed = settings, seed
         self.teachers_digest = weights_digest(teachers) if teachers else None
+        self._first_teacher = teachers[0] if teachers else None
         problem.prepare(model, settings, world)
         problem.fit_input(model)
         fit_inner_stage(
@@ -325,12 +331,15 @@ class TrainingRun:
         return self._totals(*self._parts(batches))
 
     @torch.no_grad()
-    def _parts(self, batches: Iterable[Batch]) -> Parts:
-        """Return this process's share of the loss, and the parts of its score."""
-        self.model.eval()
+    def _parts(self, batches: Iterable[Batch], model: nn.Module | None = None) -> Parts:
+        """Return this process's share of a model's loss, and the parts of its score.
+
+        By default of the model that learns, which stays in evaluation mode.
+        """
+        model = self.model.eval() if model is None else model
         task = self.problem.task
         found = [
-            (batch.logits(self.model)[batch.loss_nodes], batch.y[batch.loss_nodes])
+            (batch.logits(model)[batch.loss_nodes], batch.y[batch.loss_nodes])
             for batch in self._lines.watched(batches, "evaluation")
         ]
         own_count = sum(len(y) for _, y in found)
@@ -349,7 +358,9 @@ class TrainingRun:
         """Load the best weights into the model and score them."""
         self.model.load_state_dict(self.best_state)
         with torch.no_grad(), evaluating(self.model):
-            warn_of_equal_rows(self.problem.trial().logits(self.model))
+            is_warned = warn_of_equal_rows(self.problem.trial().logits(self.model))
+        if not is_warned:
+            self._warn_of_lost_accuracy()
         batches = self.problem.test(self.world)
         test = None if batches is None else self._score(batches)[1]
         self.model.eval()
@@ -363,6 +374,21 @@ class TrainingRun:
             best.best_loss, best.best_acc, test, best.best_epoch, best.epoch, best.seconds, metric,
             exchanged,
         )  # fmt: skip
+
+    def _warn_of_lost_accuracy(self) -> None:
+        """Warn if a converted model is far behind its teacher on validation."""
+        teacher, task = self._first_teacher, self.problem.task
+        if teacher is None or task.lower_is_better or not has_binary_layers(self.model):
+            return
+        with evaluating(teacher), on_device(teacher, self.problem.device):
+            taught = self._totals(*self._parts(self.problem.validation(), teacher))[1]
+        if taught - self.progress.best_acc > _MOST_LOST and self.world.is_leader:
+            own = task.describe(self.progress.best_acc)
+            warnings.warn(
+                f"the model has {own} on validation, its teacher {task.describe(taught)}; try "
+                "binarize_(model, center=True), wider hidden layers, or skip=[...] for a few",
+                stacklevel=2,
+            )
 
     def _identity(self) -> dict[str, Any]:
         """Return what tells this run from others; only its own checkpoint can be resumed."""

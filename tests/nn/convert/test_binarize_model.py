@@ -247,7 +247,8 @@ def test_module_activations_and_a_data_argument(data: Data) -> None:
     z = x @ weights_of(model.gin.lin).t()
     summed = z.clone().index_add_(0, data.edge_index[1], z[data.edge_index[0]])
     last = model.gin.rest[1]
-    h = signs_of(summed + model.gin.lin.bias) @ weights_of(last).t() + last.bias
+    centred = last.center(summed + model.gin.lin.bias)
+    h = signs_of(centred) @ weights_of(last).t() + last.bias
     h = signs_of(model.bn(h))
     mean = torch.zeros(len(h), 16).index_add_(
         0, data.edge_index[1], (h @ weights_of(model.conv.lin_l).t())[data.edge_index[0]]

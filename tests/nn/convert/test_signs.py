@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch_geometric.nn as pyg
@@ -201,13 +202,41 @@ def test_an_embedding_and_a_pooling_are_centred(data: Data) -> None:
     assert centred(model) == {"lin", "lin2"}
 
 
-def test_pygs_models_need_none_but_jk_max() -> None:
-    for model in (*family().values(), *family(norm="batch", jk="cat").values(), Modules(), Own()):
+def test_pygs_models_of_two_layers_need_none_but_jk_max_and_the_networks_of_gin() -> None:
+    expected = {"gcn": {"convs.2"}, "sage": set(), "gat": set(), "gin": {"convs.0.rest.lin1"}}
+    for name, model in family().items():
+        bignn.binarize_(model)
+        assert centred(model) == expected[name]
+    for model in (*family(norm="batch", jk="cat").values(), Own()):
         bignn.binarize_(model)
         assert centred(model) == set()
-    model = pyg.GCN(D, 16, 2, CLASSES, jk="max")
-    bignn.binarize_(model)
-    assert centred(model) == {"lin"}
+    for jump in ("max", "cat"):  # a head is the third layer in a row
+        model = pyg.GCN(D, 16, 2, CLASSES, jk=jump)
+        bignn.binarize_(model)
+        assert centred(model) == {"lin"}
+
+
+def test_the_third_layer_in_a_row_and_all_later_ones_are_centred(data: Data) -> None:
+    model: Any = pyg.GAT(D, 32, 5, CLASSES, heads=4)
+    report = bignn.binarize_(model)
+    assert centred(model) == {"convs.2", "convs.3", "convs.4"}
+    assert "'convs.2', 'convs.3', 'convs.4' is centred" in str(report)
+    normalised = pyg.GCN(D, 16, 5, CLASSES, norm="layer")
+    bignn.binarize_(normalised)
+    assert centred(normalised) == set()
+    for _ in range(3):
+        model(data.x, data.edge_index)
+    packed = bignn.pack(model.eval())
+    with torch.no_grad():
+        expected = model(data.x, data.edge_index).argmax(dim=1)
+    assert np.array_equal(packed.predict(data), expected)
+
+
+def test_layers_of_few_bits_are_noted() -> None:
+    narrow = pyg.GCN(D, 8, 2, CLASSES)
+    wide = pyg.GCN(D, 16, 2, CLASSES)
+    assert "'convs.1' reads 8 bits of each node" in str(bignn.binarize_(narrow))
+    assert "bits of each node" not in str(bignn.binarize_(wide))
 
 
 class Residual(nn.Module):
@@ -277,6 +306,8 @@ def test_equal_outputs_are_told(data: Data) -> None:
     bignn.binarize_(model, skip=["conv2"])
     with torch.no_grad():
         model.conv2.lin.weight.zero_()
+    for _ in range(7):  # a good model may begin so
+        model(data.x, data.edge_index)
     with pytest.warns(UserWarning, match="outputs are equal at all 120 rows"):
         model(data.x, data.edge_index)
 
@@ -285,7 +316,8 @@ def test_equal_outputs_in_evaluation_are_told_after_training(data: Data) -> None
     """As where the running statistics of a centred layer fall behind its weights."""
     model = Residual(sum_last=True)
     bignn.binarize_(model)
-    model(data.x, data.edge_index)
+    for _ in range(8):
+        model(data.x, data.edge_index)
     model.eval()
     with torch.no_grad():
         model.conv3.lin.weight.fill_(0.0)

@@ -138,7 +138,11 @@ def test_what_cannot_be_packed_says_so(data: Data) -> None:
             r"does what 'exp' in Block 'blocks\.0' \(line \d+ of test_trace.py\) does",
         ),
         (Nested(pyg.HeteroLayerNorm(16, 2)), r"HeteroLayerNorm 'blocks\.0' has no packed form"),
-        (Scaled(), "GCNConv 'conv2' is not given the model's own edges"),
+        (
+            Scaled(),
+            r"GCNConv 'conv2' is given what 'flip' makes \(line \d+ of test_trace.py\) as "
+            "'edge_index', where packed layers take the model's own edges",
+        ),
         (Pair(), "its forward returns a tuple, more than one tensor; return the logits alone"),
     ):
         report = bignn.binarize_(model)

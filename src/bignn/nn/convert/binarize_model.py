@@ -45,6 +45,10 @@ from bignn.nn.linear import Linear
 from bignn.nn.sage_conv import SAGEConv
 
 
+# Of fewer bits than that a hidden layer learns much less than in floats (docs/design.md).
+_FEW_BITS = 16
+
+
 def binarize_(
     model: nn.Module,
     *,
@@ -184,6 +188,7 @@ def binarize_(
         _drop_first(replacement, report)
     if binarization.features:
         _center(replacement, center, report)
+        _note_few_bits(replacement, report)
         watch_outputs(model)
     remember_weights_in(model)
     report.entries = list(replacement.entries())
@@ -336,6 +341,17 @@ def _center(replacement: LayerReplacement, center: bool | Literal["auto"], repor
     if named:
         listed = ", ".join(f"'{name}'" for name in named)
         report.notes.append(f"The input of {listed} is centred by batch normalisation{why}.")
+
+
+def _note_few_bits(replacement: LayerReplacement, report: Report) -> None:
+    """Note the hidden layers that read few numbers, of which signs tell little."""
+    for name, layer in list(replacement.layers.items())[1:]:
+        num_bits = input_maps(layer)[0].in_channels
+        if num_bits < _FEW_BITS and not isinstance(layer, InnerLinear):
+            report.notes.append(
+                f"'{name}' reads {num_bits} bits of each node, which tell little: make the layer "
+                f"before it wider, or keep it float with skip=['{name}']."
+            )
 
 
 def _drop_first(replacement: LayerReplacement, report: Report) -> None:

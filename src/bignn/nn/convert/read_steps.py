@@ -38,6 +38,7 @@ from bignn.nn.convert.traced_calls import (
     called_in,
     called_name,
     changes_its_input,
+    described,
     line_of_call,
 )
 from bignn.nn.convert.typed_arguments import TypedArguments, output_of_type
@@ -303,8 +304,8 @@ class StepReader:
                 continue
             self._check_known(some, name)
             raise cannot_pack(
-                f"{self._title(node)} is not given the model's own edges, as they are, and nothing "
-                "else"
+                f"{self._title(node)} is given {described(some)} as '{name}', where packed layers "
+                "take the model's own edges as they are; change these in the data, before the call"
             )
         if can_weigh(module):
             self.weighing_calls.append(LayerCall(layer, given.get("edge_weight") is not None))

@@ -25,12 +25,15 @@ _MAX_EQUAL = 0.95
 _MANY_ROWS = 4096
 # The first batches are watched at 1, 2, 4, ..., later ones at multiples of this.
 _EVERY = 32
+# Outputs are judged from this batch on: those of good models may be equal in their first epochs.
+_FIRST_OUTPUTS = 8
 
 
 class _Schedule:
     """A count of batches, of which few are watched; and whether a warning was given."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: int = 1) -> None:
+        self.first = first
         self.num_batches = 0
         self.has_warned = False
 
@@ -39,7 +42,7 @@ class _Schedule:
         self.num_batches += 1
         count = self.num_batches
         is_listed = count % _EVERY == 0 or (count < _EVERY and count & (count - 1) == 0)
-        return is_listed and not self.has_warned and num_rows >= _MIN_ROWS
+        return count >= self.first and is_listed and not self.has_warned and num_rows >= _MIN_ROWS
 
 
 class SignWatch(_Schedule):
@@ -111,14 +114,16 @@ def watch_outputs(model: nn.Module) -> None:
 
 class _OutputWatch:
     def __init__(self) -> None:
-        self.training, self.evaluation = _Schedule(), _Schedule()
+        self.training, self.evaluation = _Schedule(_FIRST_OUTPUTS), _Schedule()
 
     @torch.no_grad()
     def __call__(self, model: nn.Module, args: Any, out: Any) -> None:
         if torch.compiler.is_compiling() or not isinstance(out, Tensor) or out.ndim != 2:
             return
         schedule = self.training if model.training else self.evaluation
-        if self.training.has_warned or not (model.training or self.training.num_batches):
+        if self.training.has_warned or not (
+            model.training or self.training.num_batches >= _FIRST_OUTPUTS
+        ):
             return
         if not schedule.is_due(len(out)):
             return

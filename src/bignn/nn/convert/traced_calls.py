@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import Any
 
@@ -34,6 +35,16 @@ def called_name(node: fx.Node) -> str:
         return ""
     name = getattr(node.target, "__name__", str(node.target))
     return "" if name.startswith("_assert") else name
+
+
+def described(given: Any) -> str:
+    """Describe an argument for messages: what made it, if forward did."""
+    if not isinstance(given, fx.Node):
+        return repr(given)
+    made = given.args[0] if given.target is operator.getitem else given
+    if not isinstance(made, fx.Node) or not (name := called_name(made)):
+        return f"'{given.target}'"
+    return f"what '{name.removesuffix('_')}' makes{line_of_call(made)}"
 
 
 def changes_its_input(node: fx.Node) -> bool:

@@ -1,7 +1,8 @@
 """Finding binary layers whose input is not centred, from a model's traced forward.
 
 The sign of a number tells something where both signs occur. Layers and norms make such numbers; a
-ReLU, a sum of activated values, an embedding or a pooling need not.
+ReLU, a sum of activated values, an embedding or a pooling need not. Neither do many binary layers
+in a row: every one shifts its columns, until most have one sign at all nodes.
 """
 
 from __future__ import annotations
@@ -40,9 +41,10 @@ _NORMS = (
 # Of PyG's convolutions those that bignn has a layer for, which may be left float. Others may end in
 # a ReLU, or add what they were given.
 _CENTRED_MODULES = (*(WrappedLayer, Convolution, *CONVERSIONS, *_NORMS, nn.Linear, pyg.Linear),)
+_NORM_FUNCTIONS = {functional.batch_norm, functional.layer_norm, functional.group_norm}
 _CENTRED_FUNCTIONS = {
-    *(functional.linear, functional.batch_norm, functional.layer_norm, functional.group_norm),
-    *(torch.matmul, torch.mm, Tensor.matmul, Tensor.mm, operator.matmul),
+    *_NORM_FUNCTIONS,
+    *(functional.linear, torch.matmul, torch.mm, Tensor.matmul, Tensor.mm, operator.matmul),
 }
 # Activations without numbers of both signs; others have the sign of their input.
 _ONE_SIGN = functions_named(["relu", "relu6", "sigmoid", "hardsigmoid", "softplus", "logsigmoid"])
@@ -59,14 +61,27 @@ _SCALINGS = {
 }
 
 
+# The most binary layers in a row that need no normalisation: of the columns that a third one reads
+# up to nine tenths have one sign (docs/design.md, Converting PyG models).
+_MOST_IN_A_ROW = 2
+
+
 class _Centred(NamedTuple):
-    """Whether a value has numbers of both signs, and whether the value before activation has."""
+    """Whether a value has numbers of both signs.
+
+    Attributes:
+        value: whether the value itself has.
+        before: whether the value before activation has.
+        num_layers: binary layers in a row, without normalisation, that it has been through.
+
+    """
 
     value: bool
     before: bool
+    num_layers: int = 0
 
 
-_YES, _NO = _Centred(True, True), _Centred(False, False)
+_NO = _Centred(False, False)
 
 
 def uncentred_layers(model: nn.Module, graph: fx.Graph) -> set[nn.Module]:
@@ -77,9 +92,10 @@ def uncentred_layers(model: nn.Module, graph: fx.Graph) -> set[nn.Module]:
     features = {node for node in graph.nodes if node.op == "placeholder"}
     for place, node in enumerate(graph.nodes):
         if node.op == "placeholder":
-            known[node] = _YES if is_standardized and place == 0 else _NO
+            is_centred = is_standardized and place == 0
+            known[node] = _Centred(is_centred, is_centred)
         elif node.op == "get_attr":
-            known[node] = _YES
+            known[node] = _Centred(True, True)
         elif node.op == "call_module":
             module = model.get_submodule(str(node.target))
             known[node] = _after_module(module, _of(_first(node), known), found)
@@ -104,7 +120,11 @@ def _of(given: Any, known: dict[fx.Node, _Centred]) -> _Centred:
     """Look up a value; a list is centred where all its parts are, a number is not."""
     if isinstance(given, list | tuple):
         parts = [_of(part, known) for part in given]
-        return _Centred(all(part.value for part in parts), all(part.before for part in parts))
+        return _Centred(
+            all(part.value for part in parts),
+            all(part.before for part in parts),
+            max((part.num_layers for part in parts), default=0),
+        )
     return known.get(given, _NO) if isinstance(given, fx.Node) else _NO
 
 
@@ -112,24 +132,26 @@ def _after_module(module: nn.Module, x: _Centred, found: set[nn.Module]) -> _Cen
     if isinstance(module, WrappedLayer):
         reads_before = module.wrapping.reads_before_activation  # type: ignore[union-attr]
         has_stage = isinstance(getattr(module, "input_stage", None), InputStage)
-        if not has_stage and not (x.before if reads_before else x.value):
+        is_centred = (x.before if reads_before else x.value) and x.num_layers < _MOST_IN_A_ROW
+        if not has_stage and not is_centred:
             found.add(module)
-        out = _YES
-        if isinstance(module, GINConv):
+        out = _Centred(True, True, x.num_layers + 1)
+        if isinstance(module, GINConv):  # its network reads sums, most of them of few neighbours
+            out = out._replace(num_layers=_MOST_IN_A_ROW)
             rest = module.rest
             for part in rest if isinstance(rest, nn.Sequential) else [rest]:
                 out = _after_module(part, out, found)
-        return out
+        return out._replace(num_layers=x.num_layers + 1)
     if type(module) in WITHOUT_WEIGHTS:  # not looked past
-        return _Centred(x.value, x.value)
+        return _Centred(x.value, x.value, x.num_layers)
     if isinstance(module, _CENTRED_MODULES):
-        return _YES
+        return _Centred(True, True, 0 if isinstance(module, _NORMS) else x.num_layers)
     if isinstance(module, nn.Identity | nn.Dropout):
         return x
     if isinstance(module, (*ACTIVATION_MODULES, FunctionModule)):
         has_one_sign = isinstance(module, (*_ONE_SIGN_MODULES, FunctionModule))
-        return _Centred(x.value and not has_one_sign, x.before)
-    return _NO
+        return _Centred(x.value and not has_one_sign, x.before, x.num_layers)
+    return _NO._replace(num_layers=x.num_layers)
 
 
 def _after_function(node: fx.Node, known: dict[fx.Node, _Centred]) -> _Centred:
@@ -140,17 +162,17 @@ def _after_function(node: fx.Node, known: dict[fx.Node, _Centred]) -> _Centred:
         return known.get(node.args[0], _NO) if node.args[1] == "x" else _NO  # type: ignore[arg-type]
     x = _of(_first(node), known)
     if target in _CENTRED_FUNCTIONS:
-        return _YES
+        return _Centred(True, True, 0 if target in _NORM_FUNCTIONS else x.num_layers)
     if target in ACTIVATIONS:
-        return _Centred(x.value and target not in _ONE_SIGN, x.before)
+        return _Centred(x.value and target not in _ONE_SIGN, x.before, x.num_layers)
     if target in DROPOUTS or target in MOVES or target is operator.getitem:
         return x
+    num_layers = _of(node.args, known).num_layers
+    is_centred = False
     if target in _SAME_SIGNS:  # not looked past
-        return _Centred(x.value, x.value)
-    if target in _SUMS:
+        is_centred = x.value
+    elif target in _SUMS:
         is_centred = len(node.args) == 2 and all(_of(part, known).value for part in node.args)
-        return _Centred(is_centred, is_centred)
-    if target in _SCALINGS and any(isinstance(part, int | float) for part in node.args):
+    elif target in _SCALINGS and any(isinstance(part, int | float) for part in node.args):
         is_centred = any(_of(part, known).value for part in node.args)
-        return _Centred(is_centred, is_centred)
-    return _NO
+    return _Centred(is_centred, is_centred, num_layers)

@@ -186,7 +186,7 @@ def _choose_drop(layer: WrappedLayer, x: Tensor) -> None:
 
 def _prepare_input(layer: WrappedLayer, wrapping: Wrapping, x: Tensor) -> Any:
     read: Any = value_before(layer, wrapping, x)
-    is_input = False
+    is_input = is_features(read)
     if isinstance(stage := getattr(layer, "input_stage", None), nn.Module):
         read, is_input = stage(read), True
     elif isinstance(center := getattr(layer, "center", None), nn.Module):
