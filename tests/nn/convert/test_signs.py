@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch_geometric.nn as pyg
-from pyg_models import CLASSES, NAMES, Between, D, Modules, Own, family, make_data, train
+from pyg_models import CLASSES, NAMES, Between, D, Own, family, make_data, train
 from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.data import Data

@@ -44,7 +44,6 @@ from bignn.nn.gin_conv import GINConv
 from bignn.nn.linear import Linear
 from bignn.nn.sage_conv import SAGEConv
 
-
 # Of fewer bits than that a hidden layer learns much less than in floats (docs/design.md).
 _FEW_BITS = 16
 
