@@ -1,7 +1,8 @@
-"""How close do distilled models come to their float twins, by the rate that they learn with?
+"""How close do distilled models come to their float twins, by what their recipe is changed by?
 
 Run: .venv/bin/python benchmarks/inductive_trials.py GRAPH ... [--model bi-sage] [--hidden 256]
-     [--teachers 1] [--seeds 3] [--device cuda] [--jobs 4] [--out runs/inductive]
+     [--rows voters=4 lr=0.001,voters=8 ...] [--teachers 1] [--seeds 3] [--device cuda] [--jobs 4]
+     [--out runs/inductive]
 Students of a seed have the same teachers in every row. Cells have validation accuracy (loss) and
 test accuracy; a choice is made by the former. Runs are kept in the folder, and finished ones are
 not run again. (A minute or two per run of amazon-photo on one core.)
@@ -10,9 +11,11 @@ not run again. (A minute or two per run of amazon-photo on one core.)
 from __future__ import annotations
 
 import argparse
+from ast import literal_eval
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from bignn.lab.study.ledger import Record
 from bignn.lab.study.run import Run
@@ -20,8 +23,17 @@ from bignn.lab.study.runs import do_runs
 from bignn.train.averages import mean_and_std
 from bignn.train.recipes import TWINS
 
-#: Learning rates of students; the recipe's is the first.
-RATES = (0.001, 0.003)
+
+def parsed(row: str) -> tuple[tuple[str, Any], ...]:
+    """Read the changes of a row, ``name=value,name=value``; numbers are numbers."""
+    changes: list[tuple[str, Any]] = []
+    for change in row.split(","):
+        name, _, text = change.partition("=")
+        try:
+            changes.append((name, literal_eval(text)))
+        except ValueError:
+            changes.append((name, text))
+    return tuple(changes)
 
 
 def cell(found: Sequence[Record]) -> str:
@@ -37,6 +49,7 @@ def main() -> None:
     parser.add_argument("graphs", nargs="+")
     parser.add_argument("--model", default="bi-sage", choices=("bi-sage", "bi-saint", "bi-gcn"))
     parser.add_argument("--hidden", type=int, default=256)
+    parser.add_argument("--rows", nargs="+", default=["voters=4"])
     parser.add_argument("--teachers", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--device", default="cpu")
@@ -46,10 +59,15 @@ def main() -> None:
     rows: dict[tuple[str, str], Run] = {}
     for graph in options.graphs:
         rows["the float model", graph] = Run(graph, TWINS[options.model])
-        for rate in RATES:
-            changes = ("hidden_channels", options.hidden), ("lr", rate)
-            rows[f"rate {rate}", graph] = Run(
-                graph, options.model, distill=True, teachers=options.teachers, changes=changes
+        for name in ("the recipe", *options.rows):
+            changes = () if name == "the recipe" else parsed(name)
+            every = {"hidden_channels": options.hidden, **dict(changes)}
+            rows[name, graph] = Run(
+                graph,
+                options.model,
+                distill=True,
+                teachers=options.teachers,
+                changes=tuple(every.items()),
             )
     runs = [replace(row, seed=seed) for seed in range(options.seeds) for row in rows.values()]
     records = do_runs(runs, options.out, device=options.device, jobs=options.jobs)

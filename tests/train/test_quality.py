@@ -35,7 +35,7 @@ def test_validation_decides_whether_teachers_are_followed(
                           progress=False)  # fmt: skip
 
     first = train(tmp_path)
-    assert len(first.teachers.results) == 4
+    assert len(first.teachers.results) == 3  # of seeds 0 and 1, and 1 and 2
     assert {path.parent.name for path in first.chosen.checkpoints} == {first.students.kind}
     assert load_model(first.chosen.checkpoints[0]).config["hidden_channels"] == 24
     for better in ("distilled", "alone"):
@@ -98,7 +98,7 @@ def test_fit_keeps_the_better_of_both(graph: Graph) -> None:
         return bignn.recipe("bi-gcn", graph=graph, hidden_channels=16).build(graph)
 
     teachers = [fit_model(teacher_recipe("bi-gcn", graph), graph, seed, progress=False)[0]
-                for seed in (2, 3)]  # fmt: skip
+                for seed in (1, 2)]  # fmt: skip
     ways = {}
     for kind, teacher in (("distilled", teachers), ("alone", None)):
         model = built()

@@ -32,7 +32,14 @@ from bignn.train.recipes import (
     recipe_name,
     teacher_recipe,
 )
-from bignn.train.seeds import SeedResults, Teachers, fit_model, train_seeds, train_teachers
+from bignn.train.seeds import (
+    SeedResults,
+    Teachers,
+    fit_model,
+    teachers_of,
+    train_seeds,
+    train_teachers,
+)
 
 __all__ = ["NUM_TEACHERS", "BestResults", "Quality", "Students", "fit_best", "train_best"]
 
@@ -183,7 +190,7 @@ def train_best(
     Args:
         model: a binary model, a key of ``recipes.RECIPES`` that has a float twin.
         graph: the graph.
-        seeds: the seeds; each has teachers of its own.
+        seeds: the seeds; neighbouring ones share teachers (:func:`~bignn.train.seeds.teachers_of`).
         out: folder of the checkpoints, with folders ``teacher``, ``distilled`` and ``alone``.
         num_teachers: teachers of each seed.
         label: name of the run in messages.
@@ -240,7 +247,7 @@ def fit_best(
         model: a binary :class:`bignn.nn.GNN` of a kind that has a recipe.
         graph: a graph with classes.
         settings: those of both trainings; by default the best known for each.
-        seed: the seed, as of :func:`bignn.fit`; that of teacher k is ``seed num_teachers + k``.
+        seed: the seed, as of :func:`bignn.fit`; that of teacher k is ``seed + k``.
         num_teachers: how many teachers.
         options: those of :func:`bignn.fit`.
 
@@ -251,9 +258,10 @@ def fit_best(
         raise input_error("model", "a binary model of bignn.nn for the best quality", got)
     graph = as_graph(graph)
     asked = teacher_recipe(name, graph, num_layers=len(model.convs))  # type: ignore[arg-type]
-    seeds = range(seed * num_teachers, (seed + 1) * num_teachers)
     quiet = {**options, "on_epoch": None}
-    teachers = [fit_model(asked, graph, number, **quiet)[0] for number in seeds]
+    teachers = [
+        fit_model(asked, graph, number, **quiet)[0] for number in teachers_of(seed, num_teachers)
+    ]
     alone = deepcopy(model)
     by_teachers, by_itself = (
         fit(

@@ -251,6 +251,15 @@ def can_fit_together(recipe: Recipe, graph: Graph | Store | GraphPart, device: s
     return on_gpu and recipe.settings.sampling is None and is_small
 
 
+def teachers_of(seed: int, count: int) -> range:
+    """Return the seeds of a student's teachers.
+
+    Students of neighbouring seeds share all but one, so that twenty students with four teachers
+    each need 23, not 80.
+    """
+    return range(seed, seed + count)
+
+
 def train_teachers(
     recipe: Recipe,
     graph: Graph | GraphPart,
@@ -261,15 +270,15 @@ def train_teachers(
 ) -> tuple[SeedResults, Teachers]:
     """Train the float models that students learn from, or read those that ``out`` has already.
 
-    The student of seed s has ``count`` teachers of its own, of seeds s count, s count + 1, ...
+    The student of seed s has the ``count`` teachers of seeds s, s + 1, ... (:func:`teachers_of`).
     Returns the results of all teachers, and the teachers of each seed. ``options`` are those of
     :func:`train_seeds`.
     """
     if count < 1:
         raise input_error("teachers", "at least 1", count)
-    needed = [seed * count + number for seed in seeds for number in range(count)]
+    needed = sorted({number for seed in seeds for number in teachers_of(seed, count)})
     trained = train_seeds(recipe, graph, needed, out, resume=True, replace_unusable=True, **options)
     paths = dict(zip(needed, trained.checkpoints, strict=True))
     return trained, Teachers(
-        checkpoints={seed: [paths[seed * count + k] for k in range(count)] for seed in seeds}
+        checkpoints={seed: [paths[k] for k in teachers_of(seed, count)] for seed in seeds}
     )

@@ -90,7 +90,7 @@ def test_seeds_of_a_row_that_train_at_the_same_time_are_those_by_themselves(
     told = ("row", "seed", "val_loss", "test_acc", "best_epoch", "recipe")
     assert [[r[k] for k in told] for r in together] == [[r[k] for k in told] for r in alone]
     # Teachers of a group, its students, and the other row; the fifth seeds are by themselves.
-    assert fitted == [[0, 1, 2, 3, 4, 5, 6, 7], [0, 1, 2, 3], [0, 1, 2, 3], [8, 9]]
+    assert fitted == [[0, 1, 2, 3, 4], [0, 1, 2, 3], [0, 1, 2, 3]]
     names = {path.name for path in (tmp_path / "together" / "teachers").glob("*.safetensors")}
     assert names == {path.name for path in (tmp_path / "alone" / "teachers").glob("*.safetensors")}
 
@@ -227,7 +227,13 @@ def test_defaults_that_keys_leave_out_are_what_they_were() -> None:
         "Settings": {
             **{"lr": 0.001, "weight_decay": 0.0, "beta1": 0.9, "last_layer_lr": 1.0},
             **{"epochs": 1000, "patience": 100, "select_by": "loss", "distill_mix": 0.9},
-            **{"temperature": 1.0, "leave_teacher": False, "inductive": False, "sampling": None},
+            **{
+                "temperature": 1.0,
+                "leave_teacher": False,
+                "voters": 1,
+                "inductive": False,
+                "sampling": None,
+            },
         },
         "Recipe": {
             **{"hidden_channels": 64, "num_layers": 2, "conv": "gcn", "heads": 1, "out_heads": 1},

@@ -28,7 +28,14 @@ from bignn.train.distributed import resolve_device
 from bignn.train.fit import FitResult
 from bignn.train.jobs import in_processes
 from bignn.train.recipes import Recipe
-from bignn.train.seeds import SeedResults, Teachers, can_fit_together, fit_seed, train_seeds
+from bignn.train.seeds import (
+    SeedResults,
+    Teachers,
+    can_fit_together,
+    fit_seed,
+    teachers_of,
+    train_seeds,
+)
 
 #: Most seeds of a row that a process trains at the same time on a GPU.
 _TOGETHER = 4
@@ -179,11 +186,13 @@ class _Task:
         if not (row.distill or row.curve) and digest(graph, chosen) in self.teachers:
             results = [result for result, _ in self._teachers(chosen, graph, seeds)]
         else:
-            needed = [seed * row.teachers + k for seed in seeds for k in range(row.teachers)]
+            needed = {seed: teachers_of(seed, row.teachers) for seed in seeds}
             teachers: Teachers | None = None
             if taught_by is not None:
-                paths = [path for _, path in self._teachers(taught_by, graph, needed)]
-                of_seed = dict(zip(seeds, _batched(paths, row.teachers), strict=True))
+                every = sorted(set().union(*needed.values()))
+                made = self._teachers(taught_by, graph, every)
+                path_of = {number: path for number, (_, path) in zip(every, made, strict=True)}
+                of_seed = {seed: [path_of[k] for k in needed[seed]] for seed in seeds}
                 teachers = Teachers(checkpoints=of_seed)
             if len(runs) == 1:
                 note = (lambda _, loss, __: curve.append(round(loss, 4))) if row.curve else None
@@ -267,10 +276,6 @@ class _Task:
 
     def _fit(self, chosen: Recipe, graph: Graph, seed: int, **options: Any) -> FitResult:
         return fit_seed(chosen, graph, seed, device=self.device, progress=self.bars, **options)
-
-
-def _batched(paths: Sequence[Path], count: int) -> list[Sequence[Path]]:
-    return [paths[start : start + count] for start in range(0, len(paths), count)]
 
 
 def _names(run: Run) -> Record:
