@@ -1,7 +1,7 @@
 """How close do distilled models come to their float twins, by what their recipe is changed by?
 
 Run: .venv/bin/python benchmarks/inductive_trials.py GRAPH ... [--model bi-sage] [--hidden 256]
-     [--rows voters=4 lr=0.001,voters=8 ...] [--teachers 1] [--seeds 3] [--device cuda] [--jobs 4]
+     [--rows lr=0.001 "fan_outs=(25,10),dropout=0.1" ...] [--teachers 1] [--seeds 3] [--device cuda] [--jobs 4]
      [--out runs/inductive]
 Students of a seed have the same teachers in every row. Cells have validation accuracy (loss) and
 test accuracy; a choice is made by the former. Runs are kept in the folder, and finished ones are
@@ -11,6 +11,7 @@ not run again. (A minute or two per run of amazon-photo on one core.)
 from __future__ import annotations
 
 import argparse
+import re
 from ast import literal_eval
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,7 +28,7 @@ from bignn.train.recipes import TWINS
 def parsed(row: str) -> tuple[tuple[str, Any], ...]:
     """Read the changes of a row, ``name=value,name=value``; numbers are numbers."""
     changes: list[tuple[str, Any]] = []
-    for change in row.split(","):
+    for change in re.split(r",(?=\w+=)", row):
         name, _, text = change.partition("=")
         try:
             changes.append((name, literal_eval(text)))
@@ -49,7 +50,7 @@ def main() -> None:
     parser.add_argument("graphs", nargs="+")
     parser.add_argument("--model", default="bi-sage", choices=("bi-sage", "bi-saint", "bi-gcn"))
     parser.add_argument("--hidden", type=int, default=256)
-    parser.add_argument("--rows", nargs="+", default=["voters=4"])
+    parser.add_argument("--rows", nargs="+", default=["lr=0.001"])
     parser.add_argument("--teachers", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--device", default="cpu")
