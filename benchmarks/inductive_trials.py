@@ -1,8 +1,8 @@
 """How close do distilled models come to their float twins, by what their recipe is changed by?
 
 Run: .venv/bin/python benchmarks/inductive_trials.py GRAPH ... [--model bi-sage] [--hidden 256]
-     [--rows lr=0.001 "fan_outs=(25,10),dropout=0.1" ...] [--teachers 1] [--seeds 3] [--device cuda] [--jobs 4]
-     [--out runs/inductive]
+     [--rows lr=0.001 "fan_outs=(25,10),dropout=0.1" ...] [--teachers 1] [--seeds 3]
+     [--device cuda] [--jobs 4] [--out runs/inductive]
 Students of a seed have the same teachers in every row. Cells have validation accuracy (loss) and
 test accuracy; a choice is made by the former. Runs are kept in the folder, and finished ones are
 not run again. (A minute or two per run of amazon-photo on one core.)
@@ -32,7 +32,7 @@ def parsed(row: str) -> tuple[tuple[str, Any], ...]:
         name, _, text = change.partition("=")
         try:
             changes.append((name, literal_eval(text)))
-        except ValueError:
+        except (ValueError, SyntaxError):
             changes.append((name, text))
     return tuple(changes)
 

@@ -89,9 +89,6 @@ class Settings:
         leave_teacher: when the epochs with a teacher are over, train on from the best one's weights
             by labels alone, with as many epochs and as much patience again. The best epoch of all
             counts: a teacher that is worse than its student does not hold it back.
-        voters: parts of a model's hidden neurons, each of which learns to predict by itself; their
-            mean is the prediction. The trained model is one like any other (:class:`bignn.nn.GNN`
-            with a hidden layer).
         inductive: training sees the training nodes and the edges among them only; evaluation is on
             the whole graph.
         sampling: how batches are drawn; None for the whole graph in one.
@@ -108,9 +105,6 @@ class Settings:
     distill_mix: float = option(0.9, "the teacher's share of the loss", SHARE)
     temperature: float = option(1.0, "temperature of distillation", POSITIVE)
     leave_teacher: bool = option(False, "train on by labels alone after the teacher")
-    voters: int = option(
-        1, "parts of the hidden neurons that each learn to predict by themselves", COUNT
-    )
     inductive: bool = option(False, "train on the training nodes alone")
     sampling: Sampling | None = None
 

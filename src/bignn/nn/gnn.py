@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +32,7 @@ from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
 from bignn.nn.input_stage import InputStage, Moments
 from bignn.nn.jumping import JumpingHead
-from bignn.nn.linear import FeaturesLike, reading
+from bignn.nn.linear import FeaturesLike
 from bignn.nn.sage_conv import SAGEConv
 from bignn.nn.sg_conv import SGConv
 from bignn.nn.sparse import SparseMatrix
@@ -308,63 +307,29 @@ class GNN(nn.Module):
         edge_weight: Tensor | None = None,
     ) -> Tensor:
         """Compute the logits; an x that is no tensor counts as :attr:`input_stage`'s output."""
-        hidden, h = self._hidden_layers(x, edge_index, edge_weight, keeps_bits=True)
-        logits: Tensor
-        if self.lin is None:
-            logits = self.convs[-1](h, _edges_of(edge_index, len(self.convs) - 1), edge_weight)
-        else:
-            # Layers that make fewer rows than they read make the first ones.
-            rows = len(hidden[-1])
-            logits = self.lin([some[:rows] for some in hidden])
-        return logits
-
-    def votes(
-        self,
-        x: FeaturesLike,
-        edge_index: Graphs,
-        edge_weight: Tensor | None = None,
-        *,
-        num_voters: int,
-    ) -> Tensor:
-        """Compute the logits of parts of the hidden neurons [num_voters, N, out_channels].
-
-        Each voter is the last layer on some columns of its input, scaled up to stand for all of
-        them. Without dropout the mean of the votes, weighed by their columns, is the output.
-        """
-        conv = self.layers[-1]
-        assert self.lin is None and isinstance(conv, GCNConv | SAGEConv)
-        _, h = self._hidden_layers(x, edge_index, edge_weight, keeps_bits=False)
-        edges = _edges_of(edge_index, len(self.convs) - 1)
-        maps = [conv.lin] if isinstance(conv, GCNConv) else [conv.lin_l, conv.lin_r]
-        ends = [k * h.shape[1] // num_voters for k in range(num_voters + 1)]
-        found = []
-        for start, end in pairwise(ends):
-            with reading(maps, slice(start, end)):
-                found.append(conv(h, edges, edge_weight))
-        return torch.stack(found)
-
-    def _hidden_layers(
-        self, x: FeaturesLike, edge_index: Graphs, edge_weight: Tensor | None, *, keeps_bits: bool
-    ) -> tuple[list[Tensor], FeaturesLike]:
-        """Compute the hidden layers; return all outputs, of models with jk, and the last one.
-
-        With ``keeps_bits`` training on a GPU keeps bits of them alone, where it can.
-        """
         h: FeaturesLike = self.input_stage(x) if isinstance(x, Tensor) else x
         hidden: list[Tensor] = []
-        for layer, norm in enumerate(self.norms):
-            conv, edges = self.convs[layer], _edges_of(edge_index, layer)
-            bits = self._binary_rows(h, edges, edge_weight, layer) if keeps_bits else None
-            if bits is not None:
+        for layer, conv in enumerate(self.convs):
+            if hidden:
+                h = hidden[-1] if self.lin is not None else hidden.pop()
+            edges = edge_index[layer] if isinstance(edge_index, tuple) else edge_index
+            norm = self.norms[layer] if layer < len(self.norms) else None
+            if (bits := self._binary_rows(h, edges, edge_weight, layer)) is not None:
                 h = bits
                 continue
             if isinstance(norm, BatchNorm) and self._folds(conv, norm):
-                h = conv(h, edges, edge_weight, norm=norm)
-            else:
-                h = self._between(norm(conv(h, edges, edge_weight)))
-            if self.lin is not None:
-                hidden.append(cast(Tensor, h))
-        return hidden, h
+                hidden.append(conv(h, edges, edge_weight, norm=norm))
+                continue
+            h = conv(h, edges, edge_weight)
+            if norm is not None:
+                hidden.append(self._between(norm(h)))
+        if self.lin is None:
+            assert isinstance(h, Tensor)
+            return h
+        # Layers that make fewer rows than they read make the first ones.
+        rows = len(hidden[-1])
+        logits: Tensor = self.lin([some[:rows] for some in hidden])
+        return logits
 
     def _binary_rows(
         self, h: FeaturesLike, edges: EdgesLike, edge_weight: Tensor | None, layer: int
@@ -401,11 +366,6 @@ class GNN(nn.Module):
         with evaluating(self):
             out: Tensor = self(x, edge_index, edge_weight).argmax(dim=-1)
         return out
-
-
-def _edges_of(edge_index: Graphs, layer: int) -> EdgesLike:
-    """Return the form of the graph that a layer takes."""
-    return edge_index[layer] if isinstance(edge_index, tuple) else edge_index
 
 
 def _conv_options(config: ModelConfig, *, is_first: bool, is_hidden: bool) -> dict[str, Any]:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -81,8 +77,6 @@ class Linear(nn.Module):
         self.drop = drop
         self.balance = balance and in_channels > 2
         self.scale_gradient = scale_gradient
-        #: The input columns that count, see :func:`reading`; None for all.
-        self.columns: slice | None = None
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels))
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
         self.reset_parameters()
@@ -110,7 +104,6 @@ class Linear(nn.Module):
             weight, alpha = self.binary_weight()
         if self.binarization.features and isinstance(x, Tensor):
             x = BinaryRows(*binarize_features(x, self.binarization.ste))
-        x, weight = self._read(x, weight)
         if isinstance(x, SparseFeatures):
             out = x.matmul(weight.t(), self.dropout, training=self.training)
         elif isinstance(x, BinaryRows):
@@ -119,8 +112,6 @@ class Linear(nn.Module):
             out = binary_product(x, weight, p, drop=self.drop, is_binary=is_binary)
         else:
             out = functional.linear(dropout(x, self.dropout, training=self.training), weight)
-        if self.columns is not None:
-            out = out * self._share_factor
         return out if alpha is None else out * alpha.t()
 
     def binary_rows(self, x: FeaturesLike) -> BinaryRows:
@@ -139,8 +130,7 @@ class Linear(nn.Module):
         """Binarize the layer's input for training that keeps bits; None where it needs floats."""
         self.check_input(x)
         b = self.binarization
-        is_binary = b.features and b.weights
-        if not is_binary or self.weight.dtype != torch.float32 or self.columns is not None:
+        if not (b.features and b.weights) or self.weight.dtype != torch.float32:
             return None
         if isinstance(x, Tensor):
             if b.ste != "input" or x.dtype != torch.float32 or self.drop == "present":
@@ -156,27 +146,8 @@ class Linear(nn.Module):
         """Compute ``F Bᵀ`` [N, d_out] and the scales α [1, d_out], with both factors binary."""
         signs, alpha = self.binary_weight()
         p = self.dropout if self.training else 0.0
-        x, signs = self._read(x, signs)
         product, factor = product_of_signs(x, signs, p, drop=self.drop, is_binary=True)
-        factor *= self._share_factor
         return product if factor == 1 else product * factor, alpha.t()
-
-    def _read(self, x: Any, weight: Tensor) -> tuple[Any, Tensor]:
-        """Take the columns of the input, and of the weights, that count."""
-        if self.columns is None:
-            return x, weight
-        if isinstance(x, BinaryRows):
-            x = BinaryRows(x.signs[:, self.columns], x.beta)
-        else:
-            x = x[:, self.columns]
-        return x, weight[:, self.columns]
-
-    @property
-    def _share_factor(self) -> float:
-        """All columns by those that count: what makes a part of a product as large as all of it."""
-        if self.columns is None:
-            return 1.0
-        return float(self.in_channels / (self.columns.stop - self.columns.start))
 
     def check_input(self, x: FeaturesLike) -> None:
         """Refuse an input that the layer cannot read."""
@@ -213,18 +184,6 @@ class Linear(nn.Module):
         """Describe the layer for ``print(model)``."""
         kinds = [name for name in ("features", "weights") if getattr(self.binarization, name)]
         return f"{self.in_channels}, {self.out_channels}, binary={'+'.join(kinds) or 'none'}"
-
-
-@contextmanager
-def reading(maps: Sequence[Linear], columns: slice) -> Iterator[None]:
-    """Let linear maps read some columns of their input alone, scaled up to stand for all."""
-    for linear in maps:
-        linear.columns = columns
-    try:
-        yield
-    finally:
-        for linear in maps:
-            linear.columns = None
 
 
 def median(rows: Tensor) -> Tensor:

@@ -42,7 +42,6 @@ from bignn.train.progress import Progress
 from bignn.train.recipes import Settings
 from bignn.train.recorded import Number, Recorder
 from bignn.train.result import FitResult
-from bignn.train.voting import Voting, check_voters
 
 #: Points of validation from which on a converted model is said to be behind its teacher.
 _MOST_LOST = 5.0
@@ -82,8 +81,6 @@ class TrainingRun:
         self.settings, self.seed = settings, seed
         self.teachers_digest = weights_digest(teachers) if teachers else None
         self._first_teacher = teachers[0] if teachers else None
-        if settings.voters > 1:
-            check_voters(model, settings.voters)
         problem.prepare(model, settings, world)
         problem.fit_input(model)
         fit_inner_stage(
@@ -260,18 +257,8 @@ class TrainingRun:
         if batch is None:
             self.world.fractions(0, 0)
             return
-        fractions = self.world.fractions(*batch.num_terms)
-        if self.settings.voters == 1:
-            loss = self._loss(batch.logits(self.model), batch, *fractions)
-        else:
-            votes = batch.logits(Voting(self.model, self.settings.voters))
-            loss = torch.stack([self._loss(one, batch, *fractions) for one in votes]).sum()
-        loss.backward()
-
-    def _loss(
-        self, logits: Tensor, batch: Batch, label_fraction: float, target_fraction: float
-    ) -> Tensor:
-        """Compute this process's part of the loss of some logits."""
+        label_fraction, target_fraction = self.world.fractions(*batch.num_terms)
+        logits = batch.logits(self.model)
         nodes = batch.loss_nodes
         task = self.problem.task
         loss = label_fraction * task.loss(logits[nodes], batch.y[nodes], batch.loss_weight)
@@ -285,7 +272,7 @@ class TrainingRun:
                 logits[rows], batch.targets[rows], temperature, weight, task
             )
             loss = (1 - mix) * loss + mix * target_fraction * divergence
-        return loss
+        loss.backward()
 
     def _measured(self) -> Parts:
         """Measure the model on validation."""

@@ -227,13 +227,7 @@ def test_defaults_that_keys_leave_out_are_what_they_were() -> None:
         "Settings": {
             **{"lr": 0.001, "weight_decay": 0.0, "beta1": 0.9, "last_layer_lr": 1.0},
             **{"epochs": 1000, "patience": 100, "select_by": "loss", "distill_mix": 0.9},
-            **{
-                "temperature": 1.0,
-                "leave_teacher": False,
-                "voters": 1,
-                "inductive": False,
-                "sampling": None,
-            },
+            **{"temperature": 1.0, "leave_teacher": False, "inductive": False, "sampling": None},
         },
         "Recipe": {
             **{"hidden_channels": 64, "num_layers": 2, "conv": "gcn", "heads": 1, "out_heads": 1},
