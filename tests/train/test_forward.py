@@ -49,6 +49,7 @@ class OfData(nn.Module):
         return out
 
 
+@pytest.mark.filterwarnings("ignore:the model has acc")  # after two epochs
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_model_of_data_is_fitted_and_packed(weighted: bool, data: Data) -> None:
     data.pos = torch.randn(NODES, 2)

@@ -42,7 +42,7 @@ _DENSE = 0.5
 #: Columns up to which features are few.
 _FEW_COLUMNS = 512
 #: Bits that few features are rotated to, and bounds per feature.
-_WANTED_BITS = 512
+WANTED_BITS = 512
 _LEAST, _MOST = 4, 32
 
 
@@ -126,14 +126,14 @@ def is_dense(x: NDArray[np.float32] | SparseRows) -> bool:
     return bool(between.mean() >= _DENSE)
 
 
-def choose_input_bits(x: NDArray[np.float32] | SparseRows) -> str:
+def choose_input_bits(x: NDArray[np.float32] | SparseRows, wanted_bits: int = WANTED_BITS) -> str:
     """Choose the option ``input_bits`` for features [N, d] by what they are like.
 
-    Features that are dense (:func:`is_dense`) and have few columns are rotated, to about 512 bits,
-    with 4 to 32 bits per feature; others have one bit each.
+    Features that are dense (:func:`is_dense`) and have few columns are rotated, to about as many
+    bits as are wanted, with 4 to 32 bits per feature; others have one bit each.
     """
     num_columns = x.shape[1]
     if num_columns > _FEW_COLUMNS or not is_dense(x):
         return SIGN
-    per_feature = 1 << int(math.log2(max(1, _WANTED_BITS // num_columns)))
+    per_feature = 1 << int(math.log2(max(1, wanted_bits // num_columns)))
     return str(InputBits("rotate", min(max(per_feature, _LEAST), _MOST)))

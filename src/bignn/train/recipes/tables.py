@@ -89,6 +89,8 @@ _WALKS: dict[str, Any] = {
     "sampling": Sampling("walk", 1500, walk_length=2),
     **_PATIENT,
 }
+#: Students of teachers still become better when the time of the others is over.
+_LONG: dict[str, Any] = {"epochs": 500}
 _BINARY: dict[str, Any] = {"drop": "present", "balance": True, "norm": "batch"}
 
 #: Recipes for graphs where a tenth of the nodes or more have labels.
@@ -140,9 +142,16 @@ MANY_LABELS_STUDENTS = {
     ),
     "bi-gcn": Recipe("both", Settings(patience=300, distill_mix=0.7), 128, dropout=0.0, **_BINARY),
     "bi-sage": Recipe(
-        "both", Settings(lr=0.003, **_NEIGHBOURS), 128, dropout=0.2, conv="sage", **_BINARY
+        "both",
+        Settings(lr=0.003, **{**_NEIGHBOURS, **_LONG}),
+        128,
+        dropout=0.2,
+        conv="sage",
+        **_BINARY,
     ),
-    "bi-saint": Recipe("both", Settings(lr=0.003, **_WALKS), 128, dropout=0.2, **_BINARY, **_SAINT),
+    "bi-saint": Recipe(
+        "both", Settings(lr=0.003, **{**_WALKS, **_LONG}), 128, dropout=0.2, **_BINARY, **_SAINT
+    ),
 }
 
 #: Settings of models that ``bignn.binarize_`` converted: PyG's weights are drawn for such a rate,
