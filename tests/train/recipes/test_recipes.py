@@ -136,3 +136,25 @@ def test_jumping_knowledge_can_be_left_out() -> None:
     assert recipe("saint").jk == "cat"
     assert recipe("saint", jk=None).jk == "cat"  # None keeps the recipe's own
     assert recipe("saint", jk="none").jk is None
+
+
+def test_sampled_models_read_twice_as_many_bits_of_dense_features() -> None:
+    rng = np.random.default_rng(0)
+    arrays = {
+        "x": rng.standard_normal((200, 100)).astype(np.float32),
+        "edge_index": rng.integers(0, 200, (2, 900)),
+        "y": np.arange(200) % 3,
+        "train_idx": np.arange(100),
+        "val_idx": np.arange(100, 150),
+    }
+    many = from_arrays(arrays, name="any")
+    few = from_arrays({**arrays, "train_idx": np.arange(6)}, name="any")
+    for name in ("bi-sage", "bi-saint"):
+        for distill in (False, True):
+            assert recipe(name, graph=many, distill=distill).input_bits == "rotate:8"
+            assert recipe(name, graph=few, distill=distill).input_bits == "rotate:4"
+    assert recipe("bi-gcn", graph=many).input_bits == "rotate:4"
+    assert recipe("bi-sage", graph=many, sampler="none").input_bits == "rotate:4"
+    assert recipe("bi-sage", graph=many, input_bits="sign").input_bits == "sign"
+    assert recipe("bi-sage", graph=many, input_bits="auto").input_bits == "rotate:8"
+    assert recipe("sage", graph=many).build(many).input_stage.encoder is None
