@@ -140,7 +140,7 @@ def test_jumping_knowledge_can_be_left_out() -> None:
 
 def test_sampled_models_read_twice_as_many_bits_of_dense_features() -> None:
     rng = np.random.default_rng(0)
-    arrays = {
+    arrays: dict[str, Any] = {
         "x": rng.standard_normal((200, 100)).astype(np.float32),
         "edge_index": rng.integers(0, 200, (2, 900)),
         "y": np.arange(200) % 3,
