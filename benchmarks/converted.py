@@ -79,6 +79,11 @@ MODELS: dict[str, Callable[[int, int], nn.Module]] = {
     "x + relu(conv)": lambda d, c: ResidualGCN(d, c, "x + relu"),
     "relu(x + conv)": lambda d, c: ResidualGCN(d, c, "relu(x +)"),
     "dense": DenseGCN,
+    "GCN, 4 layers": lambda d, c: pyg.GCN(d, 64, 4, c, dropout=0.5),
+    "GCN, 8 layers": lambda d, c: pyg.GCN(d, 64, 8, c, dropout=0.5),
+    "GAT, 4 layers": lambda d, c: pyg.GAT(d, 64, 4, c, dropout=0.5, heads=8),
+    "GCN, 8 wide": lambda d, c: pyg.GCN(d, 8, 2, c, dropout=0.5),
+    "GCN, 16 wide": lambda d, c: pyg.GCN(d, 16, 2, c, dropout=0.5),
 }
 WAYS = ("float", "binary", "distilled", "continued")
 
