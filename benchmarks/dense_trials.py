@@ -3,9 +3,9 @@
 Run: .venv/bin/python benchmarks/dense_trials.py [GRAPH ...] [--model bi-gcn] [--seeds 2]
      [--device cuda] [--jobs 4] [--out runs/dense]   (trains; hours on a CPU, minutes on a GPU)
 benchmarks/dense_graphs.py makes such graphs. Each row changes one thing of the distilled model with
-the encoder that it has by default. Cells have the points of validation accuracy above that model's,
-and test accuracy in brackets; a choice is made by the former. Runs are kept in the folder, and
-finished ones are not run again.
+the signs of four random rotations as input bits. Cells have the points of validation accuracy above
+that model's, and test accuracy in brackets; a choice is made by the former. Runs are kept in the
+folder, and finished ones are not run again.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ TRIALS: dict[str, dict[str, Any]] = {
     "the float model, distilled": {"model": "float"},
     "not distilled": {"distill": False},
     "signs of features": {"input_bits": "sign"},
+    "4 learned directions per feature": {"input_bits": "learned:4"},
     "2 rotations": {"input_bits": "rotate:2"},
     "8 rotations": {"input_bits": "rotate:8"},
     "16 rotations": {"input_bits": "rotate:16"},
@@ -71,6 +72,8 @@ def trial(graph: str, model: str, name: str) -> Run:
     changed = changes.pop("model", model)
     distill, teachers = changes.pop("distill", True), changes.pop("teachers", 1)
     own = TWINS[model] if changed == "float" else changed
+    if own != TWINS[model]:
+        changes.setdefault("input_bits", "rotate:4")
     return Run(graph, own, distill=distill, teachers=teachers, changes=tuple(changes.items()))
 
 

@@ -1,11 +1,12 @@
-"""How close do distilled models come to their float twins, by what their recipe is changed by?
+"""Distilled models beside their float twins, with changes of their recipe.
 
 Run: .venv/bin/python benchmarks/inductive_trials.py GRAPH ... [--model bi-sage] [--hidden 256]
      [--rows lr=0.001 "fan_outs=(25,10),dropout=0.1" ...] [--teachers 1] [--seeds 3]
      [--device cuda] [--jobs 4] [--out runs/inductive]
-Students of a seed have the same teachers in every row. Cells have validation accuracy (loss) and
-test accuracy; a choice is made by the former. Runs are kept in the folder, and finished ones are
-not run again. (A minute or two per run of amazon-photo on one core.)
+Students of a seed have the same teachers in every row that does not change how long teachers train
+(``epochs``, ``patience``). The row "the recipe" has the width of ``--hidden``. Cells have
+validation accuracy (loss) and test accuracy; a choice is made by the former. Runs are kept in the
+folder, and finished ones are not run again. (A minute or two per run of amazon-photo on one core.)
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bignn import bits, kernels
+from bignn import kernels
 from bignn.errors import InputError, input_error
 from bignn.graph.names import class_names_of
 from bignn.kernels.layer import edge_bits_of
@@ -123,11 +123,8 @@ def _input(writer: _Writer, stage: InputStage, value: str) -> str:
         value = writer.add(
             "standardize", value, "input", mean=_array(stage.mean), scale=_array(stage.scale)
         )
-    if stage.encoder is not None and stage.encoder.kind == "rotate":
-        diagonals = bits.pack(stage.diagonals.cpu().numpy())
-        value = writer.add("rotate", value, "input", diagonals=diagonals)
-    elif stage.encoder is not None:
-        value = writer.add("threshold", value, "input", thresholds=_array(stage.thresholds))
+    if (encoder := stage.packed_encoder()) is not None:
+        value = writer.add(encoder.kind, value, "input", **encoder.stored())
     return value
 
 

@@ -167,7 +167,7 @@ def test_an_encoder_has_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) ->
     assert main(["cost", *sizes, "--input-bits", "sign"]) == 0
     assert "bytes per node" not in capsys.readouterr().out
     assert main(["cost", *sizes, "--input-bits", "rotate"]) == 2
-    assert "--input-bits must be 'auto', 'sign', 'rotate:K' or" in capsys.readouterr().err
+    assert "--input-bits must be 'auto', 'sign', 'learned:K', 'rotate:K'" in capsys.readouterr().err
 
 
 def test_machines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -230,7 +230,7 @@ def test_models_of_other_depths_are_not_compared() -> None:
         two.compared(cost.estimate({**CITATION, "num_layers": 3}, "cora"))
 
 
-@pytest.mark.parametrize("input_bits", ["sign", "rotate:3", "threshold:3"])
+@pytest.mark.parametrize("input_bits", ["sign", "learned:3", "rotate:3", "threshold:3"])
 def test_packed_arrays_take_what_was_estimated(input_bits: str) -> None:
     """Words and scales of a packed Bi-GCN, its input stage and a packed graph are the theory's
     bytes, but that rows of bits are padded to 64.
@@ -259,9 +259,11 @@ def test_packed_arrays_take_what_was_estimated(input_bits: str) -> None:
 
 
 def test_an_encoder_is_counted_by_itself() -> None:
-    """Of 100 features: 2 for each to be standardised; rotations are transforms of length 128."""
+    """Of 100 features: 2 for each to be standardised; rotations are transforms of length 128,
+    learned directions products."""
     sizes = Sizes(10, 100, 100, 3)
     kinds = {"sign": 200, "threshold:4": 200 + 400, "rotate:4": 200 + 4 * 3 * 128 * 7}
+    kinds["learned:4"] = 200 + 400 * 100
     for input_bits, operations in kinds.items():
         model = Architecture(100, 8, 2, 3, binarize="both", input_bits=input_bits)
         assert cost.estimate(model, sizes).input_ops == 10 * operations

@@ -20,7 +20,7 @@ from bignn.runtime.input_stage import InputSpec, absolute_sums, row_scales
 from bignn.train.checkpoint import load_model
 from bignn.train.recipes import recipe
 
-ENCODERS = ["rotate:3", "threshold:3"]
+ENCODERS = ["learned:3", "rotate:3", "threshold:3"]
 SHORT = Settings(epochs=3)
 
 
@@ -59,8 +59,7 @@ def spec_of(stage: InputStage) -> InputSpec:
         stage.mean.numpy(),
         stage.scale.numpy(),
         True,
-        stage.diagonals.numpy() if hasattr(stage, "diagonals") else None,
-        stage.thresholds.numpy() if hasattr(stage, "thresholds") else None,
+        stage.packed_encoder(),
     )
 
 
@@ -75,6 +74,7 @@ def test_training_and_deployment_see_the_same_bits(input_bits: str, num_features
     stage = make_stage(input_bits, num_features)
     given = torch.from_numpy(x)
     stage.fit(given)
+    stage.eval()
     rows = stage(given)
     assert isinstance(rows, BinaryRows)
     assert rows.shape[1] == stage.num_bits == 3 * num_features
@@ -108,6 +108,7 @@ def test_gradients_reach_the_features() -> None:
         stage = make_stage(input_bits)
         x = torch.randn(20, 10)
         stage.fit(x)
+        stage.eval()
         y = stage(x.requires_grad_())
         assert isinstance(y, Tensor)
         assert np.array_equal(y.detach().numpy(), spec_of(stage).normalized(x.detach().numpy()))
@@ -117,6 +118,66 @@ def test_gradients_reach_the_features() -> None:
         moved[3] += 0.5 * torch.randn(10)
         change = (stage(moved.requires_grad_()) - y)[3, 7].item()
         assert change == pytest.approx(((moved - x) * x.grad).sum().item(), abs=1e-3)
+
+
+def test_directions_learn_as_the_formula_says() -> None:
+    """Rounded numbers are what is computed with, and the latent ones get their gradients."""
+    stage = make_stage("learned:3", 4)
+    x = torch.randn(9, 4)
+    stage.fit(x)
+    with torch.no_grad():
+        stage.learned.offsets.copy_(torch.randn(12))
+        stage.learned.directions.mul_(torch.rand(12, 4))
+    y = stage(x)
+    arrays = stage.learned.arrays()
+    steps = torch.from_numpy(arrays["direction_steps"])
+    rounded = torch.from_numpy(arrays["directions"]) * steps[:, None]
+    offsets = torch.from_numpy(arrays["direction_offsets"]) * steps / 4096
+    latent = stage.learned.directions
+    change = (rounded - latent.detach()).abs()
+    assert float(change.max()) > 0
+    assert bool((change <= steps[:, None] / 2).all())
+    assert bool((torch.log2(steps) == torch.log2(steps).round()).all())
+    largest = torch.from_numpy(arrays["directions"]).abs().amax(dim=1)
+    assert int(largest.min()) >= 64
+    z = (x - stage.mean) * stage.scale
+    torch.testing.assert_close(y, z @ rounded.t() + offsets)
+    weights = torch.randn(9, 12)
+    (y * weights).sum().backward()
+    assert latent.grad is not None
+    assert stage.learned.offsets.grad is not None
+    torch.testing.assert_close(latent.grad, weights.t() @ z)
+    torch.testing.assert_close(stage.learned.offsets.grad, weights.sum(dim=0))
+
+
+def test_learned_directions_stay_the_same_when_they_are_loaded() -> None:
+    torch.manual_seed(3)
+    for size in (1e-3, 1.0, 300.0):
+        stage, other = make_stage("learned:2", 7), make_stage("learned:2", 7)
+        stage.fit(torch.randn(30, 7))
+        with torch.no_grad():
+            stage.learned.directions.mul_(size * torch.rand(14, 1))
+            stage.learned.offsets.copy_(torch.randn(14))
+            stage.learned.directions[5] = 0
+        other.load_spec(spec_of(stage))
+        assert spec_of(other).digest() == spec_of(stage).digest()
+        assert other.has_statistics
+
+
+@pytest.mark.parametrize("sampler", ["none", "neighbor", "walk"])
+def test_training_changes_the_directions(sampler: str, dense: Graph) -> None:
+    chosen = recipe("bi-sage", graph=dense, input_bits="learned:4", sampler=sampler, epochs=2)
+    model = chosen.build(dense)
+    before = model.input_stage.learned.directions.clone()
+    bignn.fit(model, dense, chosen.settings, progress=False)
+    moved = (model.input_stage.learned.directions - before).abs()
+    assert float((moved > 0).float().mean()) > 0.9
+    # What evaluation keeps of the features is of the directions of the moment.
+    x, edges = torch.from_numpy(dense.dense_x()), torch.from_numpy(dense.edge_index)
+    logits = model(x, edges)
+    with torch.no_grad():
+        model.input_stage.learned.directions.data.neg_()
+    assert not torch.equal(model(x, edges), logits)
 
 
 def test_encoders_need_standardised_features() -> None:
@@ -181,12 +242,12 @@ def test_auto_leaves_weights_alone_that_came_from_elsewhere(dense: Graph) -> Non
 
 
 def test_recipes_choose_by_the_graph(dense: Graph, graph: Graph) -> None:
-    assert recipe("bi-gcn", graph=dense).input_bits.startswith("rotate:")
+    assert recipe("bi-gcn", graph=dense).input_bits.startswith("learned:")
     assert recipe("bi-gcn", graph=dense, input_bits="sign").input_bits == "sign"
     assert not recipe("bi-gcn", graph=dense, input_bits="sign").normalize_rows
     assert recipe("bi-gcn", graph=dense, normalize_rows=True).normalize_rows
     assert recipe("bi-gcn", graph=graph).normalize_rows
-    assert recipe("bi-gcn", graph=bignn.to_pyg(dense)).input_bits.startswith("rotate:")
+    assert recipe("bi-gcn", graph=bignn.to_pyg(dense)).input_bits.startswith("learned:")
     assert recipe("bi-gcn", graph=graph).input_bits == "sign"
     assert recipe("bi-gcn").input_bits == "auto"
     assert recipe("gcn", graph=dense).input_bits == "sign"

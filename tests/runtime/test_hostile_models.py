@@ -152,7 +152,7 @@ def test_places_that_lie_are_refused(tmp_path: Path) -> None:
         {"degree_scale": entry("BOOL", [64], 0, 64)},
         {"degree_scale": entry("BF16", [32], 0, 64)},
         {"degree_scale": entry("F64", [8], 0, 64)},
-        {"degree_scale": entry("I8", [64], 0, 64)},
+        {"degree_scale": entry("I16", [64], 0, 128)},
     ]
     for places in cases:
         path.write_bytes(

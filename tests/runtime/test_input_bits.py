@@ -12,18 +12,23 @@ from bignn.config.input_bits import MOST_ROTATED, num_input_bits, parse_input_bi
 from bignn.errors import FileError
 from bignn.graph import SparseRows
 from bignn.kernels.layer import DenseBits
+from bignn.runtime.encoders import encoder_of
 from bignn.runtime.features import read_features
 from bignn.runtime.input_bits import choose_input_bits, rotation_scales
-from bignn.runtime.input_stage import InputSpec, absolute_sums, rotate_rows, rotation_of, row_scales
+from bignn.runtime.input_stage import InputSpec, absolute_sums, row_scales
 
 
 def random_diagonals(blocks: int, size: int, seed: int = 0) -> Any:
     return 1 - 2 * np.random.default_rng(seed).integers(0, 2, (blocks, 3, size)).astype(np.int8)
 
 
+def rotations(diagonals: Any, num_features: int) -> Any:
+    return encoder_of("rotate", num_features, {"diagonals": diagonals})
+
+
 def test_a_rotation_of_a_power_of_two_is_orthogonal() -> None:
     diagonals = random_diagonals(3, 16)
-    matrix = rotation_of(diagonals, 16)
+    matrix = rotations(diagonals, 16).matrix
     assert matrix.shape == (16, 48)
     for block in np.split(matrix, 3, axis=1):
         assert np.array_equal(block.T @ block, 16**3 * np.eye(16))  # whole numbers, exactly
@@ -37,12 +42,25 @@ def test_a_rotation_is_what_the_format_says() -> None:
     for first, second, third in diagonals.astype(int):
         whole = hadamard @ np.diag(third) @ hadamard @ np.diag(second) @ hadamard @ np.diag(first)
         expected.append(whole[:3, :3])
-    assert np.array_equal(rotation_of(diagonals, 3), np.concatenate(expected).T)
+    assert np.array_equal(rotations(diagonals, 3).matrix, np.concatenate(expected).T)
     z = np.array([[0.25, -1.0, 3.00003], [200, -1e30, 0.00001]], dtype=np.float32)
     whole = np.array([[1024, -4096, 12288], [524287, -524287, 0]])
-    y = rotate_rows(z, rotation_of(diagonals, 3))
+    y = rotations(diagonals, 3).encode(z)
     sums = whole @ np.concatenate(expected).T
     assert np.array_equal(y, (sums / (4096 * 4 * np.sqrt(3))).astype(np.float32))
+
+
+def test_learned_directions_are_what_the_format_says() -> None:
+    arrays: dict[str, Any] = {
+        "directions": np.array([[3, -127], [0, 1]], dtype=np.int8),
+        "direction_steps": np.array([0.25, 2], dtype=np.float32),
+        "direction_offsets": np.array([-5, 1 << 24], dtype=np.int32),
+    }
+    z = np.array([[0.25, -1.00003], [1e9, 0.00001]], dtype=np.float32)
+    sums = np.array([[3 * 1024 + 127 * 4096 - 5, -4096 + (1 << 24)], [3 * 524287 - 5, 1 << 24]])
+    encoder = encoder_of("learned", 2, arrays)
+    assert encoder.input_bits == "learned:1"
+    assert np.array_equal(encoder.encode(z), (sums * [0.25 / 4096, 2 / 4096]).astype(np.float32))
 
 
 def test_rotated_columns_keep_their_proportions() -> None:
@@ -53,9 +71,8 @@ def test_rotated_columns_keep_their_proportions() -> None:
 
 def test_thresholds_are_compared_column_by_column() -> None:
     thresholds = np.array([[-1, 0.5], [0, 2]], dtype=np.float32)
-    spec = InputSpec(
-        2, False, np.zeros(2, np.float32), np.ones(2, np.float32), True, None, thresholds
-    )
+    encoder = encoder_of("threshold", 2, {"thresholds": thresholds})
+    spec = InputSpec(2, False, np.zeros(2, np.float32), np.ones(2, np.float32), True, encoder)
     x = np.array([[0.5, -1], [-2, 3]], dtype=np.float32)
     assert spec.num_columns == 4
     y = spec.normalized(x)
@@ -70,12 +87,12 @@ def test_thresholds_are_compared_column_by_column() -> None:
 def test_dense_features_with_few_columns_are_rotated() -> None:
     rng = np.random.default_rng(0)
     dense = rng.standard_normal((50, 20)).astype(np.float32)
-    assert choose_input_bits(dense).startswith("rotate:")
-    assert choose_input_bits(np.abs(dense)).startswith("rotate:")
+    assert choose_input_bits(dense).startswith("learned:")
+    assert choose_input_bits(np.abs(dense)).startswith("learned:")
     per_feature = {1: 32, 8: 32, 20: 16, 100: 4, 128: 4, 129: 4, 512: 4}
     for columns, expected in per_feature.items():
         x = rng.standard_normal((9, columns)).astype(np.float32)
-        assert choose_input_bits(x) == f"rotate:{expected}"
+        assert choose_input_bits(x) == f"learned:{expected}"
     two_values = (dense > 0).astype(np.float32)
     words = np.where(rng.random((50, 20)) < 0.2, np.abs(dense), 0)
     wide = rng.standard_normal((5, 3000)).astype(np.float32)
@@ -91,7 +108,7 @@ def test_dense_features_with_few_columns_are_rotated() -> None:
 
 @pytest.mark.parametrize("text", ["", "rotate", "rotate:0", "rotate:65", "threshold:-1", "x:4", 4])
 def test_other_choices_are_refused(text: object) -> None:
-    with pytest.raises(InputError, match=r"'input_bits' must be 'auto', 'sign', 'rotate:K' or"):
+    with pytest.raises(InputError, match=r"'input_bits' must be 'auto', 'sign', 'learned:K', 'rot"):
         parse_input_bits(text)
 
 
@@ -110,14 +127,22 @@ def encoded_model(encoder: str, num_features: int = 20, per_feature: int = 3) ->
     if encoder == "rotate":
         numbers: Any = bits.pack(random_diagonals(per_feature, 32))
         name = "diagonals"
-    else:
+    elif encoder == "threshold":
         numbers = np.sort(rng.standard_normal((num_features, per_feature)).astype(np.float32))
         name = "thresholds"
+    else:
+        numbers = rng.integers(-127, 128, (width, num_features)).astype(np.int8)
+        name = "directions"
+    more = {}
+    if encoder == "learned":
+        more["direction_steps"] = 2.0 ** rng.integers(-9, 1, width).astype(np.float32)
+        more["direction_offsets"] = rng.integers(-9999, 9999, width).astype(np.int32)
     return PackedModel(
         [
             {"op": "standardize", "in": ["x"], "out": "z", "mean": "input.mean",
              "scale": "input.scale"},
-            {"op": encoder, "in": ["z"], "out": "y", name: f"input.{name}"},
+            {"op": encoder, "in": ["z"], "out": "y", name: f"input.{name}",
+             **{key: f"input.{key}" for key in more}},
             {"op": "binarize", "in": ["y"], "out": "f"},
             {"op": "binary_linear", "in": ["f"], "out": "h", "words": "0.words",
              "alpha": "0.alpha"},
@@ -127,6 +152,7 @@ def encoded_model(encoder: str, num_features: int = 20, per_feature: int = 3) ->
             "input.mean": np.full(num_features, 0.1, dtype=np.float32),
             "input.scale": np.full(num_features, 1.5, dtype=np.float32),
             f"input.{name}": numbers,
+            **{f"input.{key}": values for key, values in more.items()},
             "0.words": bits.pack(rng.standard_normal((5, width))),
             "0.alpha": np.ones(5, dtype=np.float32),
         },
@@ -140,7 +166,7 @@ def dense_graph(num_features: int = 20) -> Graph:
     return Graph(x.astype(np.float32), arrays["edge_index"])
 
 
-@pytest.mark.parametrize("encoder", ["rotate", "threshold"])
+@pytest.mark.parametrize("encoder", ["learned", "rotate", "threshold"])
 def test_models_with_an_encoder_are_files_and_predict_some_nodes(
     encoder: str, tmp_path: Path
 ) -> None:
@@ -163,7 +189,7 @@ def test_models_with_an_encoder_are_files_and_predict_some_nodes(
     read_twice = [*model.operations[:2], {"op": "scale", "in": ["y"], "out": "s", "factor": 1.0}]
     read_twice += [{"op": "binarize", "in": ["s"], "out": "f"}, *model.operations[3:]]
     other = PackedModel(read_twice, model.arrays, model.num_features)
-    assert not other.network.input.encodes
+    assert other.network.input.encoder is None
     np.testing.assert_allclose(other.predict(graph, output="logits"), expected, rtol=1e-5)
 
 
@@ -188,17 +214,23 @@ def test_graphs_packed_with_another_encoder_are_refused() -> None:
         ("threshold", np.zeros((19, 3), np.float32), "must be float32"),
         ("threshold", np.full((20, 3), np.nan, np.float32), "not finite"),
         ("threshold", np.zeros((20, 0), np.float32), "a layer has no outputs"),
+        ("learned", np.zeros((60, 19), np.int8), "must be int8"),
+        ("learned", np.zeros((60, 20), np.int32), "must be int8"),
+        ("learned", np.zeros((40, 20), np.int8), "'input.direction_steps' must be float32"),
+        ("learned", np.zeros((61, 20), np.int8), "'input.direction_steps' must be float32"),
     ],
 )
 def test_encoders_that_make_no_sense_are_refused(encoder: str, numbers: Any, match: str) -> None:
     model = encoded_model(encoder)
-    name = "input.diagonals" if encoder == "rotate" else "input.thresholds"
+    names = {"rotate": "diagonals", "threshold": "thresholds", "learned": "directions"}
+    name = f"input.{names[encoder]}"
     with pytest.raises(FileError, match=match):
         PackedModel(model.operations, {**model.arrays, name: numbers}, model.num_features)
 
 
 def test_a_file_rotates_no_more_columns_than_training_does() -> None:
-    operations = [{"op": "rotate", "in": ["x"], "out": "y", "diagonals": "d"}]
     arrays = {"d": np.zeros((1, 3, 32), np.uint64)}
-    with pytest.raises(FileError, match="'rotate' takes 1025 columns, over 1024"):
-        PackedModel(operations, arrays, 1025)
+    learned = {"directions": "d", "direction_steps": "d", "direction_offsets": "d"}
+    for op, names in (("rotate", {"diagonals": "d"}), ("learned", learned)):
+        with pytest.raises(FileError, match=f"'{op}' takes 1025 columns, over 1024"):
+            PackedModel([{"op": op, "in": ["x"], "out": "y", **names}], arrays, 1025)

@@ -144,13 +144,14 @@ def test_bits_are_a_small_share_of_floats() -> None:
         assert to_message(sources, columns, "bits").shape == (3, message_bytes(columns))
 
 
-def test_encoded_features_are_counted_as_what_they_were() -> None:
+@pytest.mark.parametrize("kind", ["learned", "rotate", "threshold"])
+def test_encoded_features_are_counted_as_what_they_were(kind: str) -> None:
     """Floats would cross as the 20 features, not as the 4 bits that each of them becomes."""
     torch = pytest.importorskip("torch")
     from bignn.nn import GCN
 
     graph = make_graph(90, 20)
-    encoded = GCN(20, 36, 2, 3, binarize="both", input_bits="rotate:4")
+    encoded = GCN(20, 36, 2, 3, binarize="both", input_bits=f"{kind}:4")
     encoded.fit_input(torch.from_numpy(graph.dense_x()))
     network = bignn.pack(encoded.eval()).network
 

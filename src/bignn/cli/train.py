@@ -27,7 +27,6 @@ from bignn.cli.recipe_flags import (
     changes_of,
 )
 from bignn.errors import InputError, input_error, not_for_a_store
-from bignn.runtime.input_stage import input_bits_of
 from bignn.runtime.parts.graph_part import GraphPart, StoredBits
 from bignn.runtime.parts.part_files import is_partition, open_part
 from bignn.runtime.store import Store, is_store
@@ -196,7 +195,7 @@ def _trained_on_store(
     of_store = {
         "sampler": changes.get("sampler") or "neighbor",
         "inductive": bool(changes.get("inductive")),  # recipes for many labels are
-        "input_bits": input_bits_of(store.stage),
+        "input_bits": store.stage.input_bits,
         "normalize_rows": store.stage.normalize_rows,
     }
     planned = recipe(options.model, graph=store, **{**changes, **of_store})

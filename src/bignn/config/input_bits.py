@@ -1,10 +1,10 @@
-"""The bits that a binary model makes of its input, as an option: ``"sign"``, ``"rotate:4"``, ..."""
+"""The option of the bits that a binary model makes of its input, such as ``"learned:4"``."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from bignn.errors import input_error, printable
 
@@ -14,10 +14,11 @@ AUTO = "auto"
 SIGN = "sign"
 #: Bits per feature, at most; a short option could otherwise ask for any amount of memory.
 MOST_BITS_PER_FEATURE = 64
-#: Features that a rotation takes, at most: its matrix is made when it is used.
+#: Features that are rotated or projected, at most, since that takes a matrix of floats.
 MOST_ROTATED = 1024
 
-_FORM = re.compile(r"(rotate|threshold):([1-9][0-9]?)")
+InputBitsKind = Literal["rotate", "threshold", "learned"]
+_FORM = re.compile(r"(rotate|threshold|learned):([1-9][0-9]?)")
 
 
 @dataclass(frozen=True)
@@ -25,13 +26,14 @@ class InputBits:
     """A choice of input bits.
 
     Attributes:
-        kind: ``"rotate"``, signs of random rotations, or ``"threshold"``, comparisons of every
-            feature with some of its quantiles.
+        kind: ``"rotate"``, signs of random rotations, ``"threshold"``, comparisons of every
+            feature with some of its quantiles, or ``"learned"``, signs of projections that are
+            trained with the model.
         per_feature: how many bits there are for each feature.
 
     """
 
-    kind: Literal["rotate", "threshold"]
+    kind: InputBitsKind
     per_feature: int
 
     def __str__(self) -> str:
@@ -47,21 +49,21 @@ def parse_input_bits(text: object, num_features: int | None = None) -> InputBits
     if text == SIGN:
         return None
     found = _FORM.fullmatch(text) if isinstance(text, str) else None
-    kind, per_feature = (found[1], int(found[2])) if found else ("", 0)
+    kind: Any = found[1] if found else ""
+    per_feature = int(found[2]) if found else 0
     if not 1 <= per_feature <= MOST_BITS_PER_FEATURE:
         raise input_error(
             "input_bits",
-            f"'{AUTO}', '{SIGN}', 'rotate:K' or 'threshold:K' with K bits per feature, 1 to "
-            f"{MOST_BITS_PER_FEATURE}",
+            f"'{AUTO}', '{SIGN}', 'learned:K', 'rotate:K' or 'threshold:K' with K bits per "
+            f"feature, 1 to {MOST_BITS_PER_FEATURE}",
             printable(repr(text)),
         )
-    if kind == "threshold":
-        return InputBits("threshold", per_feature)
-    if num_features is not None and num_features > MOST_ROTATED:
+    if kind != "threshold" and num_features is not None and num_features > MOST_ROTATED:
         fix = f"take '{SIGN}' or 'threshold:{per_feature}'"
         got = f"'{text}' for {num_features}"
-        raise input_error("input_bits", f"no rotation of over {MOST_ROTATED} features", got, fix)
-    return InputBits("rotate", per_feature)
+        what = "rotation" if kind == "rotate" else "projection"
+        raise input_error("input_bits", f"no {what} of over {MOST_ROTATED} features", got, fix)
+    return InputBits(kind, per_feature)
 
 
 def check_input_bits(text: object, num_features: int | None = None) -> None:

@@ -56,8 +56,8 @@ class Structure:
     binarize: BinarizeMode = option("none", "what is 1-bit")
     input_bits: str = option(
         AUTO,
-        "bits of a binary model's input: sign, rotate:K or threshold:K for K bits per feature, or "
-        "auto, by what the features are like",
+        "bits of a binary model's input: sign, learned:K, rotate:K or threshold:K for K bits per "
+        "feature, or auto, by what the features are like",
     )
 
     def __post_init__(self) -> None:

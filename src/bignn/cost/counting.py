@@ -22,9 +22,10 @@ would round to 2.18e11, not 2.17e11; without them OGBN-Arxiv to 2.41e9, not 2.42
 
 An input encoder (:mod:`bignn.runtime.input_bits`) makes K d bits of d features, and d above is then
 K d. It stores 3 p bits for each of K rotations, which take ``3 p log2 p`` additions of a node by
-fast transforms (it runs as one product of matrices), or K d thresholds of 4 bytes, an addition
-each. It runs once, when a graph is packed, so it is counted by itself, with the statistics (8 d
-bytes, 2 d operations), and not in the totals: ``input_bytes``, ``input_ops``.
+fast transforms (it runs as one product of matrices); or K d thresholds of 4 bytes, an addition
+each; or K d learned directions of d + 8 bytes, d operations each. It runs once, when a graph is
+packed, so it is counted by itself, with the statistics (8 d bytes, 2 d operations), and not in the
+totals: ``input_bytes``, ``input_ops``.
 
 Not counted, as in the paper: biases, normalisation, activations, self-loops, the second direction
 of an edge, the edges' own memory, the mean over output heads. K = 1024 bytes, M = 1024² bytes.
@@ -180,6 +181,9 @@ def _input_cost(architecture: Architecture, sizes: Sizes) -> tuple[float, float]
     if encoder is not None and encoder.kind == "threshold":
         stored += _FLOAT * encoder.num_bits(features)
         operations += encoder.num_bits(features)
+    elif encoder is not None and encoder.kind == "learned":
+        stored += (features + 2 * _FLOAT) * encoder.num_bits(features)
+        operations += features * encoder.num_bits(features)
     elif encoder is not None:
         length = rotation_size(features)
         signs = encoder.per_feature * NUM_DIAGONALS * length

@@ -37,7 +37,7 @@ from bignn.nn.sage_conv import SAGEConv
 from bignn.nn.sg_conv import SGConv
 from bignn.nn.sparse import SparseMatrix
 from bignn.runtime.input_bits import choose_input_bits
-from bignn.runtime.input_stage import InputSpec, input_bits_of
+from bignn.runtime.input_stage import InputSpec
 
 Conv = GCNConv | SAGEConv | GATConv | SGConv
 _CONVS: dict[str, Callable[..., Conv]] = {
@@ -99,13 +99,14 @@ class GNN(nn.Module):
             unless ``binarize="both"``, by ``"sgc"`` convolutions, and where sums are plain floats:
             in compiled models, in half precision, and with edge weights that are learned.
         input_bits: bits that binary features have in the first layer: ``"sign"``, one per feature;
-            ``"rotate:4"``, signs of random rotations, four per feature; ``"threshold:4"``,
-            comparisons with four quantiles of each feature (:mod:`bignn.runtime.input_bits`).
-            ``"auto"`` is decided by :meth:`fit_input`, which :func:`bignn.fit` calls: dense
-            features with few columns are rotated, and their rows are not normalised; the first
-            layer is then made anew. A loop of your own calls it before it makes its optimiser;
-            without it, and for a model whose state was loaded, ``"auto"`` is ``"sign"``. Ignored
-            where features are float.
+            ``"learned:4"``, signs of four projections per feature that are trained with the weights
+            (:class:`bignn.nn.learned_directions.LearnedDirections`); ``"rotate:4"``, signs of
+            random rotations; ``"threshold:4"``, comparisons with four quantiles of each feature
+            (:mod:`bignn.runtime.input_bits`). ``"auto"`` is decided by :meth:`fit_input`, which
+            :func:`bignn.fit` calls: dense features with few columns get learned bits, and their
+            rows are not normalised; the first layer is then made anew. A loop of your own calls it
+            before it makes its optimiser; without it, and for a model whose state was loaded,
+            ``"auto"`` is ``"sign"``. Ignored where features are float.
 
     Shapes: x [N, in_channels], edge_index [2, E] (or a sparse CSR adjacency with targets as rows),
     edge_weight [E] -> logits [N, out_channels].
@@ -259,7 +260,7 @@ class GNN(nn.Module):
         """Take the input stage of packed features; the first layer is made anew if bits differ."""
         if not self.binarization.features:
             raise input_error("model", "one with binary features, for a store", "float features")
-        chosen = input_bits_of(spec)
+        chosen = spec.input_bits
         self.config["normalize_rows"] = spec.normalize_rows
         differs = spec.num_columns != self.input_stage.num_bits
         self.config["input_bits"] = chosen

@@ -17,7 +17,9 @@ from bignn.binarize import sign
 from bignn.config.input_bits import SIGN, parse_input_bits
 from bignn.errors import InputError, input_error
 from bignn.nn.features import BinaryRows, SparseFeatures
+from bignn.nn.learned_directions import LearnedDirections
 from bignn.nn.tensor_cache import TensorCache
+from bignn.runtime.encoders import Encoder, encoder_of
 from bignn.runtime.input_bits import (
     NUM_DIAGONALS,
     compared,
@@ -45,16 +47,19 @@ class InputStage(nn.Module):
     2. ``x_k <- (x_k - mean_k) * scale_k``, ``scale_k = 1 / std_k`` (1 for a constant column): the
        paper's batch normalisation of the input, with zero mean, unit variance and no affine part,
        which keeps +1 and -1 in balance. The statistics are taken once, from the training input,
-       and kept with the weights, since unseen nodes need them. Columns that are rotated have one
-       scale together (:func:`bignn.runtime.input_bits.rotation_scales`).
-    3. More bits than one per feature, where ``input_bits`` asks for them: random rotations, drawn
-       when the module is built, or thresholds, quantiles of the training input
+       and kept with the weights, since unseen nodes need them. Columns that are mixed, by learned
+       directions or rotations, have one scale together
+       (:func:`bignn.runtime.input_bits.rotation_scales`).
+    3. More bits than one per feature, where ``input_bits`` asks for them: directions that are
+       trained with the weights (:class:`bignn.nn.learned_directions.LearnedDirections`), random
+       rotations, drawn when the module is built, or thresholds, quantiles of the training input
        (:mod:`bignn.runtime.input_bits`). They are kept with the weights too.
     4. The sign and β of every row, as :class:`bignn.nn.features.BinaryRows`. Float features that
        are mostly 0 become :class:`bignn.nn.features.SparseFeatures` instead.
 
     The result is cached for as long as x lives (:class:`bignn.nn.tensor_cache.TensorCache`). An x
-    that requires a gradient leaves the stage as a tensor; the first layer binarizes it.
+    that requires a gradient leaves the stage as a tensor, and so does all that learned directions
+    make in training; the first layer binarizes it.
 
     Args:
         num_features: d.
@@ -62,7 +67,8 @@ class InputStage(nn.Module):
         standardize: whether there is step 2.
         binarize: whether there is step 4.
         dense: return a tensor always, without step 4.
-        input_bits: step 3: ``"sign"`` for none, ``"rotate:K"`` or ``"threshold:K"``.
+        input_bits: step 3: ``"sign"`` for none, ``"learned:K"``, ``"rotate:K"`` or
+            ``"threshold:K"``.
 
     """
 
@@ -99,13 +105,19 @@ class InputStage(nn.Module):
             self.register_buffer("mean", torch.zeros(num_features))
             self.register_buffer("scale", torch.ones(num_features))
             self.register_buffer("is_fitted", torch.tensor(False))
-        if self.encoder is not None and self.encoder.kind == "rotate":
-            shape = (self.encoder.per_feature, NUM_DIAGONALS, rotation_size(num_features))
-            self.register_buffer("diagonals", 1 - 2 * torch.randint(2, shape, dtype=torch.int8))
+        kind = None if self.encoder is None else self.encoder.kind
+        if kind in ("rotate", "learned"):
+            shape = (self._per_feature, NUM_DIAGONALS, rotation_size(num_features))
+            diagonals = 1 - 2 * torch.randint(2, shape, dtype=torch.int8)
             hadamard = torch.from_numpy(hadamard_matrix(num_features))
+        if kind == "rotate":
+            self.register_buffer("diagonals", diagonals)
             self.register_buffer("hadamard", hadamard, persistent=False)
-        elif self.encoder is not None:
-            self.register_buffer("thresholds", torch.zeros(num_features, self.encoder.per_feature))
+        elif kind == "learned":  # begin as random rotations
+            matrix = rotation_matrix(diagonals.double(), hadamard.double(), num_features)
+            self.learned = LearnedDirections(matrix.t() * rotation_scale(num_features))
+        elif kind == "threshold":
+            self.register_buffer("thresholds", torch.zeros(num_features, self._per_feature))
         self._made = TensorCache()
 
     @property
@@ -114,6 +126,20 @@ class InputStage(nn.Module):
         return (
             self.num_features if self.encoder is None else self.encoder.num_bits(self.num_features)
         )
+
+    @property
+    def _per_feature(self) -> int:
+        return 1 if self.encoder is None else self.encoder.per_feature
+
+    @property
+    def _mixes(self) -> bool:
+        """Whether bits are made of several features."""
+        return self.encoder is not None and self.encoder.kind != "threshold"
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether bits are made by directions that learn."""
+        return self.encoder is not None and self.encoder.kind == "learned"
 
     @property
     def has_statistics(self) -> bool:
@@ -147,13 +173,13 @@ class InputStage(nn.Module):
         constant = deviation <= 1e-7 * largest
         self.mean.copy_(torch.where(constant, first, mean))
         scale = torch.where(constant, 1.0, 1.0 / deviation)
-        if self.encoder is not None and self.encoder.kind == "rotate":
+        if self._mixes:
             spread = torch.where(constant, 0.0, deviation).cpu().numpy()
             scale = torch.from_numpy(rotation_scales(spread))
         self.scale.copy_(scale)
         if self.encoder is not None and self.encoder.kind == "threshold":
             in_order = self._normalized(x).sort(dim=0).values
-            count = self.encoder.per_feature
+            count = self._per_feature
             places = torch.arange(1, count + 1, device=x.device) * len(x) // (count + 1)
             self.thresholds.copy_(in_order[places].t())
         self.is_fitted.fill_(True)
@@ -164,7 +190,7 @@ class InputStage(nn.Module):
         """Take the statistics of a packed input stage of the same steps."""
         same = (
             spec.num_features == self.num_features
-            and spec.num_columns == self.num_bits
+            and spec.input_bits == (SIGN if self.encoder is None else str(self.encoder))
             and spec.normalize_rows == self.normalize_rows
             and (spec.mean is not None) == self.standardize
             and spec.binarize == self.binarize
@@ -173,8 +199,13 @@ class InputStage(nn.Module):
             expected = f"{self.num_features} features as {self.num_bits} bits"
             got = f"{spec.num_features} features as {spec.num_columns} bits"
             raise input_error("store", f"one of {expected}, as the model reads", got)
-        for name in ("mean", "scale", "diagonals", "thresholds"):
-            if (values := getattr(spec, name)) is not None:
+        if spec.mean is not None and spec.scale is not None:
+            self.mean.copy_(torch.from_numpy(spec.mean))
+            self.scale.copy_(torch.from_numpy(spec.scale))
+        if spec.encoder is not None and spec.encoder.kind == "learned":
+            self.learned.load(spec.encoder.arrays)
+        elif spec.encoder is not None:
+            for name, values in spec.encoder.arrays.items():
                 getattr(self, name).copy_(torch.from_numpy(values))
         if self.standardize:
             self.is_fitted.fill_(True)
@@ -190,13 +221,33 @@ class InputStage(nn.Module):
                     "bignn.fit(model, graph), or load a trained state"
                 )
             self.fit(x)
+        if self.is_learned and self.training and torch.is_grad_enabled():
+            learning: Tensor = self.learned(self._normalized(x))
+            return learning
         if torch.compiler.is_compiling() or x.requires_grad:
             # The first layer binarizes it, and passes gradients on to x.
-            return self._encoded(self._normalized(x), self._rotation())
+            return self._encoded(self._normalized(x), self._matrix())
         statistics = [self.mean, self.scale] if self.standardize else []
+        if self.is_learned:
+            # Not kept: a replayed epoch changes directions without torch's counting it.
+            with torch.no_grad():
+                return self._as_constant(x)
         if self.encoder is not None:
             statistics.append(self.diagonals if self.encoder.kind == "rotate" else self.thresholds)
         return self._made.get(x, statistics, None, lambda: self._as_constant(x))
+
+    def packed_encoder(self) -> Encoder | None:
+        """Return the encoder of step 3 as packed models have it."""
+        if self.encoder is None:
+            return None
+        kind = self.encoder.kind
+        if kind == "learned":
+            arrays = self.learned.arrays()
+        else:
+            numbers = self.diagonals if kind == "rotate" else self.thresholds
+            name = "diagonals" if kind == "rotate" else "thresholds"
+            arrays = {name: numbers.cpu().numpy()}
+        return encoder_of(kind, self.num_features, arrays)
 
     def _check(self, x: Tensor) -> None:
         if x.ndim != 2 or x.shape[1] != self.num_features:
@@ -221,13 +272,15 @@ class InputStage(nn.Module):
         )
         return made
 
-    def _rotation(self) -> Tensor | None:
-        """Compute the matrix of rotations, if there are any."""
-        if self.encoder is None or self.encoder.kind != "rotate":
-            return None
-        found: Tensor = rotation_matrix(
-            self.diagonals.double(), self.hadamard.double(), self.num_features
-        )
+    def _matrix(self) -> Tensor | None:
+        """Compute the matrix of rotations or of whole directions, if there are any."""
+        found: Tensor | None = None
+        if self.encoder is not None and self.encoder.kind == "rotate":
+            found = rotation_matrix(
+                self.diagonals.double(), self.hadamard.double(), self.num_features
+            )
+        elif self.is_learned:
+            found = self.learned.whole_matrix()
         return found
 
     def _encoded(self, x: Tensor, matrix: Tensor | None) -> Tensor:
@@ -239,16 +292,22 @@ class InputStage(nn.Module):
             made = compared(x, self.thresholds)
             return made
         assert matrix is not None
-        made = rotated(x.detach(), matrix, Tensor.double, lambda some: some.to(x.dtype))
+        if self.is_learned:
+            made = self.learned.exactly(x.detach(), matrix)
+        else:
+            made = rotated(x.detach(), matrix, Tensor.double, lambda some: some.to(x.dtype))
         if not x.requires_grad:
             return made
-        # Away from the bounds of its rounding a rotation is linear.
-        linear = x @ (matrix * rotation_scale(self.num_features)).to(x.dtype)
+        # Away from the bounds of its rounding an encoder is linear.
+        if self.is_learned:
+            linear = self.learned(x)
+        else:
+            linear = x @ (matrix * rotation_scale(self.num_features)).to(x.dtype)
         passed: Tensor = made + (linear - linear.detach())
         return passed
 
     def _as_constant(self, x: Tensor) -> Tensor | BinaryRows | SparseFeatures:
-        matrix = self._rotation()
+        matrix = self._matrix()
         if self.binarize and not self.dense:
             blocks = (
                 self._encoded(self._normalized(some), matrix)

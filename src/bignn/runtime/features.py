@@ -39,7 +39,7 @@ def read_features(stage: InputSpec, graph: Graph) -> tuple[PackedFeatures | Floa
 
 def may_read_sparse(stage: InputSpec, num_entries: int, num_rows: int) -> bool:
     """Whether sparse features of so many entries are read entry by entry."""
-    return not stage.encodes and 2 * num_entries <= num_rows * stage.num_features
+    return stage.encoder is None and 2 * num_entries <= num_rows * stage.num_features
 
 
 def read_dense(stage: InputSpec, graph: Graph) -> tuple[Words, Floats]:
@@ -53,7 +53,7 @@ def read_dense(stage: InputSpec, graph: Graph) -> tuple[Words, Floats]:
 
 def pack_rows_of(stage: InputSpec, x: Floats) -> tuple[NDArray[np.uint64], Floats]:
     """Apply an input stage that binarizes to rows of raw features: bits and β."""
-    if native.is_available() and not stage.encodes and x.dtype == np.float32 and x.shape[1]:
+    if native.is_available() and stage.encoder is None and x.dtype == np.float32 and x.shape[1]:
         statistics = stage.mean, stage.scale
         return native.pack_features(
             native.readable(x), stage.normalize_rows, *statistics, kernels.default_backend()

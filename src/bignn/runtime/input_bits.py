@@ -7,6 +7,8 @@ For centred and scaled features z [N, d], in float32, the same to the last bit i
   two from d on, H the Hadamard matrix of ±1 [p, p], D diagonals of random ±1. So R is made of
   nearly orthogonal rows of length about ``p √d``, is stored as 3 p bits a block, and is made of
   whole numbers: sums of ``R q`` stay below 2^53, so they are exact in float64 in any order.
+- ``learned``: ``y_k = s_k (E_k q + t_k) / 2^12``, with directions E [m, d] and offsets t [m] that
+  were trained with the model's weights, as whole numbers (bytes and 32 bits), and steps s [m].
 - ``threshold``: ``y_kj = z_k - t_kj`` for K thresholds t of each feature.
 
 ``y`` is then binarized as features are: bits ``y >= 0``, and ``β = mean |y|``. The functions work
@@ -27,12 +29,12 @@ from bignn.graph import SparseRows
 
 #: Diagonals of a rotation; with three, rows are as good as random ones (Andoni et al. 2015).
 NUM_DIAGONALS = 3
-#: Features are rounded to whole multiples of one over this, and to ±_LARGEST of them. A sum is at
-#: most _LARGEST p^3, below 2^49.
-_PARTS = 4096
+#: Features are rounded to whole multiples of one over this, and to ±_LARGEST of them. A sum of a
+#: rotation is at most _LARGEST p^3, below 2^49, of a learned direction 127 d _LARGEST + 2^24.
+PARTS = 4096
 _LARGEST = (1 << 19) - 1
 
-#: Columns are in one unit where the largest spread is at most so many times the median one.
+# Columns are in one unit where the largest spread is at most so many times the median one.
 _ONE_UNIT = 100.0
 
 #: Rows that features are looked at in, at most, to choose their bits.
@@ -41,8 +43,8 @@ _ROWS_LOOKED_AT = 10_000
 _DENSE = 0.5
 #: Columns up to which features are few.
 _FEW_COLUMNS = 512
-#: Bits that few features are rotated to, and bounds per feature.
-WANTED_BITS = 512
+# Bits that few features become, and bounds per feature.
+_WANTED_BITS = 512
 _LEAST, _MOST = 4, 32
 
 
@@ -101,8 +103,34 @@ def rotated(
     as_singles: Callable[[Any], Any],
 ) -> Any:
     """Rotate rows [N, d] of an array or a tensor by a matrix [d, K d] of whole numbers."""
-    whole = (as_doubles(z) * _PARTS).clip(-_LARGEST, _LARGEST).round()
-    return as_singles((whole @ matrix) * (rotation_scale(len(matrix)) / _PARTS))
+    whole = _whole(z, as_doubles)
+    return as_singles((whole @ matrix) * (rotation_scale(len(matrix)) / PARTS))
+
+
+def _whole(z: Any, as_doubles: Callable[[Any], Any]) -> Any:
+    return (as_doubles(z) * PARTS).clip(-_LARGEST, _LARGEST).round()
+
+
+def projected(
+    z: Any,
+    directions: Any,
+    steps: Any,
+    offsets: Any,
+    as_doubles: Callable[[Any], Any],
+    as_singles: Callable[[Any], Any],
+) -> Any:
+    """Project rows [N, d] of an array or a tensor onto learned directions.
+
+    Args:
+        z: the rows.
+        directions: whole numbers [d, m] in float64, as all that follows.
+        steps: what directions are multiples of, [m].
+        offsets: whole numbers [m].
+        as_doubles: converts an array or a tensor to float64.
+        as_singles: converts it to float32.
+
+    """
+    return as_singles((_whole(z, as_doubles) @ directions + offsets) * (steps / PARTS))
 
 
 def compared(z: Any, thresholds: Any) -> Any:
@@ -126,14 +154,14 @@ def is_dense(x: NDArray[np.float32] | SparseRows) -> bool:
     return bool(between.mean() >= _DENSE)
 
 
-def choose_input_bits(x: NDArray[np.float32] | SparseRows, wanted_bits: int = WANTED_BITS) -> str:
+def choose_input_bits(x: NDArray[np.float32] | SparseRows) -> str:
     """Choose the option ``input_bits`` for features [N, d] by what they are like.
 
-    Features that are dense (:func:`is_dense`) and have few columns are rotated, to about as many
-    bits as are wanted, with 4 to 32 bits per feature; others have one bit each.
+    Features that are dense (:func:`is_dense`) and have few columns get learned bits, about as many
+    as are wanted, 4 to 32 per feature; others have one bit each.
     """
     num_columns = x.shape[1]
     if num_columns > _FEW_COLUMNS or not is_dense(x):
         return SIGN
-    per_feature = 1 << int(math.log2(max(1, wanted_bits // num_columns)))
-    return str(InputBits("rotate", min(max(per_feature, _LEAST), _MOST)))
+    per_feature = 1 << int(math.log2(max(1, _WANTED_BITS // num_columns)))
+    return str(InputBits("learned", min(max(per_feature, _LEAST), _MOST)))

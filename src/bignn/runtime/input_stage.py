@@ -4,7 +4,7 @@ For features x [N, d] in float32, each step rounded to float32:
 
 1. ``normalize_rows``: ``x_ik <- x_ik / Σ_k |x_ik|``; rows of zeros stay as they are;
 2. ``standardize``: ``x_ik <- (x_ik - mean_k) * scale_k``;
-3. an encoder makes more columns of them, where there is one (:mod:`bignn.runtime.input_bits`);
+3. an encoder makes more columns of them, where there is one (:mod:`bignn.runtime.encoders`);
 4. ``binarize``: bits ``x_ik >= 0`` and the row's scale ``β_i = (Σ_k |x_ik|) / d``.
 
 Sums of absolute values are taken in float64 and rounded once, so that their order does not show.
@@ -17,14 +17,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.config.input_bits import SIGN, InputBits
-from bignn.runtime.input_bits import compared, hadamard_matrix, rotated, rotation_matrix
+from bignn.config.input_bits import SIGN
+from bignn.runtime.encoders import ENCODER_ARRAYS, Encoder
 
 Floats = NDArray[np.float32]
 
@@ -38,8 +37,7 @@ class InputSpec:
         normalize_rows: whether there is step 1.
         mean, scale: statistics [d] of step 2; None for no such step.
         binarize: whether there is step 4.
-        diagonals: of an encoder that rotates, ±1 as int8 [K, 3, p].
-        thresholds: of an encoder that compares, float32 [d, K].
+        encoder: step 3; None for no such step.
 
     """
 
@@ -48,20 +46,17 @@ class InputSpec:
     mean: Floats | None
     scale: Floats | None
     binarize: bool
-    diagonals: NDArray[np.int8] | None = None
-    thresholds: Floats | None = None
-
-    @property
-    def encodes(self) -> bool:
-        """Whether there is step 3."""
-        return self.diagonals is not None or self.thresholds is not None
+    encoder: Encoder | None = None
 
     @property
     def num_columns(self) -> int:
         """Columns of what the stage makes."""
-        if self.diagonals is not None:
-            return len(self.diagonals) * self.num_features
-        return self.num_features if self.thresholds is None else self.thresholds.size
+        return self.num_features if self.encoder is None else self.encoder.num_columns
+
+    @property
+    def input_bits(self) -> str:
+        """The option ``input_bits`` of models that read such bits."""
+        return SIGN if self.encoder is None else self.encoder.input_bits
 
     def digest(self) -> str:
         """Fingerprint of the stage; packed features carry it."""
@@ -69,8 +64,9 @@ class InputSpec:
         state.update(f"{self.num_features} {self.normalize_rows} {self.binarize}".encode())
         for values in (self.mean, self.scale):
             state.update(b"-" if values is None else values.tobytes())
-        if self.encodes:
-            for numbers in (self.diagonals, self.thresholds):
+        if self.encoder is not None:
+            for name in (*ENCODER_ARRAYS[:2], *self.encoder.names[1:]):
+                numbers = self.encoder.arrays.get(name)
                 state.update(b"-" if numbers is None else numbers.tobytes())
         return state.hexdigest()
 
@@ -83,37 +79,7 @@ class InputSpec:
             scale=self.scale,
             absolute_sums=absolute_sums,
         )
-        if self.thresholds is not None:
-            made = compared(made, self.thresholds)
-        return made if self._rotation is None else rotate_rows(made, self._rotation)
-
-    @cached_property
-    def _rotation(self) -> NDArray[np.float64] | None:
-        return None if self.diagonals is None else rotation_of(self.diagonals, self.num_features)
-
-
-def input_bits_of(spec: InputSpec) -> str:
-    """Return the option ``input_bits`` of models that read such bits."""
-    if spec.diagonals is not None:
-        return str(InputBits("rotate", len(spec.diagonals)))
-    if spec.thresholds is not None:
-        return str(InputBits("threshold", spec.thresholds.shape[1]))
-    return SIGN
-
-
-def rotation_of(diagonals: NDArray[np.int8], num_features: int) -> NDArray[np.float64]:
-    """Multiply out the rotation [d, K d] of diagonals [K, 3, p] of ±1."""
-    hadamard = hadamard_matrix(num_features).astype(np.float64)
-    matrix = rotation_matrix(diagonals.astype(np.float64), hadamard, num_features)
-    return np.ascontiguousarray(matrix)
-
-
-def rotate_rows(x: Floats, matrix: NDArray[np.float64]) -> Floats:
-    """Rotate the rows of an array [N, d] by a matrix [d, K d]."""
-    made: Floats = rotated(
-        x, matrix, lambda some: some.astype(np.float64), lambda some: some.astype(np.float32)
-    )
-    return made
+        return made if self.encoder is None else self.encoder.encode(made)
 
 
 def absolute_sums(x: Floats) -> Floats:

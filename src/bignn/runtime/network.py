@@ -28,8 +28,9 @@ from bignn.graph.hetero import EdgeType
 from bignn.kernels.attention import Attention, whole_scores
 from bignn.kernels.edge_kinds import EDGE_KINDS, WeightUse, of_relation, split_relation
 from bignn.kernels.layer import BinaryLayer, Keep, OwnPart
+from bignn.runtime.encoders import ENCODERS
 from bignn.runtime.input_stage import InputSpec
-from bignn.runtime.operations import NEIGHBOURLY, Arrays, Operation, checked, diagonals_of
+from bignn.runtime.operations import NEIGHBOURLY, Arrays, Operation, checked, encoder_in
 
 Floats = NDArray[np.float32]
 
@@ -238,7 +239,7 @@ class _Reader:
 
 
 # Alternatives of each operation of an input stage.
-_STAGE = (("normalize_rows",), ("standardize",), ("rotate", "threshold"), ("binarize",))
+_STAGE = (("normalize_rows",), ("standardize",), ENCODERS, ("binarize",))
 # In a heterogeneous model layers centre the features that they read.
 _STAGE_OF_TYPE = (("batch_norm",), ("binarize",))
 
@@ -248,26 +249,26 @@ def _input(
 ) -> tuple[InputSpec, str]:
     """Recognise the input stage of features that nothing else reads, each operation or none.
 
-    An encoder, ``rotate`` or ``threshold``, belongs to it where its result is binarized.
+    An encoder belongs to it where its result is binarized.
     """
     found: dict[str, Operation] = {}
     for ops in stage_of:
         step = reader.only_user(source, *ops)
-        is_encoder = step is not None and step.op in ("rotate", "threshold")
+        is_encoder = step is not None and step.op in ENCODERS
         if step is None or (is_encoder and reader.only_user(step.out, "binarize") is None):
             continue
         found[step.op] = step
         reader.take(step)
         source = step.out
     standardize = found.get("standardize", found.get("batch_norm"))
+    encoders = [encoder_in(found[op]) for op in ENCODERS if op in found]
     stage = InputSpec(
         num_features,
         "normalize_rows" in found,
         None if standardize is None else standardize.arrays["mean"],
         None if standardize is None else standardize.arrays["scale"],
         "binarize" in found,
-        diagonals_of(found["rotate"]) if "rotate" in found else None,
-        found["threshold"].arrays["thresholds"] if "threshold" in found else None,
+        encoders[0] if encoders else None,
     )
     return stage, source
 

@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.bits import unpack, words_per_row
+from bignn.bits import words_per_row
 from bignn.config.input_bits import MOST_ROTATED
 from bignn.config.options import TRAINED_EDGE_BITS
 from bignn.errors import FileError
 from bignn.graph.hetero import EdgeType
 from bignn.kernels.edge_kinds import EDGE_KINDS
 from bignn.kernels.layer import HIDDEN_EDGE_BITS, LAST_EDGE_BITS
+from bignn.runtime.encoders import Directions, Encoder, stored_encoder
 from bignn.runtime.input_bits import NUM_DIAGONALS, rotation_size
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -81,6 +82,7 @@ OPERATIONS: dict[str, OperationSpec] = {
     "standardize": OperationSpec(("mean", "scale")),
     "rotate": OperationSpec(("diagonals",)),
     "threshold": OperationSpec(("thresholds",)),
+    "learned": OperationSpec(Directions.names),
     "binarize": OperationSpec(),
     "linear": OperationSpec(("weight",), reads_bits=True),
     "binary_linear": OperationSpec(("words", "alpha"), reads_bits=True),
@@ -304,15 +306,21 @@ def _operation(
         width = len(words)
         array("alpha", np.float32, width)
         _check_padding("a weight", words, num_inputs)
+    elif op in ("rotate", "learned") and num_inputs > MOST_ROTATED:
+        raise FileError(f"'{op}' takes {num_inputs} columns, over {MOST_ROTATED}")
     elif op == "rotate":
-        if num_inputs > MOST_ROTATED:
-            raise FileError(f"'rotate' takes {num_inputs} columns, over {MOST_ROTATED}")
         size = rotation_size(num_inputs)
         words = array("diagonals", np.uint64, None, NUM_DIAGONALS, words_per_row(size))
         width = _checked_width(op, len(words) * num_inputs)
         _check_padding("a rotation", words, size)
     elif op == "threshold":
         width = _checked_width(op, array("thresholds", np.float32, num_inputs, None).size)
+    elif op == "learned":
+        width = _checked_width(op, len(array("directions", np.int8, None, num_inputs)))
+        array("direction_steps", np.float32, width)
+        array("direction_offsets", np.int32, width)
+        if width % num_inputs:
+            raise FileError(f"{width} learned bits are no multiple of {num_inputs} features")
     elif op == "linear":
         width = len(array("weight", np.float32, None, num_inputs))
     elif op == "attention":
@@ -367,9 +375,9 @@ def _operation(
     )  # fmt: skip
 
 
-def diagonals_of(step: Operation) -> NDArray[np.int8]:
-    """Return the diagonals of a ``rotate`` as ±1 [K, 3, p]."""
-    return unpack(step.arrays["diagonals"], rotation_size(step.num_inputs))
+def encoder_in(step: Operation) -> Encoder:
+    """Return the encoder that an operation is."""
+    return stored_encoder(step.op, step.num_inputs, step.arrays)
 
 
 def _checked_width(op: str, width: int) -> int:

@@ -11,9 +11,8 @@ from bignn.errors import InputError
 from bignn.kernels import native, reference
 from bignn.kernels.edge_rounding import bounded
 from bignn.runtime.activations import ACTIVATION_FUNCTIONS, sigmoid
-from bignn.runtime.input_bits import compared
-from bignn.runtime.input_stage import absolute_sums, normalized, rotate_rows, rotation_of
-from bignn.runtime.operations import Operation, diagonals_of
+from bignn.runtime.input_stage import absolute_sums, normalized
+from bignn.runtime.operations import Operation, encoder_in
 from bignn.runtime.values import Bits, Floats, Value, floats_of
 
 
@@ -46,10 +45,8 @@ def run_on_rows(
             )
         case "standardize" | "batch_norm":
             out = (x - arrays["mean"]) * arrays["scale"]
-        case "rotate":
-            out = rotate_rows(x, rotation_of(diagonals_of(step), step.num_inputs))
-        case "threshold":
-            out = compared(x, arrays["thresholds"])
+        case "rotate" | "threshold" | "learned":
+            out = encoder_in(step).encode(x)
         case "bias":
             out = np.add(x, arrays["bias"], out=spare)
         case "scale":

@@ -45,7 +45,7 @@ __all__ = ["NUM_TEACHERS", "BestResults", "Quality", "Students", "fit_best", "tr
 
 #: Teachers of each seed; more hardly help (docs/trials.md).
 NUM_TEACHERS = 4
-#: Changes to a recipe that only teachers are learned from by.
+#: Options of a recipe that matter only with a teacher.
 _OF_TEACHING = ("distill_mix", "temperature")
 
 

@@ -7,7 +7,6 @@ import math
 import os
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
@@ -35,6 +34,7 @@ from bignn.train.distill import distillation_loss, on_device, weights_digest
 from bignn.train.distributed import World
 from bignn.train.early_stopping import is_better, should_stop
 from bignn.train.hetero_problem import HeteroProblem
+from bignn.train.lost_accuracy import warn_of_lost_accuracy
 from bignn.train.optimizer import adam, adam_state
 from bignn.train.parts.part_problem import PartProblem
 from bignn.train.problem import LearningProblem
@@ -42,9 +42,6 @@ from bignn.train.progress import Progress
 from bignn.train.recipes import Settings
 from bignn.train.recorded import Number, Recorder
 from bignn.train.result import FitResult
-
-#: Points of validation from which on a converted model is said to be behind its teacher.
-_MOST_LOST = 5.0
 
 #: Seconds between copies of the run's state, one of which Ctrl-C saves.
 _COPY_EVERY = 1.0
@@ -376,19 +373,17 @@ class TrainingRun:
         )  # fmt: skip
 
     def _warn_of_lost_accuracy(self) -> None:
-        """Warn if a converted model is far behind its teacher on validation."""
-        teacher, task = self._first_teacher, self.problem.task
-        if teacher is None or task.lower_is_better or not has_binary_layers(self.model):
+        teacher, progress = self._first_teacher, self.progress
+        if teacher is None or not has_binary_layers(self.model):
             return
         with evaluating(teacher), on_device(teacher, self.problem.device):
             taught = self._totals(*self._parts(self.problem.validation(), teacher))[1]
-        if taught - self.progress.best_acc > _MOST_LOST and self.world.is_leader:
-            own = task.describe(self.progress.best_acc)
-            warnings.warn(
-                f"the model has {own} on validation, its teacher {task.describe(taught)}; try "
-                "binarize_(model, center=True), wider hidden layers, or skip=[...] for a few",
-                stacklevel=2,
-            )
+        was_improving = progress.epoch - progress.best_epoch < self.settings.patience
+        if self.world.is_leader:
+            warn_of_lost_accuracy(
+                self.model, self.problem.task, progress.best_acc, taught,
+                was_improving=was_improving,
+            )  # fmt: skip
 
     def _identity(self) -> dict[str, Any]:
         """Return what tells this run from others; only its own checkpoint can be resumed."""

@@ -26,7 +26,7 @@ class SampledBatches:
     """Batches of a training graph for one of our models; every iteration draws new ones.
 
     All draws come from torch's generator. Features are normalised and binarized once, for the whole
-    graph, and batches take their rows of the result.
+    graph, and batches take their rows of the result; where bits are learned, of the features.
 
     With a ``share``, ``slice(rank, None, size)``, the batches are those of one of several
     processes: it takes every ``size``-th node of an epoch's order, ``batch_size / size`` (rounded
@@ -46,10 +46,11 @@ class SampledBatches:
         assert isinstance(whole.x, Tensor)
         assert isinstance(whole.edge_index, Tensor)
         self.adjacency = model.adjacency(whole.edge_index, whole.edge_weight, len(whole.x))
-        x = model.input_stage(whole.x)
+        # Bits that learn are made of the rows of each batch anew.
+        x = whole.x if model.input_stage.is_learned else model.input_stage(whole.x)
         # A GPU unpacks bits faster than it reads floats; on a CPU products read both.
         pays = isinstance(x, BinaryRows) and whole.device.type == "cuda"
-        self.x: FeaturesLike = x.packed() if pays else x
+        self.x: FeaturesLike = x.packed() if pays else x  # type: ignore[union-attr]
         aggr = model.layers[0].aggr
         self._edge_weights, self._self_weights = edge_weights(
             aggr, whole.edge_index, whole.edge_weight, len(whole.x), torch.float32

@@ -103,12 +103,17 @@ class Teachers:
 
     Attributes:
         models: the teachers of every seed that has no checkpoints.
-        checkpoints: the files of each seed's own teachers.
+        checkpoints: the files of the teachers of each seed.
 
     """
 
     models: Sequence[nn.Module] = ()
     checkpoints: Mapping[int, Sequence[Path]] = field(default_factory=dict)
+
+    @classmethod
+    def shared(cls, seeds: Sequence[int], count: int, paths: Mapping[int, Path]) -> Teachers:
+        """Give each seed ``count`` of some teachers, whose files ``paths`` has by their seeds."""
+        return cls(checkpoints={s: [paths[k] for k in teachers_of(s, count)] for s in seeds})
 
     def __call__(self, seed: int) -> list[nn.Module]:
         """Return the teachers of a seed."""
@@ -260,6 +265,11 @@ def teachers_of(seed: int, count: int) -> range:
     return range(seed, seed + count)
 
 
+def all_teachers_of(seeds: Sequence[int], count: int) -> list[int]:
+    """Return the seeds of all teachers of some students, each once."""
+    return sorted({number for seed in seeds for number in teachers_of(seed, count)})
+
+
 def train_teachers(
     recipe: Recipe,
     graph: Graph | GraphPart,
@@ -276,9 +286,7 @@ def train_teachers(
     """
     if count < 1:
         raise input_error("teachers", "at least 1", count)
-    needed = sorted({number for seed in seeds for number in teachers_of(seed, count)})
+    needed = all_teachers_of(seeds, count)
     trained = train_seeds(recipe, graph, needed, out, resume=True, replace_unusable=True, **options)
     paths = dict(zip(needed, trained.checkpoints, strict=True))
-    return trained, Teachers(
-        checkpoints={seed: [paths[k] for k in teachers_of(seed, count)] for seed in seeds}
-    )
+    return trained, Teachers.shared(seeds, count, paths)

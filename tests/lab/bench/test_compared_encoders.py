@@ -17,7 +17,7 @@ def test_packed_contenders_read_encoded_features(conv: ConvName) -> None:
     arrays = make_arrays()
     x = np.random.default_rng(0).standard_normal((len(arrays["y"]), 10)).astype(np.float32)
     graph = from_arrays({**arrays, "x": x}, name="dense")
-    binary = GNN(10, 8, 2, 2, conv=conv, binarize="both", input_bits="rotate:7")
+    binary = GNN(10, 8, 2, 2, conv=conv, binarize="both", input_bits="learned:7")
     binary.fit_input(torch.from_numpy(x))
     contender = Packed(ComparedProblem(graph, GNN(10, 8, 2, 2, conv=conv), binary.eval()))
     contender.load()

@@ -450,7 +450,7 @@ def test_what_may_help_is_tried_and_told(
     file, out = tmp_path / "my graph.npz", tmp_path / "out"
     np.savez(file, **arrays)  # type: ignore[arg-type]
     worth = {"gcn-8": 90.0, "bi-gcn-8": 80.0, "bi-gcn-distilled": 82.0}
-    worth |= {"bi-gcn-input_bits-rotate-64": 81.0, "bi-gcn-distilled-input_bits-rotate-64": 83.0}
+    worth |= {"bi-gcn-input_bits-learned-64": 81.0, "bi-gcn-distilled-input_bits-learned-64": 83.0}
     worth |= dict.fromkeys(("bi-gcn-hidden_channels-64", "bi-gcn-hidden_channels-128"), 79.5)
 
     def trained(recipe: Any, graph: Any, seeds: Any, folder: Path, **more: Any) -> SeedResults:
@@ -467,9 +467,9 @@ def test_what_may_help_is_tried_and_told(
     tried = {trial["what"]: trial["points"] for trial in advice["trials"]}
     (wide,) = (what for what in tried if what.endswith("hidden neurons"))
     assert tried == {
-        **{"a teacher": 2.0, wide: -0.5, "input bits rotate:64": 1.0, "all that help": 3.0},
+        **{"a teacher": 2.0, wide: -0.5, "input bits learned:64": 1.0, "all that help": 3.0},
     }
-    command = f"bignn train '{file}' --model bi-gcn --distill --hidden 8 --input-bits rotate:64"
+    command = f"bignn train '{file}' --model bi-gcn --distill --hidden 8 --input-bits learned:64"
     assert advice["command"] == f"{command} --patience 2"
     assert command in compare.describe(report)
     # Nothing is tried where it is not wanted, nor where training was cut short.

@@ -143,8 +143,8 @@ def test_parts_with_different_dropout_keep_their_origins(data: Data) -> None:
         bignn.binarize_(model)
         for conv in (model.conv1, model.conv2):  # which both drop of x
             wrapping: Any = conv.wrapping
-            assert wrapping.of_features == 0.5
-            wrapping.of_features = 0.0
+            assert wrapping.features_dropout == 0.5
+            wrapping.features_dropout = 0.0
         seen: list[Tensor] = []
         model.lin.register_forward_pre_hook(lambda _, args, to=seen: to.append(args[0]))
         model(data.x, data.edge_index)

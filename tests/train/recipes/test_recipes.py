@@ -138,7 +138,7 @@ def test_jumping_knowledge_can_be_left_out() -> None:
     assert recipe("saint", jk="none").jk is None
 
 
-def test_sampled_models_read_twice_as_many_bits_of_dense_features() -> None:
+def test_dense_features_get_learned_bits() -> None:
     rng = np.random.default_rng(0)
     arrays: dict[str, Any] = {
         "x": rng.standard_normal((200, 100)).astype(np.float32),
@@ -149,12 +149,15 @@ def test_sampled_models_read_twice_as_many_bits_of_dense_features() -> None:
     }
     many = from_arrays(arrays, name="any")
     few = from_arrays({**arrays, "train_idx": np.arange(6)}, name="any")
-    for name in ("bi-sage", "bi-saint"):
+    for name in ("bi-gcn", "bi-sage", "bi-saint"):
         for distill in (False, True):
-            assert recipe(name, graph=many, distill=distill).input_bits == "rotate:8"
-            assert recipe(name, graph=few, distill=distill).input_bits == "rotate:4"
-    assert recipe("bi-gcn", graph=many).input_bits == "rotate:4"
-    assert recipe("bi-sage", graph=many, sampler="none").input_bits == "rotate:4"
+            assert recipe(name, graph=many, distill=distill).input_bits == "learned:4"
+            assert recipe(name, graph=few, distill=distill).input_bits == "learned:4"
+            assert recipe(name, graph=many, distill=distill).drop == "all"
+    # Where few labels are learned with a teacher most of the input is dropped, as in bags of words.
+    assert recipe("bi-gcn", graph=few, distill=True).drop == "present"
+    assert recipe("bi-sage", graph=many, drop="present").drop == "present"
+    assert recipe("bi-sage", graph=many, input_bits="sign").drop == "present"
     assert recipe("bi-sage", graph=many, input_bits="sign").input_bits == "sign"
-    assert recipe("bi-sage", graph=many, input_bits="auto").input_bits == "rotate:8"
+    assert recipe("bi-sage", graph=many, input_bits="auto").input_bits == "learned:4"
     assert recipe("sage", graph=many).build(many).input_stage.encoder is None

@@ -31,9 +31,9 @@ from bignn.train.recipes import Recipe
 from bignn.train.seeds import (
     SeedResults,
     Teachers,
+    all_teachers_of,
     can_fit_together,
     fit_seed,
-    teachers_of,
     train_seeds,
 )
 
@@ -186,14 +186,12 @@ class _Task:
         if not (row.distill or row.curve) and digest(graph, chosen) in self.teachers:
             results = [result for result, _ in self._teachers(chosen, graph, seeds)]
         else:
-            needed = {seed: teachers_of(seed, row.teachers) for seed in seeds}
             teachers: Teachers | None = None
             if taught_by is not None:
-                every = sorted(set().union(*needed.values()))
-                made = self._teachers(taught_by, graph, every)
-                path_of = {number: path for number, (_, path) in zip(every, made, strict=True)}
-                of_seed = {seed: [path_of[k] for k in needed[seed]] for seed in seeds}
-                teachers = Teachers(checkpoints=of_seed)
+                needed = all_teachers_of(seeds, row.teachers)
+                made = self._teachers(taught_by, graph, needed)
+                paths = {number: path for number, (_, path) in zip(needed, made, strict=True)}
+                teachers = Teachers.shared(seeds, row.teachers, paths)
             if len(runs) == 1:
                 note = (lambda _, loss, __: curve.append(round(loss, 4))) if row.curve else None
                 teacher = None if teachers is None else teachers(row.seed)

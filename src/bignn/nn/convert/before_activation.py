@@ -50,8 +50,10 @@ def functions_named(names: list[str]) -> set[Callable[..., Any]]:
 
 ACTIVATIONS = functions_named(_ACTIVATION_NAMES)
 DROPOUTS = functions_named(["dropout"])
-#: Functions that move entries without changing them.
-MOVES = functions_named(["cat", "concat", "contiguous", "clone", "view", "reshape", "flatten"]) | {
+#: Functions that move entries, or cut gradients off, without changing them.
+MOVES = functions_named(
+    ["cat", "concat", "contiguous", "clone", "detach", "view", "reshape", "flatten"]
+) | {
     Tensor.__getitem__,
     Tensor.index_select,
     torch.index_select,

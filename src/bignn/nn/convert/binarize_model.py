@@ -44,7 +44,7 @@ from bignn.nn.gin_conv import GINConv
 from bignn.nn.linear import Linear
 from bignn.nn.sage_conv import SAGEConv
 
-# Of fewer bits than that a hidden layer learns much less than in floats (docs/design.md).
+# Hidden layers of fewer bits get a note (docs/design.md, Converting PyG models).
 _FEW_BITS = 16
 
 
@@ -85,7 +85,7 @@ def binarize_(
 
     In training, now and then, a binary layer looks whether most columns of its input have one sign
     at all nodes, and warns once if so; likewise a model whose outputs are equal at nearly all
-    nodes, in evaluation too. Few, dense features that are read by their signs alone are told of.
+    nodes, in evaluation too. It also warns of few, dense features that are read by their signs.
 
     With ``binarize="none"`` or ``"weights"`` steps 1 and 3 are left out. With ``"none"`` the model
     computes what it did before.
@@ -109,9 +109,10 @@ def binarize_(
             layers. ``"auto"`` puts it before layers whose input may be of one sign or very small:
             after a sum of activated values, an activation that cannot be looked past, an unknown
             convolution, a norm that only scales or one of the features themselves, an embedding, a
-            pooling; in a model whose forward cannot be traced, before every layer but the first.
-            The report names them. True puts it before every layer but the first, and binary layers
-            read the values after activations and dropout. False puts it nowhere.
+            pooling, or two binary layers without normalisation; in the networks of GIN; in a model
+            whose forward cannot be traced, before every layer but the first. The report names them.
+            True puts it before every layer but the first, and binary layers read the values after
+            activations and dropout. False puts it nowhere.
         narrow: linear maps of fewer inputs (not convolutions) stay float (the networks of PyG's GIN
             end in one from classes to classes): a few signs tell too little, and bits of them save
             nothing.
@@ -121,9 +122,9 @@ def binarize_(
             for two cases, in which a scale β may differ in its last digit and round a weight
             otherwise: normalisation after a layer, which they fold in, and a module of your own
             without ``first``, whose first layer reads a plain tensor.
-        input_bits: bits of the features that the first layer reads, ``"sign"``, ``"rotate:K"`` or
-            ``"threshold:K"``, as in :class:`bignn.nn.GNN`; few, dense features gain by
-            ``"rotate:16"``, and training says so where it finds them read by their signs alone.
+        input_bits: bits of the features that the first layer reads, ``"sign"``, ``"learned:K"``,
+            ``"rotate:K"`` or ``"threshold:K"``, as in :class:`bignn.nn.GNN`; few, dense features
+            gain by ``"learned:16"``, and training says so where they are read by their signs alone.
             With more bits than one per feature the first layer is wider and has new weights. In a
             module of your own ``first`` names that layer.
         example: of a model with sizes of -1, a ``Data``, a ``HeteroData`` or a tuple of arguments
@@ -141,8 +142,10 @@ def binarize_(
         raise input_error("narrow", "a whole number, 0 or more", repr(narrow))
     edge_bits = edge_bits_in_use(edge_bits, binarize)
     if input_bits == AUTO:
-        fix = "'auto' is for models of bignn.nn; for few, dense features try 'rotate:16'"
-        raise input_error("input_bits", "'sign', 'rotate:K' or 'threshold:K'", "'auto'", fix)
+        fix = "'auto' is for models of bignn.nn; for few, dense features try 'learned:16'"
+        raise input_error(
+            "input_bits", "'sign', 'learned:K', 'rotate:K' or 'threshold:K'", "'auto'", fix
+        )
     encodes = parse_input_bits(input_bits) is not None and binarization.features
     if encodes and first is None and not isinstance(model, BasicGNN):
         fix = "name the layer that reads the features: first='conv1'"
@@ -344,12 +347,12 @@ def _center(replacement: LayerReplacement, center: bool | Literal["auto"], repor
 
 def _note_few_bits(replacement: LayerReplacement, report: Report) -> None:
     """Note the hidden layers that read few numbers, of which signs tell little."""
-    for name, layer in list(replacement.layers.items())[1:]:
+    for name, layer in list(replacement.layers.items())[int(replacement.first_is_binary) :]:
         num_bits = input_maps(layer)[0].in_channels
         if num_bits < _FEW_BITS and not isinstance(layer, InnerLinear):
             report.notes.append(
-                f"'{name}' reads {num_bits} bits of each node, which tell little: make the layer "
-                f"before it wider, or keep it float with skip=['{name}']."
+                f"'{name}' reads {num_bits} bits of each node, which tell little: make what it "
+                f"reads wider, or keep it float with skip=['{name}']."
             )
 
 
@@ -360,12 +363,12 @@ def _drop_first(replacement: LayerReplacement, report: Report) -> None:
         return
     share = max(largest_dropout(model), *(input_maps(layer)[0].dropout for layer in layers))
     for layer in layers:
-        layer.wrapping.of_features = share  # type: ignore[union-attr]
+        layer.wrapping.features_dropout = share  # type: ignore[union-attr]
     first: Wrapping = layers[0].wrapping  # type: ignore[assignment]
     if not share or first.dropout:
         return
     if not isinstance(layers[0], InnerLinear):  # it may read sums or messages
-        first.undropped = share
+        first.default_dropout = share
     kind = ", where these are not usual in their column" if isinstance(layers[0], Linear) else ""
     report.notes.append(
         f"'{first.name}' drops {share:g} of its input's bits{kind}, as is dropped after it, where "

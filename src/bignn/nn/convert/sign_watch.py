@@ -1,4 +1,4 @@
-"""Watching a converted model while it trains: inputs whose signs, or outputs that, tell nothing."""
+"""Warnings where a layer's input signs, or a model's outputs, are the same at all nodes."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _FIRST_OUTPUTS = 8
 class _Schedule:
     """A count of batches, of which few are watched; and whether a warning was given."""
 
-    def __init__(self, first: int = 1) -> None:
-        self.first = first
+    def __init__(self, first_batch: int = 1) -> None:
+        self.first_batch = first_batch
         self.num_batches = 0
         self.has_warned = False
 
@@ -42,7 +42,12 @@ class _Schedule:
         self.num_batches += 1
         count = self.num_batches
         is_listed = count % _EVERY == 0 or (count < _EVERY and count & (count - 1) == 0)
-        return count >= self.first and is_listed and not self.has_warned and num_rows >= _MIN_ROWS
+        return (
+            count >= self.first_batch
+            and is_listed
+            and not self.has_warned
+            and num_rows >= _MIN_ROWS
+        )
 
 
 class SignWatch(_Schedule):

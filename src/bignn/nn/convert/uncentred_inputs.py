@@ -54,7 +54,7 @@ _SUMS = {
     *(torch.add, torch.sub, Tensor.add, Tensor.add_, Tensor.sub, Tensor.sub_),
 }
 # Functions whose result has the signs of their first argument.
-_SAME_SIGNS = functions_named(["squeeze", "unsqueeze", "detach", "chunk", "split"])
+_SAME_SIGNS = functions_named(["squeeze", "unsqueeze", "chunk", "split"])
 _SCALINGS = {
     *(operator.mul, operator.truediv, torch.mul, torch.div, Tensor.mul, Tensor.div),
     *(operator.imul, operator.itruediv),
@@ -133,15 +133,17 @@ def _after_module(module: nn.Module, x: _Centred, found: set[nn.Module]) -> _Cen
         reads_before = module.wrapping.reads_before_activation  # type: ignore[union-attr]
         has_stage = isinstance(getattr(module, "input_stage", None), InputStage)
         is_centred = (x.before if reads_before else x.value) and x.num_layers < _MOST_IN_A_ROW
+        num_layers = x.num_layers + 1
         if not has_stage and not is_centred:
             found.add(module)
-        out = _Centred(True, True, x.num_layers + 1)
+            num_layers = 1  # centring is a normalisation
+        out = _Centred(True, True, num_layers)
         if isinstance(module, GINConv):  # its network reads sums, most of them of few neighbours
             out = out._replace(num_layers=_MOST_IN_A_ROW)
             rest = module.rest
             for part in rest if isinstance(rest, nn.Sequential) else [rest]:
                 out = _after_module(part, out, found)
-        return out._replace(num_layers=x.num_layers + 1)
+        return out._replace(num_layers=num_layers)
     if type(module) in WITHOUT_WEIGHTS:  # not looked past
         return _Centred(x.value, x.value, x.num_layers)
     if isinstance(module, _CENTRED_MODULES):

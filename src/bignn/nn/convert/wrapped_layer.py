@@ -39,7 +39,7 @@ _ARGUMENTS: dict[type[nn.Module], tuple[str, ...]] = {
 
 _NAME_FIRST = "name the layer that reads the features: binarize_(model, first='conv1')"
 
-#: Those of them that are numbers of edges, which layers pass on.
+#: Arguments that hold a number per edge, which layers pass on.
 _OF_EDGES = ("edge_weight", "edge_type")
 
 
@@ -53,8 +53,8 @@ class Wrapping:
             and drops by itself.
         own_dropout: whether the layer's dropout is its own, whatever the model's dropout is.
         dropout: the share that the layer drops besides what the model's forward drops.
-        undropped: the share that it drops where nothing else is dropped.
-        of_features: the same, where it reads the model's features themselves.
+        default_dropout: the share that it drops where nothing else is dropped.
+        features_dropout: the share that it drops of the model's features where nothing else is.
         signs: the watch over its input's signs in training.
 
     """
@@ -63,8 +63,8 @@ class Wrapping:
     reads_before_activation: bool
     own_dropout: bool
     dropout: float = 0.0
-    undropped: float = 0.0
-    of_features: float = 0.0
+    default_dropout: float = 0.0
+    features_dropout: float = 0.0
     signs: SignWatch = field(default_factory=SignWatch)
 
 
@@ -93,6 +93,13 @@ def input_maps(layer: WrappedLayer) -> list[Linear]:
     if isinstance(layer, TransformFirst):
         return layer.input_maps()
     return [layer.lin_l, layer.lin_r] if isinstance(layer, SAGEConv) else [layer.lin]
+
+
+def has_uncentred_layers(model: nn.Module) -> bool:
+    """Whether a converted layer after the first takes signs of an input that is not centred."""
+    layers = [layer for layer in model.modules() if is_wrapped(layer)]
+    own = ("center", "input_stage")
+    return any(not any(hasattr(layer, name) for name in own) for layer in layers[1:])
 
 
 def has_binary_layers(model: nn.Module) -> bool:
@@ -168,7 +175,8 @@ def value_before(layer: WrappedLayer, wrapping: Wrapping, x: Tensor) -> Tensor:
     _choose_drop(layer, before.value)
     if layer.training and not wrapping.own_dropout:
         dropped = 1 - (1 - wrapping.dropout) * (1 - before.dropped)
-        share = wrapping.of_features if is_features(before.value) else wrapping.undropped
+        reads_features = is_features(before.value)
+        share = wrapping.features_dropout if reads_features else wrapping.default_dropout
         set_dropout(layer, dropped or share)
     return before.value
 

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.bits import pack, unpack, words_per_row
+from bignn.bits import words_per_row
 from bignn.errors import FileError, InputError, input_error
 from bignn.files import check_writable, checked_path, remove_leftovers
 from bignn.graph import SPLITS, Graph, SparseRows
 from bignn.graph.names import class_names_of
 from bignn.kernels.layer import DenseBits
 from bignn.runtime import tensors
+from bignn.runtime.encoders import ENCODER_ARRAYS, kind_with, stored_encoder
 from bignn.runtime.graph_checks import check_array, check_compressed, check_features
 from bignn.runtime.input_bits import NUM_DIAGONALS, rotation_size
 from bignn.runtime.input_stage import InputSpec
@@ -36,7 +37,7 @@ _X = ("x",)
 _SPARSE_X = ("x_indptr", "x_indices", "x_data")
 #: Of a part of a store: bits and scales, and the numbers of the stage that made them.
 _STORED_X = ("x_words", "x_beta")
-_OF_STAGE = ("input_mean", "input_scale", "input_diagonals", "input_thresholds")
+_OF_STAGE = tuple(f"input_{name}" for name in ("mean", "scale", *ENCODER_ARRAYS))
 _FACTS = {field.name for field in fields(Partition)}
 _MOST = 1 << 48  # of any size in a header
 
@@ -169,10 +170,9 @@ def part_header(
 
 def stage_arrays(stage: InputSpec) -> dict[str, NDArray[Any]]:
     """Return the numbers of a store's input stage as a part's file has them."""
-    diagonals = None if stage.diagonals is None else pack(stage.diagonals)
-    values = (stage.mean, stage.scale, diagonals, stage.thresholds)
-    named = zip(_OF_STAGE, values, strict=True)
-    return {name: array for name, array in named if array is not None}
+    encoded = {} if stage.encoder is None else stage.encoder.stored()
+    named = {"mean": stage.mean, "scale": stage.scale, **encoded}
+    return {f"input_{name}": array for name, array in named.items() if array is not None}
 
 
 def _to_file(part: GraphPart) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -232,21 +232,26 @@ def _stored_bits(
     if not is_right or not isinstance(stage["normalize_rows"], bool):
         raise FileError("what it says of its input stage is not complete")
     # Copies, which may be written to where files may not.
-    found = {name: np.array(arrays[name]) for name in _OF_STAGE if name in arrays}
-    mean, scale, words, thresholds = (found.get(name) for name in _OF_STAGE)
+    found = {
+        name.removeprefix("input_"): np.array(arrays[name]) for name in _OF_STAGE if name in arrays
+    }
     size = partition.num_features
-    for name, values in (("input_mean", mean), ("input_scale", scale)):
-        if values is not None:
-            check_array(name, values, [np.float32], (size,))
-    diagonals = None
-    if thresholds is not None:
-        check_array("input_thresholds", thresholds, [np.float32], (size, None))
-    if words is not None:
-        padded = rotation_size(size)
-        shape = (None, NUM_DIAGONALS, words_per_row(padded))
-        check_array("input_diagonals", words, [np.uint64], shape)
-        diagonals = unpack(words, padded)
-    spec = InputSpec(size, stage["normalize_rows"], mean, scale, True, diagonals, thresholds)
+    width = len(found["directions"]) if "directions" in found else None
+    for name, (dtype, shape) in {
+        "mean": (np.float32, (size,)),
+        "scale": (np.float32, (size,)),
+        "diagonals": (np.uint64, (None, NUM_DIAGONALS, words_per_row(rotation_size(size)))),
+        "thresholds": (np.float32, (size, None)),
+        "directions": (np.int8, (None, size)),
+        "direction_steps": (np.float32, (width,)),
+        "direction_offsets": (np.int32, (width,)),
+    }.items():
+        if name in found:
+            check_array(f"input_{name}", found[name], [dtype], shape)
+    encoder = None if (kind := kind_with(found)) is None else stored_encoder(kind, size, found)
+    spec = InputSpec(
+        size, stage["normalize_rows"], found.get("mean"), found.get("scale"), True, encoder
+    )
     count, beta = len(arrays["nodes"]), arrays["x_beta"]
     check_features("", DenseBits(arrays["x_words"]), beta, count, spec.num_columns)
     return StoredBits(arrays["x_words"], beta, spec)

@@ -24,7 +24,6 @@ from bignn.files import prepare
 from bignn.graph import SPLITS
 from bignn.kernels.compressed_rows import offsets_fit
 from bignn.runtime import tensors
-from bignn.runtime.input_stage import input_bits_of
 from bignn.runtime.parts.assignment import By, check_count
 from bignn.runtime.parts.graph_part import Ints, Partition, PartSizes
 from bignn.runtime.parts.part_files import (
@@ -267,7 +266,7 @@ def _in_blocks(numbers: Ints | range) -> Iterator[Ints]:
 def _facts(store: Store, bounds: Sequence[int], halos: Sequence[_Halo]) -> Partition:
     described = f"{store.digest()} {store.stage.digest()} {list(bounds)}"
     train = store.train_idx
-    input_bits = input_bits_of(store.stage)
+    input_bits = store.stage.input_bits
     return Partition(
         digest=hashlib.blake2b(described.encode(), digest_size=16).hexdigest(),
         num_parts=len(halos),

@@ -19,6 +19,7 @@ from bignn.graph.readers.feature_shards import (
     feature_shards,
 )
 from bignn.kernels import native
+from bignn.runtime.encoders import encoder_of
 from bignn.runtime.features import pack_rows_of
 from bignn.runtime.input_bits import NUM_DIAGONALS, rotation_size
 from bignn.runtime.input_stage import InputSpec
@@ -27,7 +28,7 @@ from bignn.runtime.store.ahead import read_ahead
 from bignn.runtime.store.column_statistics import ColumnStatistics
 from bignn.runtime.store.pack_labels import pack_labels, read_labels
 from bignn.runtime.store.progress import ProgressLines, describe_files, duration, files_report
-from bignn.runtime.store.store import FEATURES, MOST_NODES, STAGE_ARRAYS, check_same_nodes
+from bignn.runtime.store.store import FEATURES, MOST_NODES, check_same_nodes
 from bignn.runtime.store.unfinished import UnfinishedPart
 
 #: Bytes of floats that are read at a time, and the number of rows that blocks are multiples of.
@@ -75,7 +76,7 @@ def pack_features(
     encoder = parse_input_bits(input_bits, num_columns)
     if encoder is not None and encoder.kind != "rotate":
         raise input_error("input_bits", "'sign' or 'rotate:K' for a store", repr(input_bits),
-                          "thresholds need all numbers in order; pack like a model")  # fmt: skip
+                          "others are made with a model; pack like it")  # fmt: skip
     identity = {
         "shards": [shard.facts() for shard in shards],
         "stage": None if stage is None else stage.digest(),
@@ -156,14 +157,15 @@ def _fitted_stage(
         part.state["statistics"] = statistics.as_json()
         part.record()
         lines.add(len(block.x))
-    diagonals = None
-    encoder = parse_input_bits(input_bits, num_columns)
-    if encoder is not None:
-        shape = (encoder.per_feature, NUM_DIAGONALS, rotation_size(num_columns))
+    encoder = None
+    asked = parse_input_bits(input_bits, num_columns)
+    if asked is not None:
+        shape = (asked.per_feature, NUM_DIAGONALS, rotation_size(num_columns))
         drawn = np.random.default_rng(seed).integers(0, 2, shape, dtype=np.int8)
         diagonals = (1 - 2 * drawn).astype(np.int8)
+        encoder = encoder_of("rotate", num_columns, {"diagonals": diagonals})
     mean, scale = statistics.mean_and_scale(rotates=encoder is not None)
-    return InputSpec(num_columns, normalize_rows, mean, scale, True, diagonals)
+    return InputSpec(num_columns, normalize_rows, mean, scale, True, encoder)
 
 
 def write_features(
@@ -191,8 +193,9 @@ def write_features(
 
 def finish_features(part: UnfinishedPart, stage: InputSpec, num_nodes: int) -> None:
     """Write the input stage beside the bits, and the manifest."""
-    for name in STAGE_ARRAYS:
-        if (values := getattr(stage, name)) is not None:
+    encoded = {} if stage.encoder is None else stage.encoder.arrays
+    for name, values in {"mean": stage.mean, "scale": stage.scale, **encoded}.items():
+        if values is not None:
             writer = part.writer(name, values.dtype.str, list(values.shape[1:]))
             if not writer.part.num_rows:
                 writer.append(values)

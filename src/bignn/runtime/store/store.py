@@ -17,6 +17,7 @@ from bignn.bits import words_per_row
 from bignn.errors import FileError, InputError
 from bignn.files import checked_path
 from bignn.graph.graph import SPLITS
+from bignn.runtime.encoders import ENCODER_ARRAYS, encoder_of, kind_with
 from bignn.runtime.input_stage import InputSpec
 from bignn.runtime.store.array_file import ArrayPart, map_array, read_rows, verify_array
 from bignn.runtime.store.unfinished import VERSION
@@ -24,7 +25,7 @@ from bignn.runtime.store.unfinished import VERSION
 #: Parts of a store.
 FEATURES, EDGES, LABELS = "features", "edges", "labels"
 #: Arrays of the input stage that a store's features were made by.
-STAGE_ARRAYS = ("mean", "scale", "diagonals", "thresholds")
+STAGE_ARRAYS = ("mean", "scale", *ENCODER_ARRAYS)
 #: Files that a part must have.
 _NEEDED = {FEATURES: ("bits", "beta"), EDGES: ("offsets", "ids"), LABELS: ("y",)}
 #: Most nodes of a store: ids have 32 bits.
@@ -207,15 +208,20 @@ class Store:
     @cached_property
     def stage(self) -> InputSpec:
         """The input stage that the bits were made by."""
-        found: dict[str, Any] = {
-            name: np.array(self.features.map(name)) if name in self.features.arrays else None
+        found = {
+            name: np.array(self.features.map(name))
             for name in STAGE_ARRAYS
+            if name in self.features.arrays
         }
-        normalize_rows = bool(self.features.header.get("normalize_rows"))
+        kind = kind_with(found)
         return InputSpec(
-            self.num_features, normalize_rows, found["mean"], found["scale"], True,
-            found["diagonals"], found["thresholds"],
-        )  # fmt: skip
+            self.num_features,
+            bool(self.features.header.get("normalize_rows")),
+            found.get("mean"),
+            found.get("scale"),
+            True,
+            None if kind is None else encoder_of(kind, self.num_features, found),
+        )
 
     @cached_property
     def words(self) -> NDArray[np.uint64]:

@@ -1,0 +1,40 @@
+"""Advice where a converted model has ended far behind its teacher."""
+
+from __future__ import annotations
+
+import warnings
+
+from torch import nn
+
+from bignn.nn.convert.wrapped_layer import has_binary_layers, has_uncentred_layers
+from bignn.train.tasks import Task
+
+#: Points of validation: a converted model that is further behind its teacher gets advice.
+MOST_LOST = 5.0
+
+
+def warn_of_lost_accuracy(
+    model: nn.Module, task: Task, own: float, teachers: float, *, was_improving: bool
+) -> None:
+    """Warn if a converted model is far behind its teacher on validation.
+
+    Args:
+        model: the model.
+        task: what it predicts.
+        own: its score.
+        teachers: its first teacher's score.
+        was_improving: whether its last epochs were still better than those before.
+
+    """
+    if task.lower_is_better or teachers - own <= MOST_LOST or not has_binary_layers(model):
+        return
+    remedies = ["wider hidden layers", "skip=[...] for a few"]
+    if has_uncentred_layers(model):
+        remedies.insert(0, "binarize_(model, center=True)")
+    if was_improving:
+        remedies.insert(0, "more epochs")
+    warnings.warn(
+        f"the model has {task.describe(own)} on validation, its teacher {task.describe(teachers)}; "
+        f"try {', '.join(remedies[:-1])}, or {remedies[-1]}",
+        stacklevel=3,
+    )

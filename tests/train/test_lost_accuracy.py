@@ -1,0 +1,41 @@
+"""A converted model that ends far behind its teacher, and one that does not."""
+
+import re
+import warnings
+from typing import Any
+
+import pytest
+import torch_geometric.nn as pyg
+
+import bignn
+from bignn.train.lost_accuracy import MOST_LOST, warn_of_lost_accuracy
+from bignn.train.tasks import Task
+
+
+def converted(**options: Any) -> pyg.GCN:
+    model = pyg.GCN(8, 16, 4, 3)
+    bignn.binarize_(model, **options)
+    return model
+
+
+def told(model: Any, own: float, teachers: float, *, was_improving: bool) -> str:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_lost_accuracy(model, Task("classes", 3), own, teachers, was_improving=was_improving)
+    return " ".join(str(warning.message) for warning in caught)
+
+
+@pytest.mark.parametrize("was_improving", [False, True])
+def test_only_remedies_that_are_left_are_named(was_improving: bool) -> None:
+    more = "more epochs, " if was_improving else ""
+    text = told(converted(center=False), 40.0, 80.0, was_improving=was_improving)
+    assert re.search(f"its teacher .*80.* try {more}binarize_\\(model, center=True\\), wider", text)
+    text = told(converted(center=True), 40.0, 80.0, was_improving=was_improving)
+    assert f"try {more}wider hidden layers, or skip=" in text
+    assert "center=True" not in text
+
+
+def test_a_small_loss_and_other_models_are_not_told_of() -> None:
+    assert told(converted(), 75.0, 75.0 + MOST_LOST, was_improving=False) == ""
+    assert told(converted(), 75.0, 75.1 + MOST_LOST, was_improving=False) != ""
+    assert told(pyg.GCN(8, 16, 2, 3), 10.0, 90.0, was_improving=False) == ""
