@@ -87,6 +87,11 @@ def _packed(model: torch.nn.Module, node_type: str | None) -> PackedModel:
         )
     if any(parameter.is_meta for parameter in model.parameters()):
         raise input_error("model", "one with values", "parameters on the meta device")
+    for name, parameter in model.named_parameters():
+        if not bool(torch.isfinite(parameter).all()):
+            got = f"NaN or infinite values in '{name}'"
+            fix = "it has diverged: train it with a lower learning rate"
+            raise input_error("model", "one of finite parameters", got, fix)
     writer = _Writer()
     if not isinstance(model, GNN):
         return _converted(writer, model, node_type)

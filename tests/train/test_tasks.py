@@ -466,3 +466,33 @@ def test_classes_that_are_floats_are_advised_to_be_whole() -> None:
     data = node_data(torch.arange(30.0) % 3)
     with pytest.raises(InputError, match=r"as many outputs as 'y' \(1\), got 3; .*y\.long\(\)"):
         bignn.fit(pyg.GCN(data.num_features, 8, 2, 3), data, QUICK, progress=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_models_of_other_numbers_and_frozen_ones_are_refused(dtype: torch.dtype) -> None:
+    data = Data(torch.randn(9, 4), torch.randint(0, 9, (2, 20)), y=torch.arange(9) % 2)
+    data.train_mask = data.val_mask = torch.ones(9, dtype=torch.bool)
+    model = pyg.GCN(4, 8, 2, 2).to(dtype)
+    name = str(dtype).removeprefix("torch.")
+    with pytest.raises(InputError, match=f"'model' must be one of float32 .*, got {name}; call mo"):
+        bignn.fit(model, data, {"epochs": 1})
+    model = pyg.GCN(4, 8, 2, 2).requires_grad_(False)
+    with pytest.raises(InputError, match=r"got none that do; call model.requires_grad_\(\)"):
+        bignn.fit(model, data, {"epochs": 1})
+
+
+def test_link_models_return_embeddings() -> None:
+    class Scores(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lin = nn.Linear(4, 4)
+
+        def forward(self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor) -> Tensor:
+            z = self.lin(x)
+            scores: Tensor = (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(-1)
+            return scores
+
+    data = Data(torch.randn(9, 4), torch.randint(0, 9, (2, 20)))
+    data.edge_label_index, data.edge_label = torch.randint(0, 9, (2, 6)), torch.arange(6) % 2
+    with pytest.raises(InputError, match=r"a row per node, got \[6\]; return the embeddings"):
+        bignn.fit(Scores(), data, {"epochs": 1}, val=data)

@@ -12,6 +12,19 @@ from bignn.train.forward import Forward
 from bignn.train.tasks import Task
 
 
+def check_parameters(model: nn.Module) -> None:
+    """Refuse a model that cannot be trained: of other numbers than float32, or frozen."""
+    kinds = {p.dtype for p in model.parameters() if p.is_floating_point()} - {torch.float32}
+    if kinds:
+        got = ", ".join(sorted(str(kind).removeprefix("torch.") for kind in kinds))
+        fix = "call model.float(); torch.autocast in a loop of your own computes in half precision"
+        raise input_error("model", "one of float32 parameters", got, fix)
+    is_frozen = [not p.requires_grad for p in model.parameters()]
+    if is_frozen and all(is_frozen):
+        fix = "call model.requires_grad_()"
+        raise input_error("model", "one with parameters that learn", "none that do", fix)
+
+
 def check_model(
     model: nn.Module,
     batch: Batch,

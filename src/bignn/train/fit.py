@@ -21,6 +21,7 @@ from bignn.graph import Graphs
 from bignn.runtime.parts.graph_part import GraphPart
 from bignn.runtime.store import Store
 from bignn.train import distributed
+from bignn.train.checks import check_parameters
 from bignn.train.distill import Teacher, checked_teachers
 from bignn.train.find_problem import find_problem
 from bignn.train.parts.training_halo import GradientForm
@@ -141,6 +142,7 @@ def fit(
         return fit_best(model, graph, settings, seed=seed, **same)  # type: ignore[arg-type]
     if not isinstance(model, nn.Module):
         raise input_error("model", "a torch.nn.Module", type(model).__name__)
+    check_parameters(model)
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
         raise input_error("seed", "a whole number, 0 or more", seed)
     if resume and checkpoint_path is None:

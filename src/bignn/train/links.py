@@ -38,6 +38,9 @@ class PairBatch(Batch):
         """Score the pairs: ``z_s · z_t``."""
         assert self.pairs is not None
         z = super().logits(model)
+        if z.ndim != 2 or len(z) != len(self.data.x):
+            fix = "return the embeddings of all nodes; pairs are scored by their dot products"
+            raise input_error("model", "one that returns a row per node", list(z.shape), fix)
         return (z[self.pairs[0]] * z[self.pairs[1]]).sum(dim=-1)
 
 

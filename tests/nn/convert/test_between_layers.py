@@ -350,7 +350,7 @@ def test_embeddings_that_cannot_be_followed_name_the_remedy(data: Data) -> None:
 
     model = Untraced()
     report = str(bignn.binarize_(model))
-    assert "packs: no: its forward decides by the numbers of a tensor" in report
+    assert "packs: no: its forward decides by a tensor's numbers or size" in report
     with pytest.raises(InputError, match=r"'x' must be features, .* first='conv1'"):
         model(torch.zeros(120, 2, dtype=torch.long), data.edge_index)
 

@@ -3,10 +3,11 @@
 import copy
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch_geometric.nn as pyg
-from pyg_models import CLASSES, NAMES, D, Modules, Own, family, make_data
+from pyg_models import CLASSES, NAMES, D, Modules, Own, family, make_data, train
 from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.data import Data
@@ -401,3 +402,61 @@ def test_the_report_counts_bytes() -> None:
 def test_bits_that_only_our_own_models_choose_are_refused() -> None:
     with pytest.raises(InputError, match=r"got 'auto'; 'auto' is for models of bignn\.nn"):
         bignn.binarize_(pyg.GCN(5, 4, 2, 2), input_bits="auto")
+
+
+def test_a_bare_sequential_is_standardised_at_its_first_layer(data: Data) -> None:
+    model = nn.Sequential(nn.Linear(D, 32), nn.ReLU(), nn.Linear(32, CLASSES))
+    report = bignn.binarize_(model)
+    assert len(model) == 3
+    assert report.obstacle is None
+    bignn.fit(model, data, {"epochs": 3}, progress=False)
+    assert np.array_equal(bignn.pack(model).predict(data), model(data.x).argmax(dim=1))
+
+
+def test_detached_values_are_looked_past_as_packing_does(data: Data) -> None:
+    class Detached(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv1, self.conv2 = pyg.GCNConv(D, 32), pyg.GCNConv(32, 32)
+            self.lin = nn.Linear(32, CLASSES)
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            h = self.conv1(x, edge_index).relu().detach()
+            out: Tensor = self.lin(self.conv2(h, edge_index).relu().detach())
+            return out
+
+    model = Detached()
+    bignn.binarize_(model)
+    assert not hasattr(model.conv2, "center")
+    train(model, data, lambda: model(data.x, data.edge_index), epochs=20)
+    expected = model(data.x, data.edge_index).detach().numpy()
+    logits = bignn.pack(model).predict(data, output="values")
+    np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_pairs_of_equal_sizes_pack(data: Data) -> None:
+    class Pairs(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv1 = pyg.SAGEConv((-1, -1), 16)
+            self.conv2 = pyg.SAGEConv((16, 16), CLASSES)
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            out: Tensor = self.conv2(self.conv1(x, edge_index).relu(), edge_index)
+            return out
+
+    model = Pairs()
+    assert bignn.binarize_(model, example=data).obstacle is None
+    train(model, data, lambda: model(data.x, data.edge_index), epochs=20)
+    expected = model(data.x, data.edge_index).argmax(dim=1)
+    assert np.array_equal(bignn.pack(model).predict(data), expected)
+
+
+def test_a_model_that_has_diverged_is_not_packed(data: Data) -> None:
+    model = pyg.GCN(D, 16, 2, CLASSES)
+    bignn.binarize_(model)
+    model(data.x, data.edge_index)
+    with torch.no_grad():
+        model.convs[1].lin.weight[0, 0] = torch.nan
+    with pytest.raises(InputError, match=r"NaN or infinite values in 'convs.1.lin.weight'; it has"):
+        bignn.pack(model.eval())

@@ -285,7 +285,6 @@ GENERAL: dict[str, tuple[Callable[[], nn.Module], int, str]] = {
         1,
         "GCNConv 'conv' with flow='target_to_source'",
     ),
-    "pair": (lambda: pyg.SAGEConv((H, H), H), 2, "with in_channels=(16, 16)"),
     "lstm": (lambda: pyg.SAGEConv(H, H, aggr="lstm"), 2, "SAGEConv 'conv' with aggr='lstm'"),
     "several": (
         lambda: pyg.SAGEConv(H, H, aggr=["mean", "max"]),

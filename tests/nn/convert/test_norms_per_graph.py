@@ -84,7 +84,7 @@ def prepare(model: nn.Module, batch: Any) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("name", NORMS)
 def test_graphs_are_normalised_one_by_one(name: str) -> None:
-    torch.manual_seed(0)
+    torch.manual_seed(3)  # no column is equal at all nodes of a graph, which rounding decides
     graphs = make_graphs()
     batch: Any = Batch.from_data_list(graphs)
     model = Pooled(NORMS[name]())

@@ -129,8 +129,8 @@ def test_what_cannot_be_packed_says_so(data: Data) -> None:
             return self.conv2(h, edge_index), h
 
     for model, line in (
-        (Branching(), "its forward decides by the numbers of a tensor .*test_trace.py"),
-        (Nested(Deciding()), r"that of Deciding 'blocks\.0' decides by the numbers"),
+        (Branching(), "its forward decides by a tensor's numbers or size .*test_trace.py"),
+        (Nested(Deciding()), r"that of Deciding 'blocks\.0' decides by a tensor's numbers"),
         (Nested(Counting()), r"that of Counting 'blocks\.0' makes a Python number of a tensor"),
         (Nested(Looping()), r"that of Looping 'blocks\.0' goes through the entries of a tensor"),
         (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch_geometric.nn as pyg
@@ -16,7 +16,7 @@ from bignn.config.input_bits import AUTO, SIGN, parse_input_bits
 from bignn.config.options import BELOW_ONE
 from bignn.errors import InputError, input_error
 from bignn.nn.convert.before_activation import record_origins_in
-from bignn.nn.convert.center import Center
+from bignn.nn.convert.center_layers import center_layers
 from bignn.nn.convert.converted_input import ConvertedInput
 from bignn.nn.convert.embedded_ids import first_after_embeddings
 from bignn.nn.convert.example import call_once
@@ -26,7 +26,6 @@ from bignn.nn.convert.replace_layers import LayerReplacement
 from bignn.nn.convert.report import Report
 from bignn.nn.convert.sign_watch import SignWatch, watch_outputs
 from bignn.nn.convert.trace import largest_dropout, packing_obstacle, traced_graph
-from bignn.nn.convert.uncentred_inputs import uncentred_layers
 from bignn.nn.convert.weighed_layers import remember_weights_in
 from bignn.nn.convert.wrapped_layer import (
     WrappedLayer,
@@ -112,7 +111,8 @@ def binarize_(
             pooling, or two binary layers without normalisation; in the networks of GIN; in a model
             whose forward cannot be traced, before every layer but the first. The report names them.
             True puts it before every layer but the first, and binary layers read the values after
-            activations and dropout. False puts it nowhere.
+            activations and dropout. False puts it nowhere, and ``"auto"`` not before a layer that
+            the forward calls more than once.
         narrow: linear maps of fewer inputs (not convolutions) stay float (the networks of PyG's GIN
             end in one from classes to classes): a few signs tell too little, and bits of them save
             nothing.
@@ -189,7 +189,7 @@ def binarize_(
     if reads_before and dropout is None:
         _drop_first(replacement, report)
     if binarization.features:
-        _center(replacement, center, report)
+        center_layers(replacement, center, report)
         _note_few_bits(replacement, report)
         watch_outputs(model)
     remember_weights_in(model)
@@ -233,6 +233,8 @@ def _standardize(
     if first is None and isinstance(model, BasicGNN):
         # At the layer, not at the model: PyG's layer-wise ``inference`` calls layers.
         first = "convs.0"
+    if first is None and isinstance(model, nn.Sequential) and replacement.first_is_binary:
+        first = next(iter(layers))  # a child of the model would be one of its steps
     if first is None:
         found = list(layers) if replacement.first_is_binary else []
     else:
@@ -299,7 +301,8 @@ def _check_widens(layer: nn.Module, name: str) -> None:
     """Refuse a first layer that cannot be given another number of inputs."""
     if not isinstance(layer, _WIDENED):
         kind = type(layer).__name__
-        raise input_error("input_bits", f"'{SIGN}' where '{name}' is a {kind}", "more bits")
+        fix = "put a Linear before it and name that one with 'first'"
+        raise input_error("input_bits", f"'{SIGN}' where '{name}' is a {kind}", "more bits", fix)
 
 
 def _widen(layer: WrappedLayer, num_bits: int, name: str) -> None:
@@ -309,40 +312,6 @@ def _widen(layer: WrappedLayer, num_bits: int, name: str) -> None:
         linear.in_channels = num_bits
         linear.weight = nn.Parameter(linear.weight.new_empty(linear.out_channels, num_bits))
         linear.reset_parameters()
-
-
-def _center(replacement: LayerReplacement, center: bool | Literal["auto"], report: Report) -> None:
-    """Put batch normalisation before the sign of layers, but for those that an input stage feeds.
-
-    With ``"auto"``, where the model's forward does not show that their input is centred.
-    """
-    model, layers = replacement.model, replacement.layers
-    chosen: Iterable[nn.Module] = []
-    why = ""
-    if center == "auto":
-        try:
-            chosen = uncentred_layers(model, traced_graph(model))
-            why = ": without it all signs of a column could be equal, or values too small"
-        except InputError:
-            chosen = list(layers.values())[int(hasattr(model, "input_stage")) :]
-            why = ": the model's forward cannot be followed to see where it is needed"
-    elif center:
-        chosen = layers.values()
-    named = [
-        name
-        for name, layer in layers.items()
-        if layer in chosen
-        and not isinstance(layer, InnerLinear)  # it has its own
-        and not hasattr(layer, "input_stage")
-    ]
-    for name in named:
-        layer = layers[name]
-        weight = input_maps(layer)[0].weight
-        layer.center = Center(weight.shape[1]).to(weight.device)
-        layer.center.train(layer.training)
-    if named:
-        listed = ", ".join(f"'{name}'" for name in named)
-        report.notes.append(f"The input of {listed} is centred by batch normalisation{why}.")
 
 
 def _note_few_bits(replacement: LayerReplacement, report: Report) -> None:

@@ -151,6 +151,7 @@ def unlike(conv: Any, **expected: Any) -> str:
         given = "add" if option == "aggr" and given == "sum" else given
         if given is not usual and given != usual:
             return f" with {option}={given!r}"
-    if not isinstance(channels := getattr(conv, "in_channels", 1), int):
+    channels = getattr(conv, "in_channels", 1)
+    if not isinstance(channels, int) and len({*channels}) > 1:  # of nodes of two kinds
         return f" with in_channels={channels!r}"
     return ""

@@ -130,7 +130,8 @@ def _traced(model: nn.Module, defaults: dict[str, Any]) -> fx.Graph:
 # What fx says, and what the model's forward did.
 _REASONS = {
     "cannot be iterated": "goes through the entries of a tensor ('for', unpacking); move that out",
-    "control flow": "decides by the numbers of a tensor ('if', 'while', 'assert'); move that out",
+    "control flow": "decides by a tensor's numbers or size ('if', 'while', 'assert'); move that "
+    "out",
     "'len' is not supported": "takes the length of a tensor; move that out of it",
     "interpreted as an integer": "makes a Python number of a tensor; move that out of it",
     "real number, not": "makes a Python number of a tensor; move that out of it",

@@ -16,12 +16,12 @@ from bignn.lab.report.wording import name_of
 _COLUMNS = (
     "float model",
     "signs",
-    "encoder",
-    "encoder, distilled",
-    f"encoder, 4 teachers, {dict(paper.WIDE)['hidden_channels']} wide",
+    f"rotations, 4 teachers, {dict(paper.WIDE)['hidden_channels']} wide",
+    "learned, distilled",
+    f"learned, 4 teachers, {dict(paper.WIDE)['hidden_channels']} wide",
 )
-#: The first row that has an encoder.
-_FIRST_ENCODED = 2
+#: The first row whose bits are learned.
+_FIRST_LEARNED = 3
 #: Points of accuracy below the float model that are called near.
 _NEAR = 0.3
 
@@ -33,12 +33,13 @@ def dense(results: Results) -> Section:
         "Graphs whose features are dense numbers: bags of words reduced to 100 or 128 columns by a "
         "truncated singular value decomposition, with the splits of the graphs, and a stochastic "
         "block model with eight Gaussian features (`benchmarks/dense_graphs.py` makes them in the "
-        "data folder). Signs are one bit a feature, as in the paper; the encoder is the one that a "
-        "model has by default there (`--input-bits auto`). Cells have test accuracy ± the standard "
-        "deviation of a seed, and validation accuracy in brackets. Of the three columns with an "
-        "encoder that with the highest mean validation accuracy is chosen, and compared with the "
-        "float model by test accuracy (± the standard error). The last column has the seeds of "
-        "each of these columns."
+        "data folder). Signs are one bit a feature, as in the paper, rotations four or more (32 of "
+        "the eight features), and learned bits as many as a model has by default there "
+        "(`--input-bits auto`). Cells have test accuracy ± the standard deviation of a seed, and "
+        "validation accuracy in brackets. Of the columns with learned bits that with the highest "
+        "mean validation accuracy is chosen, and compared with the float model by test accuracy (± "
+        "the standard error). The last column has the seeds of each of these columns. Students of "
+        "neighbouring seeds share three of their four teachers."
     )
     parts = [text, *filter(None, (_seeds(found), _verdicts(found)))]
     columns = ("graph and model", *_COLUMNS, "chosen", "minus the float model", "seeds")
@@ -61,11 +62,11 @@ class _Pair:
 
     @property
     def chosen(self) -> int | None:
-        """The column of the encoder with the highest validation accuracy."""
+        """The column of learned bits with the highest validation accuracy."""
         measured = {
             number: one
             for number, one in enumerate(self.found)
-            if number >= _FIRST_ENCODED and one is not None
+            if number >= _FIRST_LEARNED and one is not None
         }
         return max(measured, key=lambda number: measured[number].val, default=None)
 
@@ -80,7 +81,7 @@ class _Pair:
         return (
             f"{name_of(self.dataset)}, {name_of(self.model)}",
             *map(_cell, self.found),
-            "" if self.chosen is None else _COLUMNS[self.chosen].removeprefix("encoder, "),
+            "" if self.chosen is None else _COLUMNS[self.chosen].removeprefix("learned, "),
             "" if compared is None else above(*compared),
             "/".join("-" if one is None else str(len(one.test)) for one in self.found),
         )
