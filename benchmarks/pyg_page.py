@@ -95,8 +95,23 @@ def _how(runs: Sequence[Record], graphs: Sequence[str]) -> str:
     )
     return (
         f"PyG {version}: {rows} rows. Seeds: {', '.join(seeds)}; fewer are in brackets. All "
-        f"{len(measured)} runs took {hours:.1f} hours of one core.{tried}"
+        f"{len(measured)} runs took {hours:.1f} hours of one core.{tried} {_packed_alike(measured)}"
     )
+
+
+def _packed_alike(measured: Sequence[Record]) -> str:
+    """Say how many nodes packed models give another class than torch does, and in which rows."""
+    packed = [run for run in measured if run.get("nodes")]
+    differing: dict[str, int] = {}
+    for run in packed:
+        if other := run["nodes"] - run["equal"]:
+            differing[run["row"]] = differing.get(run["row"], 0) + other
+    total = f"{sum(run['nodes'] for run in packed):,}"
+    if not differing:
+        return f"Packed models predict torch's class on all of {total} nodes."
+    listed = ", ".join(f"{row} {count}" for row, count in sorted(differing.items()))
+    count = sum(differing.values())
+    return f"Packed models predict torch's class on all but {count} of {total} nodes ({listed})."
 
 
 def _listed(values: set[Any]) -> str:
