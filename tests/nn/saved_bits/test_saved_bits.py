@@ -311,6 +311,8 @@ def kernels(request: pytest.FixtureRequest, gpu: EmulatedDevice) -> BitKernels:
         {"dropout": 0.4, "drop": "present", "norm": "batch"},
         {"num_layers": 1, "dropout": 0.2},
         {"hidden_channels": 70, "num_layers": 2, "edge_bits": 4},
+        {"input_bits": "learned:2", "norm": "batch"},
+        {"input_bits": "learned:2", "dropout": 0.4},
     ],
     ids=str,
 )
@@ -323,9 +325,9 @@ def test_gradients_are_those_of_floats(
     x = x + 0.3 * random_signs(60, 33)  # dense, so that signs deviate often
     edges = edges[:, : len(edges[0]) * 2 // 3]  # not symmetric
     weight = torch.rand(edges.shape[1], generator=torch.Generator().manual_seed(2)) + 0.1
-    sizes = {"hidden_channels": 20, "num_layers": 3, **options}
+    sizes = {"hidden_channels": 20, "num_layers": 3, "input_bits": "sign", **options}
     torch.manual_seed(0)
-    model = GCN(33, out_channels=5, binarize="both", input_bits="sign", **sizes)  # type: ignore[arg-type]
+    model = GCN(33, out_channels=5, binarize="both", **sizes)  # type: ignore[arg-type]
     model.fit_input(x)
     for conv in model.layers:  # no sums that are 0 but for rounding
         if conv.bias is not None:
