@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from bignn import kernels
 from bignn.errors import InputError, input_error
@@ -88,7 +89,7 @@ def _packed(model: torch.nn.Module, node_type: str | None) -> PackedModel:
     if any(parameter.is_meta for parameter in model.parameters()):
         raise input_error("model", "one with values", "parameters on the meta device")
     for name, parameter in model.named_parameters():
-        if not bool(torch.isfinite(parameter).all()):
+        if not is_lazy(parameter) and not bool(torch.isfinite(parameter).all()):
             got = f"NaN or infinite values in '{name}'"
             fix = "it has diverged: train it with a lower learning rate"
             raise input_error("model", "one of finite parameters", got, fix)

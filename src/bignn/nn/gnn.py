@@ -260,14 +260,21 @@ class GNN(nn.Module):
         """Take the input stage of packed features; the first layer is made anew if bits differ."""
         if not self.binarization.features:
             raise input_error("model", "one with binary features, for a store", "float features")
-        chosen = spec.input_bits
+        stage = self.input_stage
+        if spec.num_features != stage.num_features:
+            got = f"{spec.num_features}"
+            raise input_error("store", f"one of {stage.num_features} features per node", got)
+        is_other = (spec.input_bits, spec.normalize_rows) != (
+            stage.input_bits,
+            stage.normalize_rows,
+        )
+        differs = spec.num_columns != stage.num_bits
         self.config["normalize_rows"] = spec.normalize_rows
-        differs = spec.num_columns != self.input_stage.num_bits
-        self.config["input_bits"] = chosen
+        self.config["input_bits"] = spec.input_bits
         if differs:
             self._make_first_layer()
-        elif self.input_stage.normalize_rows != spec.normalize_rows:
-            self.input_stage = self._input_stage().to(self.input_stage.mean.device)
+        elif is_other:
+            self.input_stage = self._input_stage().to(stage.mean.device)
         self.input_stage.load_spec(spec)
 
     def _input_stage(self) -> InputStage:

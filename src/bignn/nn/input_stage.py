@@ -128,6 +128,11 @@ class InputStage(nn.Module):
         )
 
     @property
+    def input_bits(self) -> str:
+        """The option that the stage was made with."""
+        return SIGN if self.encoder is None else str(self.encoder)
+
+    @property
     def _per_feature(self) -> int:
         return 1 if self.encoder is None else self.encoder.per_feature
 
@@ -163,7 +168,7 @@ class InputStage(nn.Module):
                 "x", "finite", "NaN or infinite features", "clean or impute them first"
             )
         if moments is not None and self.encoder is not None and self.encoder.kind == "threshold":
-            fix = "take 'sign' or 'rotate:K'"
+            fix = "take 'learned:K', 'rotate:K' or 'sign'"
             raise input_error("input_bits", "no quantiles of a graph in parts", self.encoder, fix)
         rows = torch.empty(x.shape, dtype=torch.float64, device=x.device)
         for some, to in zip(_blocks(x, x.shape[1]), _blocks(rows, x.shape[1]), strict=True):
@@ -190,14 +195,14 @@ class InputStage(nn.Module):
         """Take the statistics of a packed input stage of the same steps."""
         same = (
             spec.num_features == self.num_features
-            and spec.input_bits == (SIGN if self.encoder is None else str(self.encoder))
+            and spec.input_bits == self.input_bits
             and spec.normalize_rows == self.normalize_rows
             and (spec.mean is not None) == self.standardize
             and spec.binarize == self.binarize
         )
         if not same:
-            expected = f"{self.num_features} features as {self.num_bits} bits"
-            got = f"{spec.num_features} features as {spec.num_columns} bits"
+            expected = f"{self.num_features} features as {self.num_bits} bits ('{self.input_bits}')"
+            got = f"{spec.num_features} features as {spec.num_columns} bits ('{spec.input_bits}')"
             raise input_error("store", f"one of {expected}, as the model reads", got)
         if spec.mean is not None and spec.scale is not None:
             self.mean.copy_(torch.from_numpy(spec.mean))

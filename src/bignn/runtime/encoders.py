@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from bignn.bits import pack, unpack
 from bignn.config.input_bits import InputBits, InputBitsKind
+from bignn.errors import FileError
 from bignn.runtime.input_bits import (
     compared,
     hadamard_matrix,
@@ -139,7 +140,12 @@ ENCODER_ARRAYS = tuple(name for kind in _CLASSES.values() for name in kind.names
 def encoder_of(kind: str, num_features: int, arrays: Arrays) -> Encoder:
     """Make the encoder of a kind from its arrays, rotations as ±1."""
     made = _CLASSES[kind]
-    return made(num_features, {name: arrays[name] for name in made.names})
+    encoder = made(num_features, {name: arrays[name] for name in made.names})
+    if encoder.num_columns == 0 or encoder.num_columns % num_features:
+        raise FileError(
+            f"{encoder.num_columns} '{kind}' bits are no multiple of {num_features} features"
+        )
+    return encoder
 
 
 def stored_encoder(kind: str, num_features: int, arrays: Arrays) -> Encoder:

@@ -65,7 +65,7 @@ class InputSpec:
         for values in (self.mean, self.scale):
             state.update(b"-" if values is None else values.tobytes())
         if self.encoder is not None:
-            for name in (*ENCODER_ARRAYS[:2], *self.encoder.names[1:]):
+            for name in dict.fromkeys((*ENCODER_ARRAYS[:2], *self.encoder.names)):
                 numbers = self.encoder.arrays.get(name)
                 state.update(b"-" if numbers is None else numbers.tobytes())
         return state.hexdigest()

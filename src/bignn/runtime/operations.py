@@ -319,8 +319,6 @@ def _operation(
         width = _checked_width(op, len(array("directions", np.int8, None, num_inputs)))
         array("direction_steps", np.float32, width)
         array("direction_offsets", np.int32, width)
-        if width % num_inputs:
-            raise FileError(f"{width} learned bits are no multiple of {num_inputs} features")
     elif op == "linear":
         width = len(array("weight", np.float32, None, num_inputs))
     elif op == "attention":

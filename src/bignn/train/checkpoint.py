@@ -34,7 +34,7 @@ VERSION = 2
 
 Parts = dict[str, dict[str, Tensor]]
 
-_PARTS = ("model", "last", "adam", "rng")
+_PARTS = ("model", "last", "adam", "rng", "batches")
 #: Fields of the header and their types.
 _HEADER: dict[str, tuple[type, ...]] = {
     "format": (str,),

@@ -10,13 +10,16 @@ from torch import Tensor, nn
 
 from bignn.config import Settings
 from bignn.nn import GNN
+from bignn.nn.input_stage import InputStage
 
 
 def adam(model: nn.Module, settings: Settings) -> torch.optim.Adam:
     """Build Adam: weight decay acts on matrices only, and the last layer has its own rate."""
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     others = [p for p in model.parameters() if p.ndim < 2]
-    last = matrices[-1:]
+    stages = [part for part in model.modules() if isinstance(part, InputStage)]
+    of_input = {id(p) for stage in stages for p in stage.parameters()}
+    last = [p for p in matrices if id(p) not in of_input][-1:]
     if isinstance(model, GNN):
         end = model.convs[-1] if model.lin is None else model.lin
         last = [p for p in end.parameters() if p.ndim == 2]

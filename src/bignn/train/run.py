@@ -20,6 +20,7 @@ from tqdm import tqdm
 from bignn.errors import FileError, InputError, input_error, printable
 from bignn.nn import GNN
 from bignn.nn.batch_norm import exact_statistics
+from bignn.nn.convert.center import following_norms
 from bignn.nn.convert.converted_input import fit_inner_stage
 from bignn.nn.convert.sign_watch import warn_of_equal_rows
 from bignn.nn.convert.wrapped_layer import has_binary_layers
@@ -416,6 +417,7 @@ class TrainingRun:
                 for name, value in slots.items()
             }
             parts["rng"] = checkpoint.generator_state(self.problem.device)
+            parts["batches"] = {name: norm.state() for name, norm in following_norms(self.model)}
         header = {**self._identity(), "progress": asdict(self.progress)}
         if self.problem.class_names is not None:
             header["class_names"] = list(self.problem.class_names)
@@ -466,5 +468,9 @@ class TrainingRun:
                     }
                 )
             checkpoint.set_generator_state(parts["rng"], self.problem.device)
+            seen = parts.get("batches", {})
+            for name, norm in following_norms(self.model):
+                if name in seen:  # of older checkpoints they are not known
+                    norm.load(seen[name])
         self.progress = progress
         self._recorder = self._new_recorder()

@@ -1,5 +1,7 @@
 """Running statistics before a sign: they follow the weights, and are those of one value."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 import bignn
-from bignn.nn.convert.center import Center, FollowWeights
+from bignn.nn.convert.center import Center, FollowWeights, ForwardCount
 
 
 @pytest.fixture
@@ -66,6 +68,41 @@ def test_a_layer_that_is_called_repeatedly_is_not_centred(data: Data) -> None:
     assert np.array_equal(bignn.pack(model).predict(data), expected)
 
 
+class Untraceable(Repeated):
+    """The same, with a branch that depends on numbers."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return super().forward(-x if x.sum() > 1e9 else x, edge_index)
+
+
+def test_what_is_called_repeatedly_shows_while_it_runs(data: Data) -> None:
+    torch.manual_seed(0)
+    model = Untraceable()
+    report = bignn.binarize_(model)
+    assert "cannot be followed" in str(report)
+    with pytest.warns(UserWarning, match="calls 'conv2' more than once, so its input is not cent"):
+        train(model, data)
+    in_training = model(data.x, data.edge_index)
+    model.eval()
+    expected = model(data.x, data.edge_index)
+    torch.testing.assert_close(expected, in_training, rtol=0.02, atol=0.02)
+    # The state alone tells a new model that these values pass as they are.
+    other = Untraceable()
+    bignn.binarize_(other)
+    other.load_state_dict(model.state_dict())
+    torch.testing.assert_close(other.eval()(data.x, data.edge_index), expected)
+
+
+def test_calls_of_parts_alone_are_not_calls_of_one_forward(data: Data) -> None:
+    model = Untraceable()
+    bignn.binarize_(model, center=True)
+    center = model.lin.center
+    assert isinstance(center, Center)
+    for _ in range(3):  # as a model's own encode() would
+        center(torch.randn(40, 32))
+    assert center.momentum == 1.0
+
+
 class Normalised(nn.Module):
     """Batch normalisation of the user's own."""
 
@@ -113,8 +150,62 @@ def test_batches_of_different_sizes_are_averaged() -> None:
     expected = 0.75 * means[1] + 0.25 * batches[2].mean(dim=0)  # half a batch: a quarter
     torch.testing.assert_close(means[2], expected)
     torch.testing.assert_close(means[3], 0.5 * expected + 0.5 * batches[3].mean(dim=0))
-    hook = FollowWeights()
+    hook = FollowWeights(norm, "norm", ForwardCount())
     norm.eval()
     before = norm.momentum
     hook(norm, (batches[0],))
     assert norm.momentum == before
+
+
+class SharedNorm(Normalised):
+    """One norm for two layers."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        x = self.norm(self.conv1(x, edge_index)).relu()
+        out: Tensor = self.conv2(self.norm(2 * x + 1), edge_index)
+        return out
+
+
+def test_a_norm_for_two_values_averages_them(data: Data) -> None:
+    model = SharedNorm(nn.BatchNorm1d(16))
+    report = bignn.binarize_(model)
+    assert "The forward calls 'norm' more than once" in str(report)
+    with pytest.warns(UserWarning, match="calls 'norm' more than once, so in evaluation"):
+        model(data.x, data.edge_index)
+    assert model.norm.momentum == 0.1
+    model(data.x, data.edge_index)
+    assert model.norm.momentum == 0.1
+
+
+def test_statistics_of_batches_go_on_where_they_were(data: Data, tmp_path: Path) -> None:
+    sizes = [data.subgraph(torch.arange(count)) for count in (60, 30, 50)]
+
+    def made() -> nn.Module:
+        torch.manual_seed(0)
+        model = Normalised(nn.BatchNorm1d(16))
+        bignn.binarize_(model)
+        return model
+
+    def losses(epochs: int, path: Path, *, resume: bool = False) -> list[float]:
+        found: list[float] = []
+        bignn.fit(
+            made(), data, {"epochs": epochs, "patience": 99}, batches=sizes, progress=False,
+            checkpoint_path=path, save_every=0, resume=resume,
+            on_epoch=lambda _, loss, __: stop_after(found, loss, epochs),
+        )  # fmt: skip
+        return found
+
+    def stop_after(found: list[float], loss: float, epochs: int) -> None:
+        found.append(loss)
+        if epochs == 6 and len(found) == 4 and stops[0]:
+            stops[0] = False
+            raise KeyboardInterrupt
+
+    stops = [False]
+    straight = losses(6, tmp_path / "straight.safetensors")
+    stops = [True]
+    with pytest.raises(KeyboardInterrupt):
+        losses(6, tmp_path / "stopped.safetensors")
+    rest = losses(6, tmp_path / "stopped.safetensors", resume=True)
+    assert 0 < len(rest) < 6
+    assert rest == straight[-len(rest) :]

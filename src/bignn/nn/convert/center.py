@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from bignn.nn.batch_norm import BatchNorm
@@ -13,15 +16,56 @@ from bignn.nn.batch_norm import BatchNorm
 _MOMENTUM = 0.5
 
 
+class ForwardCount:
+    """A count of a model's forward calls: how often one of them calls a norm shows by it."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._is_under_way = False
+
+    def watch(self, model: nn.Module) -> None:
+        """Count the calls of a model."""
+        model.register_forward_pre_hook(self._begin, prepend=True)
+        model.register_forward_hook(self._end, always_call=True)
+
+    @property
+    def current(self) -> int | None:
+        """The number of the call under way; None outside of any, where parts are called alone."""
+        return self._number if self._is_under_way else None
+
+    def _begin(self, model: nn.Module, args: Any) -> None:
+        if not torch.compiler.is_compiling():
+            self._number += 1
+            self._is_under_way = True
+
+    def _end(self, model: nn.Module, args: Any, out: Any) -> None:
+        if not torch.compiler.is_compiling():
+            self._is_under_way = False
+
+
 class FollowWeights:
     """A forward pre-hook of a batch normalisation, whose running statistics follow the weights.
 
     Where all training batches have as many rows, as the whole graph always has, the statistics are
     those of the last one. Otherwise a batch moves them by one half of its rows' share in the
     largest batch so far: a last batch of a few nodes hardly does.
+
+    A norm that one forward calls more than once has the momentum that it was made with: its
+    statistics are an average over all calls, not those of the last.
+
+    Args:
+        norm: the norm.
+        name: its name in the model.
+        forwards: the count of the model's calls.
+
     """
 
-    def __init__(self) -> None:
+    def __init__(self, norm: nn.BatchNorm1d, name: str, forwards: ForwardCount) -> None:
+        self.is_repeated = False
+        self._own_momentum = norm.momentum
+        self._name = name
+        self._forwards = forwards
+        self._last_call: int | None = None
         self._rows: int | None = None
         self._most_rows = 1
         self._varies = False
@@ -30,22 +74,79 @@ class FollowWeights:
         """Choose how far this batch moves the running statistics."""
         if not norm.training or not args or not isinstance(args[0], Tensor):
             return
+        call = self._forwards.current
+        if not self.is_repeated and call is not None and call == self._last_call:
+            self.is_repeated = True
+            warnings.warn(self._advice(norm), stacklevel=2)
+        self._last_call = call
         rows = len(args[0])
         self._varies = self._varies or self._rows not in (None, rows)
         self._rows, self._most_rows = rows, max(self._most_rows, rows)
-        norm.momentum = _MOMENTUM * rows / self._most_rows if self._varies else 1.0  # type: ignore[assignment]
+        share = _MOMENTUM * rows / self._most_rows if self._varies else 1.0
+        norm.momentum = self._own_momentum if self.is_repeated else share  # type: ignore[assignment]
+
+    def _advice(self, norm: nn.Module) -> str:
+        if isinstance(norm, Center):
+            so = "is not centred" if norm.is_optional else "is centred by averages over all calls"
+            return (
+                f"the model's forward calls '{self._name}' more than once, so its input {so}; give "
+                "each call a layer of its own"
+            )
+        return (
+            f"the model's forward calls '{self._name}' more than once, so in evaluation it "
+            "normalises all calls by one average, which turns signs; give each call a norm of its "
+            "own"
+        )
+
+    def state(self) -> Tensor:
+        """Return what this norm has seen of batches: rows of the last and the largest, and both."""
+        return torch.tensor([self._rows or 0, self._most_rows, int(self._varies)])
+
+    def load(self, state: Tensor) -> None:
+        """Take what :meth:`state` returned."""
+        rows, most_rows, varies = (int(number) for number in state)
+        self._rows, self._most_rows, self._varies = rows or None, most_rows, bool(varies)
 
 
 class Center(BatchNorm):
-    """Batch normalisation, without an affine part, that follows the weights."""
+    """Batch normalisation, without an affine part, that follows the weights.
 
-    def __init__(self, num_features: int) -> None:
+    Args:
+        num_features: columns.
+        name: the name of the layer whose input it centres.
+        forwards: the count of the model's calls; without it all are taken for single ones.
+        is_optional: whether values pass as they are from the time on when one forward has called
+            the layer more than once, since one set of statistics is not that of several values.
+
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        name: str = "",
+        forwards: ForwardCount | None = None,
+        *,
+        is_optional: bool = False,
+    ) -> None:
         """Build the module; the description of the class lists its arguments."""
         super().__init__(num_features)
-        self.register_forward_pre_hook(FollowWeights())
+        self.is_optional = is_optional
+        self._follow = FollowWeights(self, name, forwards or ForwardCount())
+        self.register_forward_pre_hook(self._follow)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Normalise the columns of h: [N, d] -> [N, d]."""
+        if not (self.is_optional and self._follow.is_repeated):
+            return super().forward(h)
+        # So values pass where the state is loaded, too. The backward pass of a call before does not
+        # read these, but torch would take a change for one of what it needs.
+        if self.running_mean is not None and self.running_var is not None:
+            self.running_mean.data.zero_()
+            self.running_var.data.fill_(1 - self.eps)
+        return h
 
 
-def follow_weights_in(model: nn.Module) -> list[str]:
+def follow_weights_in(model: nn.Module, forwards: ForwardCount) -> list[str]:
     """Let the batch normalisations that a model has itself follow its weights; return their names.
 
     Those that keep a plain average of all batches (a momentum of None) are left alone.
@@ -54,6 +155,14 @@ def follow_weights_in(model: nn.Module) -> list[str]:
     for name, module in model.named_modules():
         is_plain = isinstance(module, nn.BatchNorm1d) and not isinstance(module, BatchNorm)
         if is_plain and module.track_running_stats and module.momentum is not None:
-            module.register_forward_pre_hook(FollowWeights())
+            module.register_forward_pre_hook(FollowWeights(module, name, forwards))
             found.append(name)
     return found
+
+
+def following_norms(model: nn.Module) -> Iterator[tuple[str, FollowWeights]]:
+    """Yield the names of a model's norms whose statistics follow its weights, and their hooks."""
+    for name, module in model.named_modules():
+        for hook in module._forward_pre_hooks.values():
+            if isinstance(hook, FollowWeights):
+                yield name, hook

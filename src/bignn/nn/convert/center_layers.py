@@ -9,7 +9,7 @@ from typing import Literal
 from torch import nn
 
 from bignn.errors import InputError
-from bignn.nn.convert.center import Center, follow_weights_in
+from bignn.nn.convert.center import Center, ForwardCount, follow_weights_in
 from bignn.nn.convert.inner_linear import InnerLinear
 from bignn.nn.convert.replace_layers import LayerReplacement
 from bignn.nn.convert.report import Report
@@ -30,9 +30,11 @@ def center_layers(
     model, layers = replacement.model, replacement.layers
     chosen: Iterable[nn.Module] = []
     why = ""
+    calls = _calls_of_modules(model)
     if center == "auto":
+        often = {layer for name, layer in layers.items() if calls[name] > 1}
         try:
-            chosen = uncentred_layers(model, traced_graph(model))
+            chosen = uncentred_layers(model, traced_graph(model), often)
             why = ": without it all signs of a column could be equal, or values too small"
         except InputError:
             chosen = list(layers.values())[int(hasattr(model, "input_stage")) :]
@@ -46,12 +48,15 @@ def center_layers(
         and not isinstance(layer, InnerLinear)  # it has its own
         and not hasattr(layer, "input_stage")
     ]
-    repeated = [name for name in wanted if name in _called_repeatedly(model)]
+    repeated = [name for name in wanted if calls[name] > 1]
     named = [name for name in wanted if center is True or name not in repeated]
+    forwards = ForwardCount()
+    forwards.watch(model)
     for name in named:
         layer = layers[name]
         weight = input_maps(layer)[0].weight
-        layer.center = Center(weight.shape[1]).to(weight.device)
+        made = Center(weight.shape[1], name, forwards, is_optional=center == "auto")
+        layer.center = made.to(weight.device)
         layer.center.train(layer.training)
     if named:
         report.notes.append(
@@ -63,21 +68,26 @@ def center_layers(
             f"The forward calls {_listed(repeated)} more than once, {so}: it has the running "
             "statistics of the last call alone."
         )
-    if norms := follow_weights_in(model):
+    if norms := follow_weights_in(model, forwards):
         report.notes.append(
             f"The running statistics of {_listed(norms)} follow the weights closely, whatever the "
             "momentum: signs turn where they trail."
         )
+        if shared := [name for name in norms if calls[name] > 1]:
+            report.notes.append(
+                f"The forward calls {_listed(shared)} more than once, so in evaluation all calls "
+                "are normalised by one average, which turns signs: give each call a norm of its "
+                "own."
+            )
 
 
-def _called_repeatedly(model: nn.Module) -> set[str]:
-    """Return the names of the modules that a model's forward calls more than once."""
+def _calls_of_modules(model: nn.Module) -> Counter[str]:
+    """Count how often a model's forward calls each module, by name; nothing if untraceable."""
     try:
         nodes = traced_graph(model).nodes
     except InputError:
-        return set()
-    calls = Counter(str(node.target) for node in nodes if node.op == "call_module")
-    return {name for name, count in calls.items() if count > 1}
+        return Counter()
+    return Counter(str(node.target) for node in nodes if node.op == "call_module")
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ in a row: every one shifts its columns, until most have one sign at all nodes.
 from __future__ import annotations
 
 import operator
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import torch
@@ -84,8 +85,13 @@ class _Centred(NamedTuple):
 _NO = _Centred(False, False)
 
 
-def uncentred_layers(model: nn.Module, graph: fx.Graph) -> set[nn.Module]:
-    """Find the converted layers that read a value which may be of one sign."""
+def uncentred_layers(
+    model: nn.Module, graph: fx.Graph, never: Collection[nn.Module] = ()
+) -> set[nn.Module]:
+    """Find the converted layers that read a value which may be of one sign.
+
+    What follows is judged as if all of these were centred, but for those that are ``never``.
+    """
     found: set[nn.Module] = set()
     known: dict[fx.Node, _Centred] = {}
     is_standardized = isinstance(getattr(model, "input_stage", None), InputStage)
@@ -98,7 +104,7 @@ def uncentred_layers(model: nn.Module, graph: fx.Graph) -> set[nn.Module]:
             known[node] = _Centred(True, True)
         elif node.op == "call_module":
             module = model.get_submodule(str(node.target))
-            known[node] = _after_module(module, _of(_first(node), known), found)
+            known[node] = _after_module(module, _of(_first(node), known), found, never)
             # The most frequent value of a standardised word is just below 0: a learned shift would
             # flip the signs of all nodes that lack it.
             if isinstance(module, _NORMS) and _first(node) in features:
@@ -128,7 +134,9 @@ def _of(given: Any, known: dict[fx.Node, _Centred]) -> _Centred:
     return known.get(given, _NO) if isinstance(given, fx.Node) else _NO
 
 
-def _after_module(module: nn.Module, x: _Centred, found: set[nn.Module]) -> _Centred:
+def _after_module(
+    module: nn.Module, x: _Centred, found: set[nn.Module], never: Collection[nn.Module]
+) -> _Centred:
     if isinstance(module, WrappedLayer):
         reads_before = module.wrapping.reads_before_activation  # type: ignore[union-attr]
         has_stage = isinstance(getattr(module, "input_stage", None), InputStage)
@@ -136,13 +144,14 @@ def _after_module(module: nn.Module, x: _Centred, found: set[nn.Module]) -> _Cen
         num_layers = x.num_layers + 1
         if not has_stage and not is_centred:
             found.add(module)
-            num_layers = 1  # centring is a normalisation
+            if module not in never:
+                num_layers = 1  # centring is a normalisation
         out = _Centred(True, True, num_layers)
         if isinstance(module, GINConv):  # its network reads sums, most of them of few neighbours
             out = out._replace(num_layers=_MOST_IN_A_ROW)
             rest = module.rest
             for part in rest if isinstance(rest, nn.Sequential) else [rest]:
-                out = _after_module(part, out, found)
+                out = _after_module(part, out, found, never)
         return out._replace(num_layers=num_layers)
     if type(module) in WITHOUT_WEIGHTS:  # not looked past
         return _Centred(x.value, x.value, x.num_layers)

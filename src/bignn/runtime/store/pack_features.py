@@ -76,7 +76,7 @@ def pack_features(
     encoder = parse_input_bits(input_bits, num_columns)
     if encoder is not None and encoder.kind != "rotate":
         raise input_error("input_bits", "'sign' or 'rotate:K' for a store", repr(input_bits),
-                          "others are made with a model; pack like it")  # fmt: skip
+                          "others are made with a model: pack with --like MODEL")  # fmt: skip
     identity = {
         "shards": [shard.facts() for shard in shards],
         "stage": None if stage is None else stage.digest(),
