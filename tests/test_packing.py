@@ -230,7 +230,7 @@ def make_member(
     graph: Graph, conv: ConvName, binarize: BinarizeMode, *, bias: float = 0.1, **rest: Any
 ) -> GNN:
     """As make_model, of another convolution."""
-    torch.manual_seed(2)
+    torch.manual_seed(2)  # without a hidden sum within rounding of 0, whose bit turns
     options = {"num_layers": 3, "out_channels": 5, "edge_bits": None} | rest
     if conv == "gat":
         options = {"heads": 2, "out_heads": 3} | options

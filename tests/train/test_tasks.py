@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,7 @@ def test_packed_sets_of_graphs_are_saved_and_opened(tmp_path: Any) -> None:
     assert [len(part) for _, part in again.stream(opened, block=4)] == [4, 4, 1]
 
 
+@pytest.mark.filterwarnings("ignore:the model has MAE")  # so few epochs
 def test_graph_regression_learns_values_and_a_teacher_can_help() -> None:
     graphs = make_graphs(60, lambda number, x: x.mean(dim=0)[:1] * 2)
     torch.manual_seed(0)
@@ -496,3 +498,19 @@ def test_link_models_return_embeddings() -> None:
     data.edge_label_index, data.edge_label = torch.randint(0, 9, (2, 6)), torch.arange(6) % 2
     with pytest.raises(InputError, match=r"a row per node, got \[6\]; return the embeddings"):
         bignn.fit(Scores(), data, {"epochs": 1}, val=data)
+
+
+def test_values_far_from_what_binary_layers_begin_with_are_warned_of() -> None:
+    values = 100 + 20 * torch.randn(90, generator=torch.Generator().manual_seed(3))
+    for y, is_far in ((values, True), (values / 20, True), ((values - 100) / 20, False)):
+        model = pyg.GraphSAGE(10, 16, 2, 1)
+        bignn.binarize_(model)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            bignn.fit(model, node_data(y), QUICK, progress=False)
+        told = [str(warning.message) for warning in said if "values of 'y'" in str(warning.message)]
+        assert len(told) == is_far
+        assert all("train on (y - " in line for line in told)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bignn.fit(pyg.GraphSAGE(10, 16, 2, 1), node_data(values), QUICK, progress=False)

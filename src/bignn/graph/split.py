@@ -21,6 +21,14 @@ FIXED = {
     "musae-github": (50, 25, 25),
 }
 
+#: Share of labelled nodes from which on a graph has many.
+_MANY = 0.1
+
+
+def has_many_labels(num_nodes: int, num_labelled: int) -> bool:
+    """Whether a tenth of the nodes or more are training nodes, by whose labels much is learned."""
+    return 0 < num_labelled >= _MANY * num_nodes
+
 
 def random_split(
     y: NDArray[np.int64], percent: Sequence[float], seed: int = 0

@@ -9,6 +9,11 @@ from torch import nn
 from bignn.errors import input_error
 
 
+def has_forward(model: nn.Module) -> bool:
+    """Whether a module can be called: it has a forward of its own."""
+    return type(model).forward is not nn.Module.forward or "forward" in vars(model)
+
+
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Put a model in evaluation mode; afterwards every module has its own mode again.

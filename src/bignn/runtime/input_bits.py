@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bignn.config.input_bits import SIGN, InputBits
+from bignn.config.input_bits import SIGN, InputBits, InputBitsKind
 from bignn.graph import SparseRows
 
 #: Diagonals of a rotation; with three, rows are as good as random ones (Andoni et al. 2015).
@@ -154,14 +154,16 @@ def is_dense(x: NDArray[np.float32] | SparseRows) -> bool:
     return bool(between.mean() >= _DENSE)
 
 
-def choose_input_bits(x: NDArray[np.float32] | SparseRows) -> str:
+def choose_input_bits(x: NDArray[np.float32] | SparseRows, *, has_many_labels: bool = True) -> str:
     """Choose the option ``input_bits`` for features [N, d] by what they are like.
 
-    Features that are dense (:func:`is_dense`) and have few columns get learned bits, about as many
-    as are wanted, 4 to 32 per feature; others have one bit each.
+    Features that are dense (:func:`is_dense`) and have few columns get about as many bits as are
+    wanted, 4 to 32 per feature; others have one bit each. Directions are learned where there are
+    many labels; a few labels teach them less than random rotations have (docs/trials.md).
     """
     num_columns = x.shape[1]
     if num_columns > _FEW_COLUMNS or not is_dense(x):
         return SIGN
     per_feature = 1 << int(math.log2(max(1, _WANTED_BITS // num_columns)))
-    return str(InputBits("learned", min(max(per_feature, _LEAST), _MOST)))
+    kind: InputBitsKind = "learned" if has_many_labels else "rotate"
+    return str(InputBits(kind, min(max(per_feature, _LEAST), _MOST)))

@@ -6,10 +6,15 @@ import torch
 from torch import Tensor, nn
 
 from bignn.errors import InputError, input_error
+from bignn.nn import GNN
+from bignn.nn.convert.wrapped_layer import has_binary_layers
 from bignn.nn.evaluation import evaluating, naming_width_errors
 from bignn.train.batches import Batch
 from bignn.train.forward import Forward
 from bignn.train.tasks import Task
+
+#: The largest mean, in standard deviations, and the largest deviation of values without a warning.
+_FARTHEST = 3.0
 
 
 def check_parameters(model: nn.Module) -> None:
@@ -72,16 +77,43 @@ def check_model(
     if task.kind == "classes" and num_outputs < expected:
         raise input_error(argument, f"one with an output per class ({expected})", num_outputs)
     if task.kind != "classes" and num_outputs != expected:
+        is_bool = batch.y.dtype == torch.bool
         looks_whole = batch.y.is_floating_point() and bool((batch.y == batch.y.round()).all())
-        fix = (
-            "floats are learned as values; classes are whole numbers: y.long()"
-            if looks_whole
-            else ""
-        )
+        fix = ""
+        if is_bool and num_outputs > 1:
+            fix = "True and False are learned as one label; two classes are numbers: y.long()"
+        elif looks_whole:
+            fix = "floats are learned as values; classes are whole numbers: y.long()"
         raise input_error(
             argument, f"one with as many outputs as 'y' ({expected})", num_outputs, fix
         )
+    if task.kind == "values" and (has_binary_layers(model) or _is_binary_gnn(model)):
+        _warn_of_far_values(batch.y[batch.loss_nodes])
     return num_outputs
+
+
+def _is_binary_gnn(model: nn.Module) -> bool:
+    return isinstance(model, GNN) and model.binarization.weights
+
+
+def _warn_of_far_values(y: Tensor) -> None:
+    """Warn if values to be learned are far from 0, or of another size than 1.
+
+    Binary layers begin with outputs of about that size, and weights that are clipped, or whose
+    columns are centred, reach others slowly or never.
+    """
+    known = y[~y.isnan()].double()
+    if len(known) < 2:
+        return
+    mean, spread = float(known.mean()), float(known.std())
+    if spread == 0 or (abs(mean) <= _FARTHEST * max(spread, 1) and spread <= _FARTHEST):
+        return
+    warnings.warn(
+        f"the values of 'y' have a mean of {mean:.3g} and a standard deviation of {spread:.3g}; "
+        "binary layers learn values near 0 of deviation 1 best: train on "
+        f"(y - {mean:.3g}) / {spread:.3g}, and scale what is predicted back",
+        stacklevel=4,
+    )
 
 
 def _leaves_out_edge_attr(model: nn.Module, forward: Forward, batch: Batch) -> bool:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from bignn.errors import InputError
+from bignn.errors import InputError, input_error
+from bignn.nn.evaluation import has_forward
 
 # Third arguments of a forward that are not the weights of edges.
 _NOT_WEIGHTS = ("edge_type", "edge_attr", "batch")
@@ -46,6 +47,8 @@ class Forward(NamedTuple):
     @classmethod
     def of(cls, model: nn.Module) -> Forward:
         """Read the signature of a model's forward."""
+        if not has_forward(model):
+            raise input_error("model", "a module with a forward", f"{type(model).__name__} without")
         parameters = signature(model.forward).parameters.values()
         by_place = [some for some in parameters if some.kind <= some.POSITIONAL_OR_KEYWORD]
         return cls(

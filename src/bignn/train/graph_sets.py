@@ -24,7 +24,7 @@ from bignn.train.problem import EveryNth, digest_of, fit_input_stage
 from bignn.train.tasks import Loss, task_of
 
 #: Settings that are used where none are given: an epoch has many steps.
-_SETTINGS = Settings(lr=0.001, epochs=100, patience=20)
+_SETTINGS = Settings(lr=0.001, epochs=100, patience=20, leave_teacher=True)
 # Statistics of the input stage and of batch normalisation are those of this many graphs, evenly
 # spaced, and of no more than this many numbers.
 _NUM_STATISTICS_GRAPHS = 1024

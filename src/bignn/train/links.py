@@ -18,7 +18,7 @@ from bignn.train.distributed import World
 from bignn.train.problem import digest_of, fit_input_stage
 from bignn.train.tasks import Task
 
-_SETTINGS = Settings(lr=0.01, epochs=300, patience=50)
+_SETTINGS = Settings(lr=0.01, epochs=300, patience=50, leave_teacher=True)
 # A drawn pair is a link by chance; after so many draws those that still are stay out.
 _DRAWS = 8
 

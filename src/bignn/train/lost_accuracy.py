@@ -11,6 +11,8 @@ from bignn.train.tasks import Task
 
 #: Points of validation: a converted model that is further behind its teacher gets advice.
 MOST_LOST = 5.0
+#: The same of errors, which are lower if better: this many times the teacher's.
+MOST_ERROR = 1.5
 
 
 def warn_of_lost_accuracy(
@@ -26,7 +28,8 @@ def warn_of_lost_accuracy(
         was_improving: whether its last epochs were still better than those before.
 
     """
-    if task.lower_is_better or teachers - own <= MOST_LOST or not has_binary_layers(model):
+    is_near = own <= MOST_ERROR * teachers if task.lower_is_better else teachers - own <= MOST_LOST
+    if is_near or not has_binary_layers(model):
         return
     remedies = ["wider hidden layers", "skip=[...] for a few"]
     if has_uncentred_layers(model):

@@ -12,10 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from bignn.config import Settings
+from bignn.config.input_bits import AUTO
 from bignn.errors import input_error
 from bignn.graph import Graph
+from bignn.graph.split import has_many_labels
 from bignn.nn import GNN
 from bignn.nn.convert.converted_input import ConvertedInput
+from bignn.runtime.input_bits import choose_input_bits
 from bignn.train.batches import Batch, as_batch, reachable, take_loss_share, training_subgraph
 from bignn.train.distill import soft_targets
 from bignn.train.distributed import World
@@ -129,7 +132,13 @@ class NodeProblem:
 
     def fit_input(self, model: nn.Module) -> None:
         """Take the statistics of the nodes that training may see."""
-        fit_input_stage(model, self._visible.x)
+        x, options = self._visible.x, []
+        is_auto = isinstance(model, GNN) and model.config["input_bits"] == AUTO
+        if is_auto and isinstance(x, Tensor):
+            many = has_many_labels(self.num_nodes, len(self.whole.loss_nodes))
+            some = x.detach().float().cpu().numpy()
+            options = [None, choose_input_bits(some, has_many_labels=many)]
+        fit_input_stage(model, x, *options)
 
     def trial(self) -> Batch:
         """Return what training may see."""

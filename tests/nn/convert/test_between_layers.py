@@ -158,7 +158,7 @@ class Arithmetic(nn.Module):
 
 @pytest.mark.parametrize("name", BETWEEN)
 def test_arithmetic_between_layers_packs(name: str, data: Data) -> None:
-    torch.manual_seed(0)
+    torch.manual_seed(1)  # 0 has a hidden sum within rounding of 0, whose bit turns
     model = Arithmetic(name)
     bignn.binarize_(model, skip=["head"], center=True)
     check_packed(model, data)

@@ -138,7 +138,7 @@ def test_jumping_knowledge_can_be_left_out() -> None:
     assert recipe("saint", jk="none").jk is None
 
 
-def test_dense_features_get_learned_bits() -> None:
+def test_dense_features_get_bits_that_are_learned_where_there_are_many_labels() -> None:
     rng = np.random.default_rng(0)
     arrays: dict[str, Any] = {
         "x": rng.standard_normal((200, 100)).astype(np.float32),
@@ -152,7 +152,7 @@ def test_dense_features_get_learned_bits() -> None:
     for name in ("bi-gcn", "bi-sage", "bi-saint"):
         for distill in (False, True):
             assert recipe(name, graph=many, distill=distill).input_bits == "learned:4"
-            assert recipe(name, graph=few, distill=distill).input_bits == "learned:4"
+            assert recipe(name, graph=few, distill=distill).input_bits == "rotate:4"
             assert recipe(name, graph=many, distill=distill).drop == "all"
     # Where few labels are learned with a teacher most of the input is dropped, as in bags of words.
     assert recipe("bi-gcn", graph=few, distill=True).drop == "present"

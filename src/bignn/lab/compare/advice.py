@@ -13,8 +13,7 @@ from bignn.config.input_bits import MOST_BITS_PER_FEATURE, SIGN, InputBits, pars
 from bignn.lab.compare.measured import Row
 from bignn.lab.compare.training import Training
 from bignn.lab.compare.verdict import width_per_head
-from bignn.runtime.input_bits import choose_input_bits
-from bignn.train.recipes import TWINS, recipe
+from bignn.train.recipes import TWINS, auto_input_bits, recipe
 
 #: Changes to a recipe; ``"distill"`` is not of the recipe.
 Changes = dict[str, Any]
@@ -88,7 +87,7 @@ def _remedies(name: str, training: Training, row: Row) -> dict[str, Changes]:
 
 def _more_bits(training: Training, row: Row) -> str | None:
     """Return input bits that dense features may need: twice those of the model's encoder."""
-    chosen = choose_input_bits(training.graph.x)
+    chosen = auto_input_bits(training.graph)
     if chosen == SIGN or recipe(row["model"]).binarize == "weights":
         return None
     encoder = parse_input_bits(row["input_bits"])

@@ -199,9 +199,12 @@ def _record_move(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: 
     _record(out, Origin(moved, max(o.dropped for o in origins), version))
 
 
-def record_origins_in(model: nn.Module) -> None:
-    """Run every call of the model in :class:`RecordOrigins`."""
-    model.register_forward_pre_hook(_enter, prepend=True)
+def record_origins_in(model: nn.Module, *, is_needed: bool = True) -> None:
+    """Run every call of the model in :class:`RecordOrigins`.
+
+    A model that does not need it may be compiled, and then runs without.
+    """
+    model.register_forward_pre_hook(_enter if is_needed else _enter_if_not_compiled, prepend=True)
     # Whatever is raised, the mode must not outlive the call.
     model.register_forward_hook(_leave, always_call=True)
 
@@ -218,6 +221,11 @@ def _enter(model: nn.Module, args: Any) -> None:
         modes.enter_context(torch.no_grad())
     modes.enter_context(RecordOrigins())
     _stack().append((id(model), modes))
+
+
+def _enter_if_not_compiled(model: nn.Module, args: Any) -> None:
+    if not torch.compiler.is_compiling():
+        _enter(model, args)
 
 
 def _leave(model: nn.Module, args: Any, out: Any) -> None:

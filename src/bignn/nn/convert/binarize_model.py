@@ -20,6 +20,7 @@ from bignn.nn.convert.center_layers import center_layers
 from bignn.nn.convert.converted_input import ConvertedInput
 from bignn.nn.convert.embedded_ids import first_after_embeddings
 from bignn.nn.convert.example import call_once
+from bignn.nn.convert.feature_readers import feature_readers, reads_made_values
 from bignn.nn.convert.inner_linear import InnerLinear
 from bignn.nn.convert.remove_activations import remove_in_basic_gnn, remove_in_sequential
 from bignn.nn.convert.replace_layers import LayerReplacement
@@ -37,6 +38,7 @@ from bignn.nn.convert.wrapped_layer import (
     wrap_layer,
 )
 from bignn.nn.edge_rounding import edge_bits_in_use
+from bignn.nn.evaluation import has_forward
 from bignn.nn.gat_conv import GATConv
 from bignn.nn.gcn_conv import GCNConv
 from bignn.nn.gin_conv import GINConv
@@ -134,6 +136,11 @@ def binarize_(
     binarization = Binarization.of(binarize, ste)
     if not isinstance(model, nn.Module):
         raise input_error("model", "a torch.nn.Module", type(model).__name__)
+    is_container = isinstance(model, nn.ModuleList | nn.ModuleDict)
+    if not is_container and center is not True and not has_forward(model):
+        got = f"a {type(model).__name__} without"
+        fix = "define forward(self, x, edge_index), and train and evaluate by calling the model"
+        raise input_error("model", "a module with a forward", got, fix)
     if dropout is not None:
         BELOW_ONE.check("dropout", dropout)
     if center not in (True, False, "auto"):
@@ -166,8 +173,9 @@ def binarize_(
         is_whole = _remove_activations(model, replacement)
         reads_before = center is not True and not is_whole
         _standardize(replacement, first or _embedding_reader(replacement), report, input_bits)
+        if not is_whole:
+            record_origins_in(model, is_needed=reads_before)
         if reads_before:
-            record_origins_in(model)
             report.notes.append(
                 "Binary layers read the values before the activations and dropout that the "
                 "model's forward applies: after a ReLU all signs would be +1."
@@ -242,7 +250,14 @@ def _standardize(
     if not found:
         report.notes.append("The first layer stays float, so the input is not standardised.")
         return
-    layer = layers[found[0]]
+    reader = found[0] if first is not None else _reader(model, layers, found[0])
+    if reader is None:
+        report.notes.append(
+            f"'{found[0]}' reads what other weights make of the features, so the input is not "
+            "standardised."
+        )
+        return
+    layer = layers[reader]
     if isinstance(layer, InnerLinear):
         report.notes.append(
             "The input is not standardised: the linear maps of the first convolution centre theirs."
@@ -252,8 +267,8 @@ def _standardize(
     weight = input_maps(layer)[0].weight
     stage = ConvertedInput(
         weight.shape[1],
-        found[0],
-        _more_bits(model, layer, found[0]),
+        reader,
+        _more_bits(model, layer, reader),
         is_at_layer=first is not None,
         reads_x=reads_x,
         input_bits=input_bits,
@@ -277,6 +292,23 @@ def _standardize(
         f"The input of {where} is standardised, with the statistics of the first training batch "
         "unless model.fit_input(x) is called before."
     )
+
+
+def _reader(model: nn.Module, layers: dict[str, WrappedLayer], usual: str) -> str | None:
+    """Return the first layer that reads the features; None where other weights come before.
+
+    It is the usual one, by the order in which the model has its layers, unless the model's forward
+    shows another.
+    """
+    try:
+        graph = traced_graph(model)
+    except InputError:  # training says if it is another
+        return usual
+    readers = feature_readers(model, graph)
+    names = [name for name, layer in layers.items() if layer in readers]
+    if names:
+        return names[0]
+    return None if reads_made_values(model, graph, layers[usual]) else usual
 
 
 def _more_bits(model: nn.Module, layer: nn.Module, name: str) -> str | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from torch import nn
 
 from bignn.errors import InputError
 from bignn.nn.convert.center import Center, ForwardCount, follow_weights_in
+from bignn.nn.convert.feature_readers import feature_readers
 from bignn.nn.convert.inner_linear import InnerLinear
 from bignn.nn.convert.replace_layers import LayerReplacement
 from bignn.nn.convert.report import Report
@@ -37,10 +38,10 @@ def center_layers(
             chosen = uncentred_layers(model, traced_graph(model), often)
             why = ": without it all signs of a column could be equal, or values too small"
         except InputError:
-            chosen = list(layers.values())[int(hasattr(model, "input_stage")) :]
+            chosen = _after_the_features(replacement)
             why = ": the model's forward cannot be followed to see where it is needed"
     elif center:
-        chosen = layers.values()
+        chosen = _after_the_features(replacement)
     wanted = [
         name
         for name, layer in layers.items()
@@ -79,6 +80,18 @@ def center_layers(
                 "are normalised by one average, which turns signs: give each call a norm of its "
                 "own."
             )
+
+
+def _after_the_features(replacement: LayerReplacement) -> Sequence[nn.Module]:
+    """List the layers that do not read standardised features."""
+    model, layers = replacement.model, list(replacement.layers.values())
+    if not hasattr(model, "input_stage"):
+        return layers
+    try:
+        readers = feature_readers(model, traced_graph(model))
+    except InputError:
+        return layers[1:]
+    return [layer for layer in layers if layer not in readers]
 
 
 def _calls_of_modules(model: nn.Module) -> Counter[str]:

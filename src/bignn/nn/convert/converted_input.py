@@ -55,7 +55,7 @@ class ConvertedInput(InputStage):
             dense=not is_at_layer,
             input_bits=input_bits,
         )
-        self._reader, self._more_bits, self.reads_x = reader, more_bits, reads_x
+        self.reader, self._more_bits, self.reads_x = reader, more_bits, reads_x
 
     def forward(self, x: Tensor) -> Any:
         """Compute the first layer's input, and mark it as the features."""
@@ -73,11 +73,11 @@ class ConvertedInput(InputStage):
         some = x[:: -(-len(x) // _MANY_ROWS)].float().cpu().numpy()
         if (bits := choose_input_bits(some)) == SIGN:
             return
-        fix = f"keep it float with skip=['{self._reader}']"
+        fix = f"keep it float with skip=['{self.reader}']"
         if self._more_bits is not None:
             fix = f"try binarize_(model, {self._more_bits.format(bits=bits)}), or {fix}"
         warnings.warn(
-            f"'{self._reader}' reads {self.num_features} dense features by their signs, one bit "
+            f"'{self.reader}' reads {self.num_features} dense features by their signs, one bit "
             f"each, which tells little of so few; {fix}",
             stacklevel=2,
         )

@@ -64,6 +64,8 @@ _LAST = {
     for home in (torch, functional, Tensor)
     for name in ("softmax", "log_softmax")
 }
+# Methods that change the shape of values.
+_SHAPES = ("squeeze", "unsqueeze", "view", "reshape", "flatten", "ravel")
 _LAST_MODULES = (nn.Softmax, nn.LogSoftmax)
 # Options of bignn's layers with which they compute what PyG's do.
 _FLOAT = {"binarize": "none", "ste": "input", "balance": False}
@@ -303,9 +305,12 @@ class StepReader:
             if name in (*node_arguments, "input") or some is None or some in self._edges:
                 continue
             self._check_known(some, name)
+            fix = "change these in the data, before the call"
+            if name == "edge_weight":
+                fix = f"{fix} (data.edge_weight = ...), and let forward read them from there"
             raise cannot_pack(
                 f"{self._title(node)} is given {described(some)} as '{name}', where packed layers "
-                "take the model's own edges as they are; change these in the data, before the call"
+                f"take the model's own edges as they are; {fix}"
             )
         if can_weigh(module):
             self.weighing_calls.append(LayerCall(layer, given.get("edge_weight") is not None))
@@ -356,10 +361,12 @@ class StepReader:
                 made = self._steps.value("maximum", pair)
         if made is not None:
             return made
-        return failing(
-            f"no packed operation does what {self._title(node)} does; sums, products, torch.cat, "
-            "maxima, activations, norms and PyG's convolutions pack"
+        fix = (
+            "values are [nodes, columns], and fit takes one column too: leave it out"
+            if called.rstrip("_") in _SHAPES
+            else "sums, products, torch.cat, maxima, activations, norms and PyG's convolutions pack"
         )
+        return failing(f"no packed operation does what {self._title(node)} does; {fix}")
 
     def _pooled(self, node: fx.Node, aggr: str, graph_ids: Any) -> LazyValue:
         if graph_ids not in self._graph_ids:

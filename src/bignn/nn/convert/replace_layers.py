@@ -119,6 +119,8 @@ class LayerReplacement:
             raise input_error(
                 "model", "a module that contains layers", f"a {type(model).__name__} itself"
             )
+        if first is not None and not isinstance(first, str):
+            raise input_error("first", "the name of one layer", repr(first))
         for argument, given in (("skip", self._skip), ("first", () if first is None else (first,))):
             for name in given:
                 if name not in names or not name:
@@ -137,6 +139,10 @@ class LayerReplacement:
             if self._stays_float(name, module) or not is_replaceable(module):
                 continue
             found.append(name)
+            if not isinstance(getattr(module, "weight", None), nn.Parameter | None):
+                got = f"'{name}', whose weight is computed anew in every call (weight_norm, ...)"
+                fix = f"keep it float with skip=['{name}'], or take torch.nn.utils.parametrizations"
+                raise input_error("model", "one whose weights are parameters", got, fix)
             if any(isinstance(p, UninitializedParameter) for p in module.parameters()):
                 got = f"'{name}' with in_channels=-1"
                 fix = "give binarize_(model, example=data), or call it once before"

@@ -25,6 +25,7 @@ from bignn.nn.convert.before_activation import (
 )
 from bignn.nn.convert.convolution_steps import WITHOUT_WEIGHTS
 from bignn.nn.convert.convolutions import CONVERSIONS
+from bignn.nn.convert.feature_readers import first_argument
 from bignn.nn.convert.layers import FunctionModule
 from bignn.nn.convert.wrapped_layer import WrappedLayer
 from bignn.nn.convolution import Convolution
@@ -104,22 +105,16 @@ def uncentred_layers(
             known[node] = _Centred(True, True)
         elif node.op == "call_module":
             module = model.get_submodule(str(node.target))
-            known[node] = _after_module(module, _of(_first(node), known), found, never)
+            known[node] = _after_module(module, _of(first_argument(node), known), found, never)
             # The most frequent value of a standardised word is just below 0: a learned shift would
             # flip the signs of all nodes that lack it.
-            if isinstance(module, _NORMS) and _first(node) in features:
+            if isinstance(module, _NORMS) and first_argument(node) in features:
                 known[node] = _NO
         elif node.op in ("call_function", "call_method"):
             known[node] = _after_function(node, known)
-            if node.target in DROPOUTS and _first(node) in features:
+            if node.target in DROPOUTS and first_argument(node) in features:
                 features.add(node)
     return found
-
-
-def _first(node: fx.Node) -> Any:
-    if node.args:
-        return node.args[0]
-    return next((node.kwargs[name] for name in ("x", "input", "tensors") if name in node.kwargs), 0)
 
 
 def _of(given: Any, known: dict[fx.Node, _Centred]) -> _Centred:
@@ -171,7 +166,7 @@ def _after_function(node: fx.Node, known: dict[fx.Node, _Centred]) -> _Centred:
         target = getattr(Tensor, str(target), None)
     if target is getattr:  # of a Data
         return known.get(node.args[0], _NO) if node.args[1] == "x" else _NO  # type: ignore[arg-type]
-    x = _of(_first(node), known)
+    x = _of(first_argument(node), known)
     if target in _CENTRED_FUNCTIONS:
         return _Centred(True, True, 0 if target in _NORM_FUNCTIONS else x.num_layers)
     if target in ACTIVATIONS:

@@ -159,12 +159,12 @@ def _by_name(
 def value_before(layer: WrappedLayer, wrapping: Wrapping, x: Tensor) -> Tensor:
     """Look up the value before activation and dropout, if the layer reads that; it then drops."""
     if not wrapping.reads_before_activation:
-        _choose_drop(layer, x)
-        return x
+        return _features_before_dropout(layer, wrapping, x)
     if not is_recording_origins():
         raise InputError(
             f"'{wrapping.name}' was called from outside the model's forward, where activations "
-            "are not recorded; call the model itself, or convert with center=True"
+            "are not recorded; train and evaluate by calling the model itself (or pack it and "
+            "predict), or convert with center=True and first= the layer that reads the features"
         )
     before = origin_of(x)
     if not before.is_intact:
@@ -178,6 +178,21 @@ def value_before(layer: WrappedLayer, wrapping: Wrapping, x: Tensor) -> Tensor:
         reads_features = is_features(before.value)
         share = wrapping.features_dropout if reads_features else wrapping.default_dropout
         set_dropout(layer, dropped or share)
+    return before.value
+
+
+def _features_before_dropout(layer: WrappedLayer, wrapping: Wrapping, x: Tensor) -> Tensor:
+    """Look up the model's features where x is these, dropped; the layer then drops instead.
+
+    A dropped number is 0, whose sign would be +1 in place of the usual bit. Other values stay.
+    """
+    before = origin_of(x) if is_recording_origins() else None
+    if before is None or not before.is_intact or not is_features(before.value):
+        _choose_drop(layer, x)
+        return x
+    _choose_drop(layer, before.value)
+    if layer.training and not wrapping.own_dropout:
+        set_dropout(layer, 1 - (1 - wrapping.dropout) * (1 - before.dropped))
     return before.value
 
 
@@ -247,4 +262,12 @@ def _standardized(model: nn.Module, x: Tensor) -> Any:
     ):
         got = f"{str(x.dtype).removeprefix('torch.')} of shape {list(x.shape)}, as ids"
         raise input_error("x", "features, which are standardised", got, _NAME_FIRST)
+    if x.ndim == 2 and x.shape[1] != stage.num_features:
+        reader = stage.reader
+        expected = f"[nodes, {stage.num_features}], as '{reader}' reads"
+        fix = (
+            f"if '{reader}' does not read the features themselves, tell so: "
+            f"binarize_(model, first='{reader}')"
+        )
+        raise input_error("x", expected, f"shape {list(x.shape)}", fix)
     return stage(x)

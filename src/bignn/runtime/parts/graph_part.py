@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bignn.bits import Words
 from bignn.errors import InputError
 from bignn.graph import SPLITS, Graph, SparseRows
+from bignn.graph.split import has_many_labels
 from bignn.kernels.compressed_rows import entries_of
 from bignn.runtime.input_bits import choose_input_bits, is_dense
 from bignn.runtime.input_stage import InputSpec
@@ -239,6 +240,8 @@ def _facts(
     state = hashlib.blake2b(f"{graph.digest()} {num_parts};".encode(), digest_size=16)
     state.update(np.ascontiguousarray(owner).data)
     names = None if graph.class_names is None else tuple(graph.class_names)
+    num_train = 0 if graph.train_idx is None else len(graph.train_idx)
+    has_many = has_many_labels(graph.num_nodes, num_train)
     state.update(repr(names).encode())
     return Partition(
         digest=state.hexdigest(),
@@ -249,11 +252,11 @@ def _facts(
         num_edges=graph.num_edges,
         num_features=graph.num_features,
         num_classes=graph.num_classes,
-        num_train=0 if graph.train_idx is None else len(graph.train_idx),
+        num_train=num_train,
         num_halo=num_halo,
         num_cut=num_cut,
         x_entries=len(graph.x.indices) if isinstance(graph.x, SparseRows) else None,
-        input_bits=choose_input_bits(graph.x),
+        input_bits=choose_input_bits(graph.x, has_many_labels=has_many),
         is_dense=is_dense(graph.x),
         class_names=names,
     )

@@ -14,6 +14,7 @@ from bignn.config import SampleKind, Sampling, Settings
 from bignn.config.input_bits import AUTO
 from bignn.errors import did_you_mean, input_error
 from bignn.graph import Graph, GraphLike, as_graph
+from bignn.graph.split import has_many_labels
 from bignn.runtime.input_bits import choose_input_bits, is_dense
 from bignn.runtime.parts.graph_part import Partition
 from bignn.train.recipes.definition import Recipe
@@ -50,8 +51,6 @@ __all__ = [
 
 #: Values that are None where there is no such thing, and "none" in changes.
 _MAY_BE_NONE = ("jk", "edge_bits")
-#: Share of labelled nodes from which on a graph has many.
-_MANY = 0.1
 
 
 @runtime_checkable
@@ -169,10 +168,13 @@ def _of_graph(model: str, graph: Labelled | GraphLike | None, distill: bool) -> 
 def _table(graph: Labelled | GraphLike | None, distill: bool) -> dict[str, Recipe]:
     if graph is not None and not isinstance(graph, Labelled):
         graph = as_graph(graph)
-    labelled = 0 if graph is None or graph.train_idx is None else len(graph.train_idx)
-    if graph is not None and labelled and labelled >= _MANY * graph.num_nodes:
+    if graph is not None and _has_many_labels(graph):
         return MANY_LABELS_STUDENTS if distill else MANY_LABELS
     return STUDENTS if distill else RECIPES
+
+
+def _has_many_labels(graph: Labelled) -> bool:
+    return has_many_labels(graph.num_nodes, 0 if graph.train_idx is None else len(graph.train_idx))
 
 
 def _for_features(own: Recipe, graph: Labelled | GraphLike | None, given: dict[str, Any]) -> Recipe:
@@ -185,8 +187,8 @@ def _for_features(own: Recipe, graph: Labelled | GraphLike | None, given: dict[s
     elif graph is None or (isinstance(graph, Labelled) and not isinstance(graph, Graph)):
         return own  # a graph that is not at hand
     else:
-        x = as_graph(graph).x
-        dense, chosen = is_dense(x), choose_input_bits(x)
+        whole = as_graph(graph)
+        dense, chosen = is_dense(whole.x), auto_input_bits(whole)
     if "normalize_rows" not in given and dense:
         own = replace(own, normalize_rows=False)
     if own.input_bits == AUTO:
@@ -194,6 +196,11 @@ def _for_features(own: Recipe, graph: Labelled | GraphLike | None, given: dict[s
     if "drop" not in given and own.input_bits.startswith("learned") and own.input_dropout is None:
         own = replace(own, drop="all")  # as accurate (docs/trials.md), and far faster
     return own
+
+
+def auto_input_bits(graph: Graph) -> str:
+    """Choose what ``input_bits="auto"`` means for a graph."""
+    return choose_input_bits(graph.x, has_many_labels=_has_many_labels(graph))
 
 
 def _of_paper(model: str, paper: str) -> Recipe:
