@@ -160,8 +160,29 @@ def test_learned_directions_stay_the_same_when_they_are_loaded() -> None:
             stage.learned.offsets.copy_(torch.randn(14))
             stage.learned.directions[5] = 0
         other.load_spec(spec_of(stage))
+        mine, theirs = stage.learned.arrays(), other.learned.arrays()
+        assert all(np.array_equal(mine[name], theirs[name]) for name in mine)
+        assert mine["directions"].any()
         assert spec_of(other).digest() == spec_of(stage).digest()
         assert other.has_statistics
+
+
+def test_a_model_takes_a_stage_of_another_kind() -> None:
+    """As of a store that was packed with other bits, though as many."""
+    for theirs, mine in (("rotate:4", "learned:4"), ("learned:2", "rotate:4"), ("sign", "auto")):
+        stage = make_stage(theirs, 7)
+        stage.fit(torch.randn(30, 7))
+        model = bignn.nn.GNN(7, 5, 2, 3, binarize="both", input_bits=mine)
+        model.load_input_stage(spec_of(stage))
+        assert model.config["input_bits"] == theirs
+        assert spec_of(model.input_stage).digest() == spec_of(stage).digest()
+        assert model.layers[0].lin.weight.shape[1] == stage.num_bits  # type: ignore[union-attr,index]
+    before = dict(model.config)
+    other = make_stage("rotate:2", 9)
+    other.fit(torch.randn(30, 9))
+    with pytest.raises(InputError, match="'store' must be one of 7 features per node, got 9"):
+        model.load_input_stage(spec_of(other))
+    assert model.config == before
 
 
 @pytest.mark.parametrize("sampler", ["none", "neighbor", "walk"])

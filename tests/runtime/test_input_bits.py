@@ -193,15 +193,42 @@ def test_models_with_an_encoder_are_files_and_predict_some_nodes(
     np.testing.assert_allclose(other.predict(graph, output="logits"), expected, rtol=1e-5)
 
 
-def test_graphs_packed_with_another_encoder_are_refused() -> None:
-    rotating, comparing = encoded_model("rotate"), encoded_model("threshold")
-    arrays = dict(rotating.arrays)
-    arrays["input.diagonals"] = arrays["input.diagonals"] ^ np.uint64(1)
-    turned = PackedModel(rotating.operations, arrays, rotating.num_features)
-    packed = pack_graph(dense_graph(), like=rotating)
-    for model in (comparing, turned):
+@pytest.mark.parametrize(
+    ("encoder", "name"),
+    [
+        ("rotate", "diagonals"),
+        ("threshold", "thresholds"),
+        ("learned", "directions"),
+        ("learned", "direction_steps"),
+        ("learned", "direction_offsets"),
+    ],
+)
+def test_graphs_packed_with_another_encoder_are_refused(encoder: str, name: str) -> None:
+    model = encoded_model(encoder)
+    arrays = dict(model.arrays)
+    one = np.zeros_like(arrays[f"input.{name}"])
+    one.flat[0] = 1
+    arrays[f"input.{name}"] = arrays[f"input.{name}"] + one
+    if name == "diagonals":
+        arrays["input.diagonals"] = model.arrays["input.diagonals"] ^ one
+    changed = PackedModel(model.operations, arrays, model.num_features)
+    packed = pack_graph(dense_graph(), like=model)
+    model.predict(packed)
+    others = {"rotate", "threshold", "learned"} - {encoder}
+    for other in (changed, *map(encoded_model, sorted(others))):
         with pytest.raises(InputError, match="packed with this model's input statistics"):
-            model.predict(packed)
+            other.predict(packed)
+
+
+@pytest.mark.parametrize("num_columns", [0, 15])
+def test_an_encoder_has_as_many_bits_of_each_feature(num_columns: int) -> None:
+    arrays: dict[str, Any] = {
+        "directions": np.ones((num_columns, 7), np.int8),
+        "direction_steps": np.ones(num_columns, np.float32),
+        "direction_offsets": np.ones(num_columns, np.int32),
+    }
+    with pytest.raises(FileError, match=f"{num_columns} 'learned' bits are no multiple of 7"):
+        encoder_of("learned", 7, arrays)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ import warnings
 from typing import Any
 
 import pytest
+import torch
 import torch_geometric.nn as pyg
+from torch_geometric.data import Data
 
 import bignn
 from bignn.train.lost_accuracy import MOST_LOST, warn_of_lost_accuracy
@@ -39,3 +41,32 @@ def test_a_small_loss_and_other_models_are_not_told_of() -> None:
     assert told(converted(), 75.0, 75.0 + MOST_LOST, was_improving=False) == ""
     assert told(converted(), 75.0, 75.1 + MOST_LOST, was_improving=False) != ""
     assert told(pyg.GCN(8, 16, 2, 3), 10.0, 90.0, was_improving=False) == ""
+
+
+def test_errors_are_compared_as_such() -> None:
+    def said(own: float, teachers: float) -> list[str]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            warn_of_lost_accuracy(
+                converted(), Task("values", 1), own, teachers, was_improving=False
+            )
+        return [str(warning.message) for warning in caught]
+
+    assert said(1.0, 0.9) == []
+    assert "MAE 2 on validation, its teacher MAE 0.9" in said(2.0, 0.9)[0]
+
+
+def test_fit_measures_the_teacher() -> None:
+    torch.manual_seed(0)
+    y = torch.arange(120) % 2
+    x = torch.randn(120, 20) + 4.0 * y[:, None]
+    data = Data(x=x, edge_index=torch.randint(120, (2, 300)), y=y)
+    data.train_mask = torch.arange(120) < 60
+    data.val_mask = ~data.train_mask
+    teacher = pyg.GCN(20, 16, 2, 2)
+    bignn.fit(teacher, data, {"epochs": 60, "lr": 0.05}, progress=False)
+    model = pyg.GCN(20, 16, 2, 2)
+    bignn.binarize_(model)
+    # One step that moves nothing: the model stays as it was drawn.
+    with pytest.warns(UserWarning, match=r"its teacher acc [\d.]+%; try more epochs"):
+        bignn.fit(model, data, {"epochs": 1, "lr": 1e-9}, teacher=teacher, progress=False)

@@ -217,6 +217,11 @@ def test_links_are_learned_and_scored() -> None:
         assert result.metric == "auc"
         assert result.test_score is not None
         assert result.test_score > 70
+    student = pyg.GCN(10, 16, 2, 8)
+    bignn.binarize_(student)
+    short = {"epochs": 3}
+    taught = bignn.fit(student, train, short, val=val, teacher=model, progress=False)
+    assert taught.epochs == 6  # three with its teacher, and three without
     packed = bignn.pack(model)
     with torch.no_grad():
         z = model(train.x, train.edge_index)

@@ -134,7 +134,7 @@ def test_encoders_are_chosen_by_validation_and_compared_by_test(tmp_path: Path) 
     cells = found["pubmed-100, GraphSAGE"]
     assert cells[1] == "81.00 ± 1.41 (70.00)"
     assert cells[5] == "not measured here"
-    assert cells[6:] == ("distilled", "-0.50 ± 1.12", "2/2/2/2/-")
+    assert cells[6:] == ("default bits, distilled", "-0.50 ± 1.12", "2/2/2/2/-")
     assert found["blocks-8, GCN"][6:] == ("", "", "-/-/-/-/-")
 
 

@@ -59,7 +59,7 @@ MANY_LABELS = ("amazon-computers", "coauthor-physics", "musae-github")
 WIDTHS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 DEPTHS = (2, 3, 4, 5, 6, 7, 8)
 
-#: An inductive GCN: means over sampled neighbours, training nodes alone, as long as GraphSAGE.
+#: An inductive GCN: means over sampled neighbours, training nodes alone.
 INDUCTIVE_GCN: Changes = (
     ("conv", "mean-gcn"),
     ("inductive", True),
@@ -261,8 +261,8 @@ DENSE = (
 def dense_rows(dataset: str, model: str) -> tuple[Run, ...]:
     """Return the run of a float model, and those of its binary version with one bit a feature.
 
-    Then follow those with more: wide with four teachers and random rotations, and with learned
-    directions distilled, and wide with four teachers.
+    Then follow those with more: wide with four teachers and random rotations, and with the default
+    bits distilled, and wide with four teachers.
     """
     binary = f"bi-{model}"
     rotated = (*WIDE, ("input_bits", _rotations(dataset, model)))
@@ -276,7 +276,7 @@ def dense_rows(dataset: str, model: str) -> tuple[Run, ...]:
 
 
 def _rotations(dataset: str, model: str) -> str:
-    """Return the random rotations that were the default there before directions were learned."""
+    """Return the random rotations that are compared with learned directions there."""
     has_few_labels = dataset.startswith("pubmed")
     doubled = model == "sage" and not has_few_labels
     return "rotate:32" if dataset == "blocks-8" else "rotate:8" if doubled else "rotate:4"

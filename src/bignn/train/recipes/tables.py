@@ -77,8 +77,9 @@ STUDENTS = {
 }
 
 #: Sampled models train for longer than PyG's examples do. The validation loss of binary ones falls
-#: less smoothly, since their weights flip one by one; float ones gain by longer training too.
-_PATIENT: dict[str, Any] = {"epochs": 300, "patience": 80}
+#: less smoothly, since their weights flip one by one; float ones gain by longer training too. All
+#: have the same time.
+_PATIENT: dict[str, Any] = {"epochs": 500, "patience": 80}
 _NEIGHBOURS: dict[str, Any] = {
     "inductive": True,
     "sampling": Sampling("neighbor", 2048, fan_outs=(10, 10)),
@@ -89,8 +90,6 @@ _WALKS: dict[str, Any] = {
     "sampling": Sampling("walk", 1500, walk_length=2),
     **_PATIENT,
 }
-#: Sampled students train for longer: their best epoch was often among the last of 300.
-_LONG: dict[str, Any] = {"epochs": 500}
 _BINARY: dict[str, Any] = {"drop": "present", "balance": True, "norm": "batch"}
 
 #: Recipes for graphs where a tenth of the nodes or more have labels.
@@ -143,15 +142,13 @@ MANY_LABELS_STUDENTS = {
     "bi-gcn": Recipe("both", Settings(patience=300, distill_mix=0.7), 128, dropout=0.0, **_BINARY),
     "bi-sage": Recipe(
         "both",
-        Settings(lr=0.003, **{**_NEIGHBOURS, **_LONG}),
+        Settings(lr=0.003, **_NEIGHBOURS),
         128,
         dropout=0.2,
         conv="sage",
         **_BINARY,
     ),
-    "bi-saint": Recipe(
-        "both", Settings(lr=0.003, **{**_WALKS, **_LONG}), 128, dropout=0.2, **_BINARY, **_SAINT
-    ),
+    "bi-saint": Recipe("both", Settings(lr=0.003, **_WALKS), 128, dropout=0.2, **_BINARY, **_SAINT),
 }
 
 #: Settings of models that ``bignn.binarize_`` converted: PyG's weights are drawn for such a rate,
