@@ -120,9 +120,13 @@ def _refuse_node_type(node_type: str | None) -> None:
 
 def _input(writer: _Writer, stage: InputStage, value: str) -> str:
     if stage.standardize and not bool(stage.is_fitted):
-        raise InputError(
-            "the model has no input statistics yet; train it, or call model.fit_input(x)"
-        )
+        fix = "train it, or call model.fit_input(x)"
+        if isinstance(reader := getattr(stage, "reader", None), str):
+            fix = (
+                "train it by calling the model itself; for a loop that calls other methods "
+                f"convert with first='{reader}', the layer that reads the features"
+            )
+        raise InputError(f"the model has no input statistics yet; {fix}")
     if stage.normalize_rows:
         value = writer.add("normalize_rows", value)
     if stage.standardize:
