@@ -122,6 +122,9 @@ BETWEEN: dict[str, Callable[[Tensor, Tensor, nn.Parameter, nn.Parameter], Any]] 
     "difference": lambda h, y, a, b: h - y,
     "mixture": lambda h, y, a, b: h * 0.5 + 0.25 * y,
     "from one": lambda h, y, a, b: 1 - h / 2,
+    "unit length": lambda h, y, a, b: (
+        functional.normalize(h) - functional.normalize(y, 2.0, -1, 1e-3)
+    ),
     "negative": lambda h, y, a, b: -h + (-y).neg(),
     "alpha": lambda h, y, a, b: torch.add(h, y, alpha=2).sub(y, alpha=3),
     "in place": lambda h, y, a, b: h.mul_(2).add_(y, alpha=3),

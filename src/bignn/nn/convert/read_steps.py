@@ -351,6 +351,8 @@ class StepReader:
             made = self._stacks.add(node, self._listed(node, "tensors"), self._title(node))
         elif target is operator.getitem or target in RESHAPES:
             made = self._taken_out(node)
+        elif target is functional.normalize:
+            made = self._of_unit_length(node)
         elif target in _LAST and "log" not in called and argument_of(node, 1, "dim") in (1, -1):
             made = self._steps.value("softmax", [self._argument(node, 0)])
         if made is None and target in _REDUCTIONS:
@@ -373,6 +375,18 @@ class StepReader:
             self._check_known(graph_ids, "batch")
             return failing(f"a pooling{called_in(node)} is not given the model's own 'batch'")
         return self._steps.value("pool", [self._argument(node, 0)], aggr=aggr)
+
+    def _of_unit_length(self, node: fx.Node) -> LazyValue | None:
+        options = [
+            argument_of(node, place, name) for place, name in enumerate(("p", "dim", "eps"), 1)
+        ]
+        p, dim, eps = (
+            usual if given is None else given
+            for given, usual in zip(options, (2.0, 1, 1e-12), strict=True)
+        )
+        if p != 2 or dim not in (1, -1) or node.kwargs.get("out") is not None:
+            return None
+        return self._steps.value("unit_length", [self._argument(node, 0)], eps=float(eps))
 
     def _second(self, node: fx.Node) -> Any:
         return self._operand(argument_of(node, 1, "other"))
