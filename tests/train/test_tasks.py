@@ -147,6 +147,10 @@ def test_graph_regression_learns_values_and_a_teacher_can_help() -> None:
     bignn.binarize_(model)
     result = bignn.fit(model, graphs, QUICK, val=0.3, teacher=teacher, progress=False)
     assert max(taught.val_score, result.val_score) < spread
+    again = Pooled(pyg.global_mean_pool, 1)
+    bignn.binarize_(again)
+    few = {"epochs": 2}
+    assert bignn.fit(again, graphs, few, val=0.3, teacher=teacher, progress=False).epochs == 4
     with pytest.raises(InputError, match="the score of this run is 'mae', not 'accuracy'"):
         _ = result.val_acc
 

@@ -87,33 +87,34 @@ def check_model(
         raise input_error(
             argument, f"one with as many outputs as 'y' ({expected})", num_outputs, fix
         )
-    if task.kind == "values" and (has_binary_layers(model) or _is_binary_gnn(model)):
-        _warn_of_far_values(batch.y[batch.loss_nodes])
     return num_outputs
 
 
-def _is_binary_gnn(model: nn.Module) -> bool:
-    return isinstance(model, GNN) and model.binarization.weights
+def warn_of_far_values(model: nn.Module, batch: Batch, task: Task) -> None:
+    """Warn if a binary model is to learn values that are far from 0, or far apart.
 
-
-def _warn_of_far_values(y: Tensor) -> None:
-    """Warn if values to be learned are far from 0, or of another size than 1.
-
-    Binary layers begin with outputs of about that size, and weights that are clipped, or whose
-    columns are centred, reach others slowly or never.
+    Binary layers begin with outputs of about 1, and weights that are clipped, or whose columns are
+    centred, reach others slowly or never.
     """
-    known = y[~y.isnan()].double()
-    if len(known) < 2:
+    is_binary = has_binary_layers(model) or (isinstance(model, GNN) and model.binarization.weights)
+    if task.kind != "values" or not is_binary:
         return
-    mean, spread = float(known.mean()), float(known.std())
-    if spread == 0 or (abs(mean) <= _FARTHEST * max(spread, 1) and spread <= _FARTHEST):
+    for column, y in enumerate(batch.y[batch.loss_nodes].reshape(len(batch.loss_nodes), -1).t()):
+        known = y[~y.isnan()].double()
+        if len(known) < 2:
+            continue
+        mean, spread = float(known.mean()), float(known.std())
+        is_near = abs(mean) <= _FARTHEST * max(spread, 1) and spread <= _FARTHEST
+        if spread == 0 or is_near:
+            continue
+        of_column = f" in column {column}" if batch.y.ndim > 1 and batch.y.shape[1] > 1 else ""
+        warnings.warn(
+            f"the values of 'y'{of_column} have a mean of {mean:.3g} and a standard deviation of "
+            f"{spread:.3g}; binary layers learn values near 0 of deviation 1 best: train on "
+            f"(y - {mean:.3g}) / {spread:.3g}, and scale what is predicted back",
+            stacklevel=4,
+        )
         return
-    warnings.warn(
-        f"the values of 'y' have a mean of {mean:.3g} and a standard deviation of {spread:.3g}; "
-        "binary layers learn values near 0 of deviation 1 best: train on "
-        f"(y - {mean:.3g}) / {spread:.3g}, and scale what is predicted back",
-        stacklevel=4,
-    )
 
 
 def _leaves_out_edge_attr(model: nn.Module, forward: Forward, batch: Batch) -> bool:

@@ -86,7 +86,8 @@ def fit(
             A ``HeteroData`` whose nodes of one type have ``y``, ``train_mask`` and ``val_mask``.
         settings: by default the best known for this kind of model (``bignn.train.recipes``); a
             dictionary such as ``{"epochs": 50}`` changes these. With ``leave_teacher``, the default
-            of converted models, a run with a teacher takes up to twice as many epochs.
+            of converted models, links and many graphs, a run with a teacher takes up to twice as
+            many epochs.
         seed: the seed of dropout and sampling; the model's initial weights are the caller's.
         teacher: a trained model to learn from, on every node, labelled or not (on the nodes of the
             batch where neighbours or layers are sampled); or several, whose

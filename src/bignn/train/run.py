@@ -30,7 +30,7 @@ from bignn.train import checkpoint
 from bignn.train.batch_lines import BatchLines
 from bignn.train.batches import Batch
 from bignn.train.checkpoint import copy_state, set_class_names
-from bignn.train.checks import check_model, check_teacher
+from bignn.train.checks import check_model, check_teacher, warn_of_far_values
 from bignn.train.distill import distillation_loss, on_device, weights_digest
 from bignn.train.distributed import World
 from bignn.train.early_stopping import is_better, should_stop
@@ -84,6 +84,7 @@ class TrainingRun:
         fit_inner_stage(
             model, lambda: check_model(model, problem.trial(), problem.task, with_gradients=True)
         )
+        warn_of_far_values(model, problem.trial(), problem.task)
         for batch in islice(problem.validation(), 1):
             num_outputs = check_model(model, batch, problem.task)
             if len(problem.class_names or ()) != num_outputs:

@@ -17,6 +17,7 @@ import bignn
 from bignn import InputError
 from bignn.nn import BatchNorm, Linear
 from bignn.nn.convert.inner_linear import InnerLinear
+from bignn.nn.convert.wrapped_layer import Wrapping
 from bignn.nn.convolution import TransformFirst
 
 H = 16
@@ -387,7 +388,7 @@ def test_linear_maps_of_edges_stay_float() -> None:
 
 def test_an_inner_linear_map_reads_any_number_of_dimensions() -> None:
     linear = InnerLinear(4, 3, binarize="both")
-    linear.wrapping = type("W", (), {"reads_before_activation": False})()
+    linear.wrapping = Wrapping("lin", reads_before_activation=False, own_dropout=False)  # type: ignore[assignment]
     x = torch.randn(5, 6, 4)
     out = linear.eval()(x)
     assert torch.equal(out[2], linear(x[2]))

@@ -9,6 +9,7 @@ import torch_geometric.nn as pyg
 from pyg_models import CLASSES, D, make_data
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 from torch_geometric.data import Data
 
 import bignn
@@ -88,6 +89,117 @@ def test_a_layer_behind_other_weights_gets_no_input_stage(kind: str, data: Data)
         assert np.array_equal(bignn.pack(model).predict(data), expected)
 
 
+class Alike(nn.Module):
+    """A first layer that reads the features after what leaves their columns what they were."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.scale = nn.Parameter(torch.ones(1))
+        self.mask: Tensor
+        self.register_buffer("mask", torch.ones(D))
+        self.last, self.first = nn.Linear(16, CLASSES), nn.Linear(D, 16)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        made = {
+            "scale": lambda: self.scale * x,
+            "mask": lambda: self.mask * x,
+            "adjacency": lambda: edge_index @ (edge_index @ x),
+            "float": x.float,
+        }
+        out: Tensor = self.last(self.first(made[self.kind]()).relu())
+        return out
+
+
+@pytest.mark.parametrize("kind", ["scale", "mask", "adjacency", "float"])
+def test_columns_that_stay_what_they_were_are_standardised(kind: str, data: Data) -> None:
+    model = Alike(kind)
+    report = bignn.binarize_(model)
+    assert "other weights" not in str(report)
+    stage: Any = model.input_stage
+    assert stage.num_features == D
+
+
+class OfData(nn.Module):
+    """Called with a Data; the layer that reads its features is the last in the module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv2, self.conv1 = pyg.GCNConv(16, CLASSES), pyg.GCNConv(D, 16)
+        self.edges = nn.Linear(4, 16)
+
+    def forward(self, data: Data) -> Tensor:
+        x = functional.dropout(data.x.float(), 0.5, training=self.training)
+        out: Tensor = self.conv2(self.conv1(x, data.edge_index).relu(), data.edge_index)
+        return out
+
+
+@pytest.mark.parametrize("center", ["auto", True])
+def test_the_features_of_a_data_are_found(center: Any, data: Data) -> None:
+    model = OfData()
+    bignn.binarize_(model, center=center)
+    stage: Any = model.input_stage
+    assert stage.num_features == D
+    assert not hasattr(model.conv1, "center")
+    assert model(data).shape == (120, CLASSES)
+
+
+class Shared(DropsFeatures):
+    """One layer for the features and for what it makes of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = pyg.GCNConv(D, D)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        x = self.conv1(functional.dropout(x, 0.6, training=self.training), edge_index)
+        out: Tensor = self.conv2(x[:, :16], edge_index)
+        return out
+
+
+@pytest.mark.parametrize("own", [None, 0.2])
+def test_what_the_forward_drops_is_dropped_where_the_features_are_read(
+    own: float | None, data: Data
+) -> None:
+    model = Shared()
+    bignn.binarize_(model, center=True, dropout=own)
+    linear: Any = input_maps(model.conv1)[0]
+    model(data.x, data.edge_index)
+    assert linear.dropout == (0.6 if own is None else own)
+    model.conv1(torch.randn(120, D), data.edge_index)  # other values, in a call of its own
+    assert linear.dropout == (0.0 if own is None else own)
+
+
+def test_features_that_were_changed_since_are_read_as_they_are(data: Data) -> None:
+    class Changed(DropsFeatures):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            dropped = functional.dropout(x, 0.6, training=self.training)
+            x.mul_(1)
+            out: Tensor = self.conv2(self.conv1(dropped, edge_index), edge_index)
+            return out
+
+    model = Changed()
+    bignn.binarize_(model, center=True)
+    linear: Any = input_maps(model.conv1)[0]
+    model(data.x, data.edge_index)
+    assert linear.dropout == 0
+
+
+def test_a_layer_that_is_computed_again_is_refused(data: Data) -> None:
+    class Checkpointed(DropsFeatures):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            x = functional.dropout(x, 0.6, training=self.training)
+            h: Any = checkpoint(self.conv1, x, edge_index, use_reentrant=False)
+            out: Tensor = self.conv2(h, edge_index)
+            return out
+
+    model = Checkpointed()
+    bignn.binarize_(model, center=True)
+    loss = model(data.x, data.edge_index).sum()
+    with pytest.raises(InputError, match="'conv1' is computed again in the backward pass"):
+        loss.backward()
+
+
 class Untraced(Made):
     """The same where nothing shows it."""
 
@@ -114,7 +226,8 @@ class NoForward(nn.Module):
 def test_models_that_cannot_be_converted_say_why(data: Data) -> None:
     with pytest.raises(InputError, match="must be a module with a forward, got a NoForward"):
         bignn.binarize_(NoForward())
-    bignn.binarize_(NoForward(), center=True)  # whose layers may be called alone
+    for options in ({"center": True}, {"binarize": "weights"}, {"binarize": "none"}):
+        bignn.binarize_(NoForward(), **options)  # whose layers may be called alone
     with pytest.raises(InputError, match="must be a module with a forward, got NoForward"):
         bignn.fit(NoForward(), data, progress=False)
     with pytest.raises(InputError, match="'first' must be the name of one layer"):

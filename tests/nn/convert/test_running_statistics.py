@@ -1,5 +1,6 @@
 """Running statistics before a sign: they follow the weights, and are those of one value."""
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +52,7 @@ def test_a_layer_that_is_called_repeatedly_is_not_centred(data: Data) -> None:
     torch.manual_seed(0)
     model = Repeated()
     asked = str(bignn.binarize_(Repeated(), center=True))
-    assert "calls 'conv2' more than once, so evaluation may differ" in asked
+    assert "calls 'conv2' more than once, so its input is centred by averages" in asked
     report = bignn.binarize_(model)
     assert "forward calls 'conv2' more than once" in str(report)
     assert not hasattr(model.conv2, "center")
@@ -98,9 +99,32 @@ def test_calls_of_parts_alone_are_not_calls_of_one_forward(data: Data) -> None:
     bignn.binarize_(model, center=True)
     center = model.lin.center
     assert isinstance(center, Center)
+    with pytest.warns(UserWarning, match="calls 'conv2' more than once"):
+        model(data.x, data.edge_index)  # which is over
     for _ in range(3):  # as a model's own encode() would
-        center(torch.randn(40, 32))
+        center(torch.randn(120, 32))
     assert center.momentum == 1.0
+
+
+def test_threads_have_calls_of_their_own() -> None:
+    norm = Center(3, forwards=(forwards := ForwardCount()))
+    both = threading.Barrier(2)
+
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            both.wait()
+            out: Tensor = norm(x)
+            both.wait()
+            return out
+
+    model = Model()
+    forwards.watch(model)
+    threads = [threading.Thread(target=model, args=(torch.randn(9, 3),)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert norm.momentum == 1.0
 
 
 class Normalised(nn.Module):

@@ -137,7 +137,8 @@ def binarize_(
     if not isinstance(model, nn.Module):
         raise input_error("model", "a torch.nn.Module", type(model).__name__)
     is_container = isinstance(model, nn.ModuleList | nn.ModuleDict)
-    if not is_container and center is not True and not has_forward(model):
+    looks_past = binarization.features and center is not True
+    if looks_past and not is_container and not has_forward(model):
         got = f"a {type(model).__name__} without"
         fix = "define forward(self, x, edge_index), and train and evaluate by calling the model"
         raise input_error("model", "a module with a forward", got, fix)
@@ -304,11 +305,11 @@ def _reader(model: nn.Module, layers: dict[str, WrappedLayer], usual: str) -> st
         graph = traced_graph(model)
     except InputError:  # training says if it is another
         return usual
-    readers = feature_readers(model, graph)
-    names = [name for name, layer in layers.items() if layer in readers]
-    if names:
-        return names[0]
-    return None if reads_made_values(model, graph, layers[usual]) else usual
+    direct = feature_readers(model, graph)
+    readers = [name for name, layer in layers.items() if layer in direct] or [
+        name for name, layer in layers.items() if not reads_made_values(model, graph, layer)
+    ]
+    return readers[0] if readers else None
 
 
 def _more_bits(model: nn.Module, layer: nn.Module, name: str) -> str | None:

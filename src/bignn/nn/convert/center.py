@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -17,11 +18,14 @@ _MOMENTUM = 0.5
 
 
 class ForwardCount:
-    """A count of a model's forward calls: how often one of them calls a norm shows by it."""
+    """A count of a model's forward calls: how often one of them calls a norm shows by it.
+
+    Threads have counts of their own; compiled models are not counted.
+    """
 
     def __init__(self) -> None:
-        self._number = 0
-        self._is_under_way = False
+        self._numbers: dict[int, int] = {}
+        self._under_way: set[int] = set()
 
     def watch(self, model: nn.Module) -> None:
         """Count the calls of a model."""
@@ -31,16 +35,18 @@ class ForwardCount:
     @property
     def current(self) -> int | None:
         """The number of the call under way; None outside of any, where parts are called alone."""
-        return self._number if self._is_under_way else None
+        thread = get_ident()
+        return self._numbers[thread] if thread in self._under_way else None
 
     def _begin(self, model: nn.Module, args: Any) -> None:
         if not torch.compiler.is_compiling():
-            self._number += 1
-            self._is_under_way = True
+            thread = get_ident()
+            self._numbers[thread] = self._numbers.get(thread, 0) + 1
+            self._under_way.add(thread)
 
     def _end(self, model: nn.Module, args: Any, out: Any) -> None:
         if not torch.compiler.is_compiling():
-            self._is_under_way = False
+            self._under_way.discard(get_ident())
 
 
 class FollowWeights:
@@ -65,7 +71,7 @@ class FollowWeights:
         self._own_momentum = norm.momentum
         self._name = name
         self._forwards = forwards
-        self._last_call: int | None = None
+        self._last_call: tuple[int, int] | None = None
         self._rows: int | None = None
         self._most_rows = 1
         self._varies = False
@@ -74,16 +80,23 @@ class FollowWeights:
         """Choose how far this batch moves the running statistics."""
         if not norm.training or not args or not isinstance(args[0], Tensor):
             return
-        call = self._forwards.current
-        if not self.is_repeated and call is not None and call == self._last_call:
-            self.is_repeated = True
-            warnings.warn(self._advice(norm), stacklevel=2)
-        self._last_call = call
+        if not torch.compiler.is_compiling():
+            self._watch_calls(norm)
         rows = len(args[0])
         self._varies = self._varies or self._rows not in (None, rows)
         self._rows, self._most_rows = rows, max(self._most_rows, rows)
         share = _MOMENTUM * rows / self._most_rows if self._varies else 1.0
         norm.momentum = self._own_momentum if self.is_repeated else share  # type: ignore[assignment]
+
+    def _watch_calls(self, norm: nn.Module) -> None:
+        """Find out whether the forward under way has called the norm before."""
+        call = self._forwards.current
+        # Threads may take turns; the same number twice in a row is the same call of one of them.
+        key = None if call is None else (get_ident(), call)
+        if not self.is_repeated and key is not None and key == self._last_call:
+            self.is_repeated = True
+            warnings.warn(self._advice(norm), stacklevel=3)
+        self._last_call = key
 
     def _advice(self, norm: nn.Module) -> str:
         if isinstance(norm, Center):
@@ -99,13 +112,14 @@ class FollowWeights:
         )
 
     def state(self) -> Tensor:
-        """Return what this norm has seen of batches: rows of the last and the largest, and both."""
-        return torch.tensor([self._rows or 0, self._most_rows, int(self._varies)])
+        """Return what this norm has seen: rows of the last batch and the largest, and two flags."""
+        return torch.tensor([self._rows or 0, self._most_rows, self._varies, self.is_repeated])
 
     def load(self, state: Tensor) -> None:
         """Take what :meth:`state` returned."""
-        rows, most_rows, varies = (int(number) for number in state)
+        rows, most_rows, varies, is_repeated = (int(number) for number in state)
         self._rows, self._most_rows, self._varies = rows or None, most_rows, bool(varies)
+        self.is_repeated = bool(is_repeated)
 
 
 class Center(BatchNorm):

@@ -64,10 +64,10 @@ def center_layers(
             f"The input of {_listed(named)} is centred by batch normalisation{why}."
         )
     if repeated:
-        so = "so evaluation may differ" if center is True else "so its input is not centred"
+        so = "is centred by averages over all calls" if center is True else "is not centred"
         report.notes.append(
-            f"The forward calls {_listed(repeated)} more than once, {so}: it has the running "
-            "statistics of the last call alone."
+            f"The forward calls {_listed(repeated)} more than once, so its input {so}: give each "
+            "call a layer of its own."
         )
     if norms := follow_weights_in(model, forwards):
         report.notes.append(

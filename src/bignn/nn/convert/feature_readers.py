@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
-from bignn.nn.convert.before_activation import DROPOUTS
+from bignn.nn.convert.before_activation import DROPOUTS, MOVES
 from bignn.nn.convert.wrapped_layer import WrappedLayer
 
 _PRODUCTS = {
@@ -19,16 +19,15 @@ _PRODUCTS = {
 
 def feature_readers(model: nn.Module, graph: fx.Graph) -> set[nn.Module]:
     """Find the converted layers that read the features themselves, dropped or not."""
-    features = {node for node in graph.nodes if node.op == "placeholder"}
+    features = _sources(graph)
     found: set[nn.Module] = set()
     for node in graph.nodes:
-        if node.op == "call_module" and first_argument(node) in features:
-            module = model.get_submodule(str(node.target))
-            if isinstance(module, WrappedLayer):
-                found.add(module)
-            elif isinstance(module, nn.Dropout):
-                features.add(node)
-        elif node.target in DROPOUTS and first_argument(node) in features:
+        if first_argument(node) not in features:
+            continue
+        module = _module(model, node)
+        if isinstance(module, WrappedLayer):
+            found.add(module)
+        elif isinstance(module, nn.Dropout | nn.Identity) or _function(node) in DROPOUTS | MOVES:
             features.add(node)
     return found
 
@@ -36,20 +35,19 @@ def feature_readers(model: nn.Module, graph: fx.Graph) -> set[nn.Module]:
 def reads_made_values(model: nn.Module, graph: fx.Graph, layer: nn.Module) -> bool:
     """Whether a layer reads what the model makes of the features by other weights, or of none.
 
-    Norms and arithmetic leave a column what it was; a product, a parameter or a module with a
-    matrix of weights does not.
+    Norms, arithmetic and products with an adjacency matrix leave a column what it was; a module
+    with a matrix of weights, or a product with such a parameter, does not.
     """
-    calls = [node for node in graph.nodes if _module(model, node) is layer]
-    given: Any = first_argument(calls[0]) if calls else None
-    while isinstance(given, fx.Node) and given.op != "placeholder":
-        target: Any = (
-            getattr(Tensor, str(given.target), None) if given.op == "call_method" else given.target
-        )
-        module = _module(model, given)
-        has_matrix = module is not None and any(p.ndim >= 2 for p in module.parameters())
-        if given.op == "get_attr" or target in _PRODUCTS or has_matrix:
-            return True
-        given = first_argument(given)
+    alike = _sources(graph)
+    parameters = {node for node in graph.nodes if _is_matrix(model, node)}
+    for node in graph.nodes:
+        if _module(model, node) is layer:
+            return first_argument(node) not in alike
+        module = _module(model, node)
+        makes = module is not None and any(p.ndim >= 2 for p in module.parameters())
+        makes = makes or (_function(node) in _PRODUCTS and any(n in parameters for n in node.args))
+        if not makes and any(given in alike for given in node.all_input_nodes):
+            alike.add(node)
     return False
 
 
@@ -60,5 +58,29 @@ def first_argument(node: fx.Node) -> Any:
     return next((node.kwargs[name] for name in ("x", "input", "tensors") if name in node.kwargs), 0)
 
 
+def _sources(graph: fx.Graph) -> set[Any]:
+    """Return the nodes that are the features: forward's first argument, or the x of a ``Data``."""
+    given = next((node for node in graph.nodes if node.op == "placeholder"), None)
+    if given is None:
+        return set()
+    read = {node for node in given.users if node.target is getattr}
+    return {node for node in read if node.args[1] == "x"} if read else {given}
+
+
+def _function(node: fx.Node) -> Any:
+    if node.op == "call_method":
+        return getattr(Tensor, str(node.target), None)
+    return node.target if node.op == "call_function" else None
+
+
 def _module(model: nn.Module, node: fx.Node) -> nn.Module | None:
     return model.get_submodule(str(node.target)) if node.op == "call_module" else None
+
+
+def _is_matrix(model: nn.Module, node: fx.Node) -> bool:
+    if node.op != "get_attr":
+        return False
+    value: Any = model
+    for name in str(node.target).split("."):
+        value = getattr(value, name)
+    return isinstance(value, nn.Parameter) and value.ndim >= 2

@@ -56,6 +56,7 @@ class Wrapping:
         default_dropout: the share that it drops where nothing else is dropped.
         features_dropout: the share that it drops of the model's features where nothing else is.
         signs: the watch over its input's signs in training.
+        has_looked_past: whether it has read features from before the model's forward dropped some.
 
     """
 
@@ -66,6 +67,7 @@ class Wrapping:
     default_dropout: float = 0.0
     features_dropout: float = 0.0
     signs: SignWatch = field(default_factory=SignWatch)
+    has_looked_past: bool = False
 
 
 def wrap_layer(layer: WrappedLayer, wrapping: Wrapping) -> None:
@@ -186,14 +188,24 @@ def _features_before_dropout(layer: WrappedLayer, wrapping: Wrapping, x: Tensor)
 
     A dropped number is 0, whose sign would be +1 in place of the usual bit. Other values stay.
     """
+    if not is_recording_origins() and wrapping.has_looked_past and _is_in_backward():
+        raise InputError(
+            f"'{wrapping.name}' is computed again in the backward pass, where what the forward "
+            "dropped is not known; leave it out of torch.utils.checkpoint"
+        )
     before = origin_of(x) if is_recording_origins() else None
-    if before is None or not before.is_intact or not is_features(before.value):
-        _choose_drop(layer, x)
-        return x
-    _choose_drop(layer, before.value)
+    read, dropped = x, 0.0
+    if before is not None and before.is_intact and is_features(before.value):
+        read, dropped = before.value, before.dropped
+        wrapping.has_looked_past = wrapping.has_looked_past or dropped > 0
+    _choose_drop(layer, read)
     if layer.training and not wrapping.own_dropout:
-        set_dropout(layer, 1 - (1 - wrapping.dropout) * (1 - before.dropped))
-    return before.value
+        set_dropout(layer, 1 - (1 - wrapping.dropout) * (1 - dropped))
+    return read
+
+
+def _is_in_backward() -> bool:
+    return int(torch._C._current_graph_task_id()) >= 0
 
 
 def _choose_drop(layer: WrappedLayer, x: Tensor) -> None:
