@@ -63,6 +63,10 @@ class Taken(torch.nn.Module):
         self.fit_input = 3
         self.conv = pyg.GCNConv(4, 2)
 
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.conv(x, edge_index)
+        return out
+
 
 def data_with_norm() -> Any:
     data = bignn.to_pyg(graph_of())

@@ -266,6 +266,32 @@ def test_a_process_that_waits_inside_a_library_ends_on_sigterm() -> None:
     assert done.stderr.count("\n") == 1
 
 
+def test_the_line_survives_code_that_turns_every_error_into_its_own() -> None:
+    code = (
+        "import os, signal\n"
+        "from bignn.train import distributed\n"
+        "distributed.under_torchrun = lambda: True\n"
+        "distributed.current_world = lambda device: distributed.World()\n"
+        "try:\n"
+        "    with distributed.joined_world('cpu'):\n"
+        "        try:\n"
+        "            os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        except ValueError:\n"
+        "            raise KeyError('something else')\n"
+        "except distributed.LostProcessError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,  # ends a test that hangs
+        env={**os.environ, "RANK": "1", "WORLD_SIZE": "2"},
+    )
+    assert done.stdout.startswith("process 1 of 2 was ended"), done.stderr
+
+
 #: The command, where the leader has as long as it takes to be the first to report an error.
 PATIENT = """
 import sys

@@ -312,11 +312,14 @@ def joined_world(device: str, timeout: float | None = None) -> Iterator[World]:
         yield current_world(resolve_device(device))
     except BaseException as error:
         atexit.unregister(leave)  # it might wait for those who are gone
-        if isinstance(error, LostProcessError):
+        lost = error if isinstance(error, LostProcessError) else handler.raised
+        if lost is not None:
             atexit.register(_end_at_once)
-        if isinstance(error, LostProcessError) or is_leader():
+        if lost is not None or is_leader():
             handler.action = "finish"
-            raise
+            if lost is None or lost is error:
+                raise
+            raise lost from None  # what ran when the signal came turned its error into another one
         if isinstance(error, KeyboardInterrupt):
             raise SystemExit(130) from error
         # Most errors are the same in all processes, and torchrun ends the others when the leader
@@ -338,6 +341,7 @@ class _SigtermHandler:
     Attributes:
         action: what SIGTERM does: ``"raise"`` the error, let the process ``"finish"`` what it
             reports already, or ``"exit"`` without a line.
+        raised: the error that SIGTERM has raised; None before.
 
     """
 
@@ -345,6 +349,7 @@ class _SigtermHandler:
 
     def __init__(self) -> None:
         self.action: Literal["raise", "finish", "exit"] = "raise"
+        self.raised: LostProcessError | None = None
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._writing, False)
         self._before = signal.signal(signal.SIGTERM, self._on_sigterm)
@@ -357,7 +362,8 @@ class _SigtermHandler:
         if self.action == "exit":
             os._exit(1)
         if self.action == "raise":
-            raise LostProcessError(self._line())
+            self.raised = LostProcessError(self._line())
+            raise self.raised
 
     @staticmethod
     def _line() -> str:
