@@ -244,6 +244,18 @@ def test_a_process_that_dies_ends_the_run(tmp_path: Path) -> None:
     assert checkpoint.read(tmp_path / "runs" / "seed-0.safetensors")[1]["progress"]["epoch"] == 5
 
 
+def run_as_rank(rank: int, code: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a process that takes itself for one of two."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,  # ends a test that hangs
+        env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2"},
+    )
+
+
 def test_a_process_that_waits_inside_a_library_ends_on_sigterm() -> None:
     code = (
         "import hashlib, os, signal, threading\n"
@@ -253,14 +265,7 @@ def test_a_process_that_waits_inside_a_library_ends_on_sigterm() -> None:
         "threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
         "hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)\n"  # many minutes
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,  # ends a test that hangs
-        env={**os.environ, "RANK": "0", "WORLD_SIZE": "2"},
-    )
+    done = run_as_rank(0, code)
     assert done.returncode == 1
     assert done.stderr.startswith("bignn: error: process 0 of 2 was ended")
     assert done.stderr.count("\n") == 1
@@ -281,14 +286,7 @@ def test_the_line_survives_code_that_turns_every_error_into_its_own() -> None:
         "except distributed.LostProcessError as error:\n"
         "    print(error)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,  # ends a test that hangs
-        env={**os.environ, "RANK": "1", "WORLD_SIZE": "2"},
-    )
+    done = run_as_rank(1, code)
     assert done.stdout.startswith("process 1 of 2 was ended"), done.stderr
 
 

@@ -12,7 +12,8 @@ from torch.nn import functional
 from bignn.nn.convert.before_activation import DROPOUTS, MOVES
 from bignn.nn.convert.wrapped_layer import WrappedLayer
 
-_PRODUCTS = {
+#: Products of two matrices, as functions.
+PRODUCTS = {
     *(functional.linear, torch.matmul, torch.mm, Tensor.matmul, Tensor.mm, operator.matmul),
 }
 
@@ -45,7 +46,7 @@ def reads_made_values(model: nn.Module, graph: fx.Graph, layer: nn.Module) -> bo
             return first_argument(node) not in alike
         module = _module(model, node)
         makes = module is not None and any(p.ndim >= 2 for p in module.parameters())
-        makes = makes or (_function(node) in _PRODUCTS and any(n in parameters for n in node.args))
+        makes = makes or (_function(node) in PRODUCTS and any(n in parameters for n in node.args))
         if not makes and any(given in alike for given in node.all_input_nodes):
             alike.add(node)
     return False

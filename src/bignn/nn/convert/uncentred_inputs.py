@@ -25,7 +25,7 @@ from bignn.nn.convert.before_activation import (
 )
 from bignn.nn.convert.convolution_steps import WITHOUT_WEIGHTS
 from bignn.nn.convert.convolutions import CONVERSIONS
-from bignn.nn.convert.feature_readers import first_argument
+from bignn.nn.convert.feature_readers import PRODUCTS, first_argument
 from bignn.nn.convert.layers import FunctionModule
 from bignn.nn.convert.wrapped_layer import WrappedLayer
 from bignn.nn.convolution import Convolution
@@ -44,10 +44,7 @@ _NORMS = (
 # a ReLU, or add what they were given.
 _CENTRED_MODULES = (*(WrappedLayer, Convolution, *CONVERSIONS, *_NORMS, nn.Linear, pyg.Linear),)
 _NORM_FUNCTIONS = {functional.batch_norm, functional.layer_norm, functional.group_norm}
-_CENTRED_FUNCTIONS = {
-    *_NORM_FUNCTIONS,
-    *(functional.linear, torch.matmul, torch.mm, Tensor.matmul, Tensor.mm, operator.matmul),
-}
+_CENTRED_FUNCTIONS = _NORM_FUNCTIONS | PRODUCTS
 # Activations without numbers of both signs; others have the sign of their input.
 _ONE_SIGN = functions_named(["relu", "relu6", "sigmoid", "hardsigmoid", "softplus", "logsigmoid"])
 _ONE_SIGN_MODULES = (nn.ReLU, nn.ReLU6, nn.Sigmoid, nn.Softplus)
