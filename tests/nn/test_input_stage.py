@@ -51,7 +51,7 @@ def test_training_and_deployment_see_the_same_numbers(name: str) -> None:
 
 
 def test_zero_rows_and_constant_columns() -> None:
-    """A row of zeros stays zero, and a constant column is centred but not scaled."""
+    """A row of zeros stays zero, and a constant column is just below it, as are usual words."""
     x = torch.tensor([[0.0, 0.0, 0.0], [1.0, 2.0, 1.0], [3.0, 0.0, 3.0]])
     stage = InputStage(3, normalize_rows=True, standardize=False, binarize=True)
     rows = stage(x)
@@ -63,8 +63,16 @@ def test_zero_rows_and_constant_columns() -> None:
     stage.fit(constant)
     out = stage(constant)
     assert isinstance(out, torch.Tensor)
-    assert out[:, 2].tolist() == [0.0, 0.0, 0.0]
+    assert all(-1e-6 < value < 0 for value in out[:, 2].tolist())
     assert out.mean(dim=0).abs().max() < 1e-6
+    for large in (0.0, -7.0, 1.7e9, 1e30):
+        stage.fit(torch.full((4, 3), large))
+        assert -1e-5 < float(stage(torch.full((1, 3), large)).max()) < 0
+    encoded = InputStage(
+        3, normalize_rows=False, standardize=True, binarize=True, input_bits="threshold:2"
+    )
+    encoded.fit(constant)
+    assert (encoded(constant).signs[:, 4:] == -1).all()
 
 
 def test_the_stage_is_computed_once_per_x() -> None:

@@ -30,7 +30,7 @@ from bignn.runtime.input_bits import (
     rotation_scales,
     rotation_size,
 )
-from bignn.runtime.input_stage import InputSpec, normalized, row_scales
+from bignn.runtime.input_stage import InputSpec, constant_statistics, normalized, row_scales
 
 #: Computes mean, deviation and largest magnitude of columns, and the first row, in float64.
 Moments = Callable[[Tensor], tuple[Tensor, Tensor, Tensor, Tensor]]
@@ -44,11 +44,12 @@ class InputStage(nn.Module):
     r"""Normalises rows, standardises columns, encodes, binarizes; each step where it is wanted.
 
     1. ``x_i <- x_i / ||x_i||_1`` (rows of zeros stay): as usual for bag-of-words features.
-    2. ``x_k <- (x_k - mean_k) * scale_k``, ``scale_k = 1 / std_k`` (1 for a constant column): the
-       paper's batch normalisation of the input, with zero mean, unit variance and no affine part,
-       which keeps +1 and -1 in balance. The statistics are taken once, from the training input,
-       and kept with the weights, since unseen nodes need them. Columns that are mixed, by learned
-       directions or rotations, have one scale together
+    2. ``x_k <- (x_k - mean_k) * scale_k``, ``scale_k = 1 / std_k``: the paper's batch
+       normalisation of the input, with zero mean, unit variance and no affine part, which keeps +1
+       and -1 in balance. The numbers of a constant column are just below 0
+       (:func:`bignn.runtime.input_stage.constant_statistics`). The statistics are taken once, from
+       the training input, and kept with the weights, since unseen nodes need them. Columns that
+       are mixed, by learned directions or rotations, have one scale together
        (:func:`bignn.runtime.input_bits.rotation_scales`).
     3. More bits than one per feature, where ``input_bits`` asks for them: directions that are
        trained with the weights (:class:`bignn.nn.learned_directions.LearnedDirections`), random
@@ -176,17 +177,20 @@ class InputStage(nn.Module):
         mean, deviation, largest, first = (moments or column_moments)(rows)
         # A constant column has no spread to scale by; rounding must not make one up.
         constant = deviation <= 1e-7 * largest
-        self.mean.copy_(torch.where(constant, first, mean))
-        scale = torch.where(constant, 1.0, 1.0 / deviation)
-        if self._mixes:
+        if self._mixes:  # a constant column adds nothing to a mixture
             spread = torch.where(constant, 0.0, deviation).cpu().numpy()
-            scale = torch.from_numpy(rotation_scales(spread))
-        self.scale.copy_(scale)
+            self.mean.copy_(torch.where(constant, first, mean))
+            self.scale.copy_(torch.from_numpy(rotation_scales(spread)))
+        else:
+            own_mean, own_scale = constant_statistics(first)
+            self.mean.copy_(torch.where(constant, own_mean, mean))
+            self.scale.copy_(torch.where(constant, own_scale, 1.0 / deviation))
         if self.encoder is not None and self.encoder.kind == "threshold":
             in_order = self._normalized(x).sort(dim=0).values
             count = self._per_feature
             places = torch.arange(1, count + 1, device=x.device) * len(x) // (count + 1)
-            self.thresholds.copy_(in_order[places].t())
+            bounds = torch.where(constant, 0.0, in_order[places])  # just above constant columns
+            self.thresholds.copy_(bounds.t())
         self.is_fitted.fill_(True)
         self._has_statistics = True
 

@@ -28,6 +28,21 @@ from bignn.runtime.encoders import ENCODER_ARRAYS, Encoder
 Floats = NDArray[np.float32]
 
 
+#: By how much a constant column's mean is above its value, as a share: two steps of float32.
+_ABOVE = 2.0**-22
+
+
+def constant_statistics(first: Any) -> tuple[Any, Any]:
+    """Choose mean and scale of columns that have the value ``first`` at all nodes.
+
+    Their bit is -1, as that of a word which hardly any node has. With +1 instead they would not
+    cancel against such words in layers of balanced weights, and since they all learn alike, a few
+    hundred of them decide every sign of the next layer (docs/design.md).
+    """
+    size = abs(first) + 1.0
+    return first + size * _ABOVE, 1.0 / size
+
+
 @dataclass(frozen=True, eq=False)
 class InputSpec:
     """The input stage of a packed model: which steps it has, and their numbers.

@@ -19,7 +19,7 @@ from bignn.nn import GCNConv, Linear
 from bignn.nn.adjacency import normalized_adjacency
 from bignn.nn.convert import Report
 from bignn.nn.convert.converted_input import mark_features, signs_of_features
-from bignn.nn.convert.wrapped_layer import input_maps
+from bignn.nn.convert.wrapped_layer import MOST_DROPPED, input_maps
 from bignn.nn.gin_conv import GINConv
 from bignn.nn.sparse import SparseMatrix
 
@@ -108,8 +108,8 @@ def test_the_functional_relu_and_dropout_are_looked_past(data: Data) -> None:
     assert torch.allclose(out, expected, atol=1e-4)
     model.train()
     model(data.x, data.edge_index)
-    assert conv2.lin.dropout == 0.5
-    assert conv1.lin.dropout == 0.5  # as the layer after it
+    assert conv2.lin.dropout == MOST_DROPPED
+    assert conv1.lin.dropout == 0.5  # features drop what the forward does
 
 
 @torch.no_grad()
@@ -241,7 +241,7 @@ def test_module_activations_and_a_data_argument(data: Data) -> None:
     model.train()
     model(data)  # fits the input
     assert torch.equal(data.x, before)
-    assert model.conv.lin_l.dropout == model.conv.lin_r.dropout == 0.25
+    assert model.conv.lin_l.dropout == model.conv.lin_r.dropout == MOST_DROPPED
     model.eval()
     out = model(data)
     x = signs_of(standardized(data.x))
@@ -295,8 +295,9 @@ def test_activation_and_dropout_of_pygs_models(data: Data) -> None:
         assert isinstance(model.act, nn.Identity)
         assert model.dropout.p == 0
         shares = [[linear.dropout for linear in input_maps(conv)] for conv in model.convs]
-        assert all(set(share) == {0.5} for share in shares)
-        assert model.lin.dropout == 0.5
+        assert set(shares[0]) == {0.5}
+        assert all(set(share) == {MOST_DROPPED} for share in shares[1:])
+        assert model.lin.dropout == MOST_DROPPED
         model.train()
         assert not torch.equal(model(data.x, data.edge_index), model(data.x, data.edge_index))
         model.eval()
@@ -348,7 +349,11 @@ def test_skip_keeps_modules_float_and_their_activations(data: Data) -> None:
     assert not hasattr(gcn, "fit_input")
     assert "not standardised" in str(report)
     gcn(data.x, data.edge_index)
-    assert gcn.convs[1].lin.dropout == 0.5
+    assert gcn.convs[1].lin.dropout == MOST_DROPPED
+    given = family(dropout=0.5)["gcn"]
+    bignn.binarize_(given, dropout=0.4)
+    given(data.x, data.edge_index)
+    assert given.convs[1].lin.dropout == 0.4
 
 
 def test_first_names_the_layer_that_reads_the_features(data: Data) -> None:

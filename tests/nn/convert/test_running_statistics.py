@@ -1,5 +1,6 @@
 """Running statistics before a sign: they follow the weights, and are those of one value."""
 
+import pickle
 import threading
 from pathlib import Path
 
@@ -119,7 +120,8 @@ def test_threads_have_calls_of_their_own() -> None:
 
     model = Model()
     forwards.watch(model)
-    threads = [threading.Thread(target=model, args=(torch.randn(9, 3),)) for _ in range(2)]
+    x = torch.randn(9, 3)
+    threads = [threading.Thread(target=model, args=(x,)) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -171,14 +173,57 @@ def test_batches_of_different_sizes_are_averaged() -> None:
         means.append(norm.running_mean.clone())  # type: ignore[union-attr]
     torch.testing.assert_close(means[0], batches[0].mean(dim=0))
     torch.testing.assert_close(means[1], batches[1].mean(dim=0))  # all of one size: the last
-    expected = 0.75 * means[1] + 0.25 * batches[2].mean(dim=0)  # half a batch: a quarter
+    expected = 0.9 * means[1] + 0.1 * batches[2].mean(dim=0)  # half a batch: a tenth
     torch.testing.assert_close(means[2], expected)
-    torch.testing.assert_close(means[3], 0.5 * expected + 0.5 * batches[3].mean(dim=0))
+    torch.testing.assert_close(means[3], 0.8 * expected + 0.2 * batches[3].mean(dim=0))
     hook = FollowWeights(norm, "norm", ForwardCount())
     norm.eval()
     before = norm.momentum
     hook(norm, (batches[0],))
     assert norm.momentum == before
+
+
+def test_batches_of_as_many_nodes_are_averaged_unless_they_are_the_same(data: Data) -> None:
+    """As snapshots of one graph are; a copy of the same features is the same batch."""
+    torch.manual_seed(0)
+    model = Normalised(nn.BatchNorm1d(16))
+    bignn.binarize_(model)
+    for _ in range(2):
+        model(data.x.clone(), data.edge_index)
+    assert model.norm.momentum == 1.0
+    pickle.loads(pickle.dumps(model))(data.x, data.edge_index)
+    with torch.no_grad():
+        before = model.norm.running_mean.clone()  # type: ignore[operator]
+        model(data.x + 1, data.edge_index)  # nothing learns
+        assert torch.equal(model.norm.running_mean, before)  # type: ignore[arg-type]
+    model(data.x, data.edge_index)
+    assert model.norm.momentum == 1.0
+    data.x += 1
+    model(data.x, data.edge_index)
+    assert model.norm.momentum == pytest.approx(0.2)
+
+
+def test_a_momentum_of_others_is_left_alone(data: Data) -> None:
+    model = Normalised(nn.BatchNorm1d(16))
+    bignn.binarize_(model)
+    train(model, data)
+    sums: list[Tensor] = []
+    model.norm.register_forward_pre_hook(lambda _, args: sums.append(args[0].mean(dim=0)))
+    batches = [Data(data.x + number, data.edge_index) for number in range(3)]
+    for batch in batches:
+        batch.x = batch.x.clone()
+
+    class Loaded(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, batch: Data) -> Tensor:
+            out: Tensor = self.model(batch.x, batch.edge_index)
+            return out
+
+    torch.optim.swa_utils.update_bn(batches, Loaded())
+    torch.testing.assert_close(model.norm.running_mean, torch.stack(sums).mean(dim=0))
 
 
 class SharedNorm(Normalised):

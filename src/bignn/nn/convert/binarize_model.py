@@ -20,7 +20,7 @@ from bignn.nn.convert.center_layers import center_layers
 from bignn.nn.convert.converted_input import ConvertedInput
 from bignn.nn.convert.embedded_ids import first_after_embeddings
 from bignn.nn.convert.example import call_once
-from bignn.nn.convert.feature_readers import feature_readers, reads_made_values
+from bignn.nn.convert.feature_readers import Reading, feature_readers, reading_of
 from bignn.nn.convert.inner_linear import InnerLinear
 from bignn.nn.convert.remove_activations import remove_in_basic_gnn, remove_in_sequential
 from bignn.nn.convert.replace_layers import LayerReplacement
@@ -251,7 +251,12 @@ def _standardize(
     if not found:
         report.notes.append("The first layer stays float, so the input is not standardised.")
         return
-    reader = found[0] if first is not None else _reader(model, layers, found[0])
+    reader: str | None = found[0]
+    if first is None:
+        reader, reading = _reader(model, layers, found[0])
+        if reader is not None and reading is Reading.COMPUTED:
+            first = reader  # what the forward computes needs the features as they are
+            reads_x = False
     if reader is None:
         report.notes.append(
             f"'{found[0]}' reads what other weights make of the features, so the input is not "
@@ -295,8 +300,10 @@ def _standardize(
     )
 
 
-def _reader(model: nn.Module, layers: dict[str, WrappedLayer], usual: str) -> str | None:
-    """Return the first layer that reads the features; None where other weights come before.
+def _reader(
+    model: nn.Module, layers: dict[str, WrappedLayer], usual: str
+) -> tuple[str | None, Reading]:
+    """Return the first layer that reads the features, and how; None where other weights come first.
 
     It is the usual one, by the order in which the model has its layers, unless the model's forward
     shows another.
@@ -304,12 +311,14 @@ def _reader(model: nn.Module, layers: dict[str, WrappedLayer], usual: str) -> st
     try:
         graph = traced_graph(model)
     except InputError:  # training says if it is another
-        return usual
+        return usual, Reading.FEATURES
     direct = feature_readers(model, graph)
-    readers = [name for name, layer in layers.items() if layer in direct] or [
-        name for name, layer in layers.items() if not reads_made_values(model, graph, layer)
-    ]
-    return readers[0] if readers else None
+    if readers := [name for name, layer in layers.items() if layer in direct]:
+        return readers[0], Reading.FEATURES
+    for name, layer in layers.items():
+        if (reading := reading_of(model, graph, layer)) is not Reading.OTHERS:
+            return name, reading
+    return None, Reading.OTHERS
 
 
 def _more_bits(model: nn.Module, layer: nn.Module, name: str) -> str | None:

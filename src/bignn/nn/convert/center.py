@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterator, Mapping
 from threading import get_ident
 from typing import Any
 
@@ -13,23 +14,37 @@ from torch import Tensor, nn
 from bignn.nn.batch_norm import BatchNorm
 
 # Running statistics that trail behind the weights turn signs (docs/design.md, Converting PyG
-# models). Batches of different nodes are averaged over a few.
-_MOMENTUM = 0.5
+# models). Those of different batches are averaged over a few.
+_MOMENTUM = 0.2
+# Features of another tensor are compared by so many of their entries.
+_COMPARED = 1024
 
 
 class ForwardCount:
     """A count of a model's forward calls: how often one of them calls a norm shows by it.
 
-    Threads have counts of their own; compiled models are not counted.
+    It also sees whether the calls in training are all given the same features. Threads have counts
+    of their own; compiled models are not counted.
+
+    Attributes:
+        inputs_vary: whether calls in training were given different features.
+
     """
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}
         self._under_way: set[int] = set()
+        self._features: tuple[weakref.ref[Tensor], int] | None = None
+        self._entries: Tensor | None = None
+        self.inputs_vary = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy in another process needs, which has other tensors."""
+        return {**vars(self), "_features": None}
 
     def watch(self, model: nn.Module) -> None:
         """Count the calls of a model."""
-        model.register_forward_pre_hook(self._begin, prepend=True)
+        model.register_forward_pre_hook(self._begin, prepend=True, with_kwargs=True)
         model.register_forward_hook(self._end, always_call=True)
 
     @property
@@ -38,26 +53,50 @@ class ForwardCount:
         thread = get_ident()
         return self._numbers[thread] if thread in self._under_way else None
 
-    def _begin(self, model: nn.Module, args: Any) -> None:
-        if not torch.compiler.is_compiling():
-            thread = get_ident()
-            self._numbers[thread] = self._numbers.get(thread, 0) + 1
-            self._under_way.add(thread)
+    def _begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if torch.compiler.is_compiling():
+            return
+        thread = get_ident()
+        self._numbers[thread] = self._numbers.get(thread, 0) + 1
+        self._under_way.add(thread)
+        if model.training and torch.is_grad_enabled() and not self.inputs_vary:
+            x = _features_of(args[0] if args else kwargs.get("x", kwargs.get("x_dict")))
+            self.inputs_vary = x is not None and not self._is_as_before(x)
+
+    def _is_as_before(self, x: Tensor) -> bool:
+        """Whether x has the numbers of the call before; those of other tensors are sampled."""
+        version = 0 if x.is_inference() else x._version
+        known, known_version = self._features or (None, 0)
+        if known is not None and known() is x and known_version == version:
+            return True
+        before, self._features = self._entries, (weakref.ref(x), version)
+        self._entries = x.detach().reshape(-1)[:: max(1, x.numel() // _COMPARED)].clone()
+        return before is None or torch.equal(before, self._entries.to(before.device))
 
     def _end(self, model: nn.Module, args: Any, out: Any) -> None:
         if not torch.compiler.is_compiling():
             self._under_way.discard(get_ident())
 
 
+def _features_of(given: Any) -> Tensor | None:
+    """Return the features that a model is called with, of one type of nodes; None if unknown."""
+    if isinstance(given, Mapping):
+        given = next(iter(given.values()), None)
+    x = given if isinstance(given, Tensor) else getattr(given, "x", None)
+    return x if isinstance(x, Tensor) and x.layout is torch.strided else None
+
+
 class FollowWeights:
     """A forward pre-hook of a batch normalisation, whose running statistics follow the weights.
 
-    Where all training batches have as many rows, as the whole graph always has, the statistics are
-    those of the last one. Otherwise a batch moves them by one half of its rows' share in the
-    largest batch so far: a last batch of a few nodes hardly does.
+    Where all training batches are the same nodes, as with the whole graph, the statistics are those
+    of the last one. Otherwise a batch moves them by a fifth of its rows' share in the
+    largest batch so far: a last batch of a few nodes hardly does. Without gradients nothing learns,
+    and batches do not move them.
 
     A norm that one forward calls more than once has the momentum that it was made with: its
-    statistics are an average over all calls, not those of the last.
+    statistics are an average over all calls, not those of the last. A momentum that somebody else
+    sets, as ``torch.optim.swa_utils.update_bn`` does, is left alone.
 
     Args:
         norm: the norm.
@@ -68,7 +107,7 @@ class FollowWeights:
 
     def __init__(self, norm: nn.BatchNorm1d, name: str, forwards: ForwardCount) -> None:
         self.is_repeated = False
-        self._own_momentum = norm.momentum
+        self._own_momentum = self._chosen = norm.momentum
         self._name = name
         self._forwards = forwards
         self._last_call: tuple[int, int] | None = None
@@ -83,10 +122,17 @@ class FollowWeights:
         if not torch.compiler.is_compiling():
             self._watch_calls(norm)
         rows = len(args[0])
-        self._varies = self._varies or self._rows not in (None, rows)
+        if norm.momentum != self._chosen:
+            return
+        if not torch.is_grad_enabled():
+            self._chosen = norm.momentum = 0.0  # type: ignore[assignment]
+            return
+        varies = self._forwards.inputs_vary or self._rows not in (None, rows)
+        self._varies = self._varies or varies
         self._rows, self._most_rows = rows, max(self._most_rows, rows)
         share = _MOMENTUM * rows / self._most_rows if self._varies else 1.0
-        norm.momentum = self._own_momentum if self.is_repeated else share  # type: ignore[assignment]
+        self._chosen = self._own_momentum if self.is_repeated else share
+        norm.momentum = self._chosen  # type: ignore[assignment]
 
     def _watch_calls(self, norm: nn.Module) -> None:
         """Find out whether the forward under way has called the norm before."""

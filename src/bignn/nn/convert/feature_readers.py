@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from enum import IntEnum
 from typing import Any
 
 import torch
@@ -33,23 +34,35 @@ def feature_readers(model: nn.Module, graph: fx.Graph) -> set[nn.Module]:
     return found
 
 
-def reads_made_values(model: nn.Module, graph: fx.Graph, layer: nn.Module) -> bool:
-    """Whether a layer reads what the model makes of the features by other weights, or of none.
+class Reading(IntEnum):
+    """What a layer reads: the features, what the forward computes of them, or other values."""
 
-    Norms, arithmetic and products with an adjacency matrix leave a column what it was; a module
-    with a matrix of weights, or a product with such a parameter, does not.
+    FEATURES = 0
+    COMPUTED = 1
+    OTHERS = 2
+
+
+def reading_of(model: nn.Module, graph: fx.Graph, layer: nn.Module) -> Reading:
+    """Find out what a layer reads of the features.
+
+    Norms, dropout and products with an adjacency matrix leave a column what it was, so that it may
+    be standardised before them. Other functions need the features as they are, such as a division
+    of rows by their sums. A module with a matrix of weights, or a product with such a parameter,
+    makes other values.
     """
-    alike = _sources(graph)
+    alike = dict.fromkeys(_sources(graph), Reading.FEATURES)
     parameters = {node for node in graph.nodes if _is_matrix(model, node)}
     for node in graph.nodes:
         if _module(model, node) is layer:
-            return first_argument(node) not in alike
-        module = _module(model, node)
+            return alike.get(first_argument(node), Reading.OTHERS)
+        module, function = _module(model, node), _function(node)
         makes = module is not None and any(p.ndim >= 2 for p in module.parameters())
-        makes = makes or (_function(node) in PRODUCTS and any(n in parameters for n in node.args))
-        if not makes and any(given in alike for given in node.all_input_nodes):
-            alike.add(node)
-    return False
+        makes = makes or (function in PRODUCTS and any(n in parameters for n in node.args))
+        read = [alike[given] for given in node.all_input_nodes if given in alike]
+        if read and not makes and node not in alike:
+            keeps = function is None or function in DROPOUTS | MOVES | PRODUCTS
+            alike[node] = max([*read, Reading.FEATURES if keeps else Reading.COMPUTED])
+    return Reading.FEATURES
 
 
 def first_argument(node: fx.Node) -> Any:

@@ -10,7 +10,7 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from bignn.nn.convert.before_activation import ACTIVATION_MODULES
 from bignn.nn.convert.layers import FunctionModule
-from bignn.nn.convert.wrapped_layer import WrappedLayer, set_dropout
+from bignn.nn.convert.wrapped_layer import MOST_DROPPED, WrappedLayer, set_dropout
 
 # Modules that may stand between an activation and a linear map.
 _NORMS = (nn.BatchNorm1d, nn.LayerNorm, nn.Identity, pyg.BatchNorm, pyg.LayerNorm)
@@ -26,10 +26,10 @@ def remove_in_basic_gnn(model: BasicGNN) -> None:
     gnn.act = nn.Identity()
     p = gnn.dropout.p
     gnn.dropout.p = 0.0
-    for conv in gnn.convs:
-        set_dropout(conv, p)
+    for place, conv in enumerate(gnn.convs):
+        set_dropout(conv, min(p, MOST_DROPPED) if place else p)
     if hasattr(gnn, "lin"):
-        set_dropout(gnn.lin, p)
+        set_dropout(gnn.lin, min(p, MOST_DROPPED))
 
 
 def remove_in_sequential(sequence: nn.Sequential) -> None:

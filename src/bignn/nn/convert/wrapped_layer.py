@@ -39,6 +39,10 @@ _ARGUMENTS: dict[type[nn.Module], tuple[str, ...]] = {
 
 _NAME_FIRST = "name the layer that reads the features: binarize_(model, first='conv1')"
 
+#: The share of hidden bits that is dropped at most, whatever the model's dropout is: more keeps
+#: deep models and jumping heads from learning (docs/design.md, Converting PyG models).
+MOST_DROPPED = 0.2
+
 #: Arguments that hold a number per edge, which layers pass on.
 _OF_EDGES = ("edge_weight", "edge_type")
 
@@ -177,9 +181,13 @@ def value_before(layer: WrappedLayer, wrapping: Wrapping, x: Tensor) -> Tensor:
     _choose_drop(layer, before.value)
     if layer.training and not wrapping.own_dropout:
         dropped = 1 - (1 - wrapping.dropout) * (1 - before.dropped)
-        reads_features = is_features(before.value)
-        share = wrapping.features_dropout if reads_features else wrapping.default_dropout
-        set_dropout(layer, dropped or share)
+        if is_features(before.value):
+            dropped = dropped or wrapping.features_dropout
+        elif hasattr(layer, "input_stage"):
+            dropped = dropped or wrapping.default_dropout
+        else:
+            dropped = min(dropped or wrapping.default_dropout, MOST_DROPPED)
+        set_dropout(layer, dropped)
     return before.value
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bignn.kernels import native
 from bignn.runtime.input_bits import rotation_scales
-from bignn.runtime.input_stage import absolute_sums, normalized
+from bignn.runtime.input_stage import absolute_sums, constant_statistics, normalized
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -85,10 +85,13 @@ class ColumnStatistics:
         """Return the means and factors that standardise the columns, as ``InputStage.fit`` does."""
         deviation = np.sqrt(self.squares / max(1, self.num_rows))
         constant = deviation <= _CONSTANT * self.largest
-        scale = np.where(constant, 1.0, 1.0 / np.where(constant, 1.0, deviation))
         if rotates:
             scale = rotation_scales(np.where(constant, 0.0, deviation))
-        mean = np.where(constant, self.first, self.mean)
+            mean = np.where(constant, self.first, self.mean)
+        else:
+            own_mean, own_scale = constant_statistics(self.first)
+            scale = np.where(constant, own_scale, 1.0 / np.where(constant, 1.0, deviation))
+            mean = np.where(constant, own_mean, self.mean)
         return mean.astype(np.float32), scale.astype(np.float32)
 
     def as_json(self) -> dict[str, Any]:
