@@ -172,11 +172,12 @@ def test_a_model_takes_a_stage_of_another_kind() -> None:
     for theirs, mine in (("rotate:4", "learned:4"), ("learned:2", "rotate:4"), ("sign", "auto")):
         stage = make_stage(theirs, 7)
         stage.fit(torch.randn(30, 7))
-        model = bignn.nn.GNN(7, 5, 2, 3, binarize="both", input_bits=mine)
-        model.load_input_stage(spec_of(stage))
-        assert model.config["input_bits"] == theirs
-        assert spec_of(model.input_stage).digest() == spec_of(stage).digest()
-        assert model.layers[0].lin.weight.shape[1] == stage.num_bits  # type: ignore[union-attr,index]
+        for rows in (stage.normalize_rows, not stage.normalize_rows):
+            model = bignn.nn.GNN(7, 5, 2, 3, binarize="both", input_bits=mine, normalize_rows=rows)
+            model.load_input_stage(spec_of(stage))
+            assert model.config["input_bits"] == theirs
+            assert spec_of(model.input_stage).digest() == spec_of(stage).digest()
+            assert model.layers[0].lin.weight.shape[1] == stage.num_bits  # type: ignore[union-attr,index]
     before = dict(model.config)
     other = make_stage("rotate:2", 9)
     other.fit(torch.randn(30, 9))

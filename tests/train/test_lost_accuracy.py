@@ -43,6 +43,19 @@ def test_a_small_loss_and_other_models_are_not_told_of() -> None:
     assert told(pyg.GCN(8, 16, 2, 3), 10.0, 90.0, was_improving=False) == ""
 
 
+def test_a_teacher_that_is_far_behind_is_told_of() -> None:
+    text = told(converted(), 80.0, 10.0, was_improving=False)
+    assert re.search("the teacher has only .*10.* is it trained, with its outputs in", text)
+    assert told(converted(), 80.0, 80.0 - MOST_LOST, was_improving=False) == ""
+
+
+def test_more_input_bits_are_the_first_remedy_for_dense_features() -> None:
+    model = converted(center=True)
+    with pytest.warns(UserWarning, match=r"='learned:\d+'\), with 'rotate:\d+' where few"):
+        model.fit_input(torch.randn(64, 8))
+    assert "try more input bits, wider" in told(model, 40.0, 80.0, was_improving=False)
+
+
 def test_errors_are_compared_as_such() -> None:
     def said(own: float, teachers: float) -> list[str]:
         with warnings.catch_warnings(record=True) as caught:
@@ -68,5 +81,5 @@ def test_fit_measures_the_teacher() -> None:
     model = pyg.GCN(20, 16, 2, 2)
     bignn.binarize_(model)
     # One step that moves nothing: the model stays as it was drawn.
-    with pytest.warns(UserWarning, match=r"its teacher acc [\d.]+%; try more epochs"):
+    with pytest.warns(UserWarning, match=r"its teacher acc [\d.]+%; try .*more epochs"):
         bignn.fit(model, data, {"epochs": 1, "lr": 1e-9}, teacher=teacher, progress=False)

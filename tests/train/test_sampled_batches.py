@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch_geometric.nn as pyg
 from conftest import make_arrays
 from torch import Tensor
 from torch_geometric.loader import DataLoader
@@ -331,6 +332,27 @@ def test_matrices_decay_and_the_last_layers_have_their_own_rate() -> None:
         decays = {id(p): g["weight_decay"] for g in groups for p in g["params"]}
         for name, parameter in model.named_parameters():
             assert (decays[id(parameter)] == 0.25) == (parameter.ndim >= 2), name
+
+
+def test_directions_of_the_input_are_no_last_layer() -> None:
+    """Though they come last among the parameters of a module of the user's own."""
+
+    class Backwards(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head, self.conv = pyg.GCNConv(16, 3), pyg.GCNConv(20, 16)
+
+        def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.head(self.conv(x, edge_index).relu(), edge_index)
+            return out
+
+    model: Any = Backwards()
+    bignn.binarize_(model, input_bits="learned:2", first="conv")
+    matrices = [p for p in model.parameters() if p.ndim == 2]
+    assert matrices[-1] is model.conv.input_stage.learned.directions
+    groups = adam(model, Settings(lr=1.0, last_layer_lr=0.5)).param_groups
+    slow = {id(p) for g in groups if g["lr"] == 0.5 for p in g["params"]}
+    assert slow == {id(model.conv.lin.weight)}
 
 
 def test_bad_samplings_are_refused_in_one_line(graph: Graph) -> None:

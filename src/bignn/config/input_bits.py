@@ -44,18 +44,24 @@ class InputBits:
         return self.per_feature * num_features
 
 
-def parse_input_bits(text: object, num_features: int | None = None) -> InputBits | None:
-    """Read a choice other than ``"auto"``; None stands for ``"sign"``."""
+def parse_input_bits(
+    text: object, num_features: int | None = None, *, has_auto: bool = True
+) -> InputBits | None:
+    """Read a choice other than ``"auto"``; None stands for ``"sign"``.
+
+    Without ``has_auto`` the message does not offer ``"auto"``.
+    """
     if text == SIGN:
         return None
     found = _FORM.fullmatch(text) if isinstance(text, str) else None
     kind: Any = found[1] if found else ""
     per_feature = int(found[2]) if found else 0
     if not 1 <= per_feature <= MOST_BITS_PER_FEATURE:
+        auto = f"'{AUTO}', " if has_auto else ""
         raise input_error(
             "input_bits",
-            f"'{AUTO}', '{SIGN}', 'learned:K', 'rotate:K' or 'threshold:K' with K bits per "
-            f"feature, 1 to {MOST_BITS_PER_FEATURE}",
+            f"{auto}'{SIGN}', 'learned:K', 'rotate:K' or 'threshold:K' with K bits per feature, "
+            f"1 to {MOST_BITS_PER_FEATURE}",
             printable(repr(text)),
         )
     if kind != "threshold" and num_features is not None and num_features > MOST_ROTATED:

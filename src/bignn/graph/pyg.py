@@ -190,14 +190,14 @@ def _labels(data: Any, x: NDArray[Any]) -> dict[str, NDArray[Any]]:
             continue
         mask = array_of(mask_name, getattr(data, mask_name))
         if mask.shape != x.shape[:1] or mask.dtype != np.bool_:
-            raise input_error(
-                mask_name,
-                f"one boolean per row of 'x' [{len(x)}]",
-                f"{mask.dtype} of shape {list(mask.shape)}",
-                "of several splits, choose one: data.train_mask = data.train_mask[:, 0], ..."
-                if mask.ndim == 2
-                else "",
-            )
+            fix = ""
+            if mask.ndim == 2:
+                fix = "of several splits, choose one: data.train_mask = data.train_mask[:, 0], ..."
+            elif len(mask) == len(arrays["y"]):
+                fix = f"'y' has {len(mask)} rows too: does 'x' lack some?"
+            expected = f"one boolean per row of 'x' [{len(x)}]"
+            got = f"{mask.dtype} of shape {list(mask.shape)}"
+            raise input_error(mask_name, expected, got, fix)
         if mask.any():
             arrays[key] = np.flatnonzero(mask)
     return arrays

@@ -139,6 +139,8 @@ ENCODER_ARRAYS = tuple(name for kind in _CLASSES.values() for name in kind.names
 
 def encoder_of(kind: str, num_features: int, arrays: Arrays) -> Encoder:
     """Make the encoder of a kind from its arrays, rotations as ±1."""
+    if num_features < 1:
+        raise FileError(f"'{kind}' bits of {num_features} features, where at least 1 is needed")
     made = _CLASSES[kind]
     encoder = made(num_features, {name: arrays[name] for name in made.names})
     if encoder.num_columns == 0 or encoder.num_columns % num_features:

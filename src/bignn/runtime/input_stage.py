@@ -23,9 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bignn.config.input_bits import SIGN
-from bignn.runtime.encoders import ENCODER_ARRAYS, Encoder
+from bignn.runtime.encoders import Encoder
 
 Floats = NDArray[np.float32]
+
+#: Arrays whose absence counts in fingerprints too, as it did when there were no other kinds.
+_ALWAYS_IN_DIGEST = ("diagonals", "thresholds")
 
 
 #: By how much a constant column's mean is above its value, as a share: two steps of float32.
@@ -80,7 +83,7 @@ class InputSpec:
         for values in (self.mean, self.scale):
             state.update(b"-" if values is None else values.tobytes())
         if self.encoder is not None:
-            for name in dict.fromkeys((*ENCODER_ARRAYS[:2], *self.encoder.names)):
+            for name in dict.fromkeys((*_ALWAYS_IN_DIGEST, *self.encoder.names)):
                 numbers = self.encoder.arrays.get(name)
                 state.update(b"-" if numbers is None else numbers.tobytes())
         return state.hexdigest()

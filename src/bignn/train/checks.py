@@ -75,7 +75,8 @@ def check_model(
         raise input_error(argument, "one that returns a tensor of logits [nodes, classes]", got)
     expected, num_outputs = task.num_outputs, int(out.shape[1])
     if task.kind == "classes" and num_outputs < expected:
-        raise input_error(argument, f"one with an output per class ({expected})", num_outputs)
+        fix = f"y has classes up to {expected - 1}"
+        raise input_error(argument, f"one with an output per class ({expected})", num_outputs, fix)
     if task.kind != "classes" and num_outputs != expected:
         is_bool = batch.y.dtype == torch.bool
         looks_whole = batch.y.is_floating_point() and bool((batch.y == batch.y.round()).all())

@@ -138,7 +138,10 @@ def node_problem(graph: Any, loss: Loss | None, device: torch.device) -> NodePro
 
 
 def _refuse_without_labels(data: Any) -> None:
-    """Refuse a Data without y; name the masks only where they are absent too."""
+    """Refuse a Data without a tensor y; name the masks only where they are absent too."""
+    if (y := getattr(data, "y", None)) is not None:
+        fix = "number the classes: torch.tensor([0, 2, 1, ...])"
+        raise input_error("y", "a tensor in the PyG Data", f"a {type(y).__name__}", fix)
     masks = ("train_mask", "val_mask")
     absent = ["y", *(name for name in masks if getattr(data, name, None) is None)]
     fix = "y is a class id per node (or labels, or numbers)"

@@ -113,6 +113,12 @@ def test_a_message_norm_with_another_p_is_refused(call: Any) -> None:
     assert "MessageNorm 'norm' packs with p=2 only" in str(report.obstacle)
 
 
+@pytest.mark.parametrize("options", [{"p": 1.0}, {"dim": 0}])
+def test_rows_of_other_lengths_do_not_pack(options: dict[str, Any]) -> None:
+    model = Between(lambda h, y: functional.normalize(h, **options) + y)
+    assert "normalize" in str(bignn.binarize_(model).obstacle)
+
+
 def parameters(*shape: int) -> nn.Parameter:
     return nn.Parameter(torch.randn(*shape))
 

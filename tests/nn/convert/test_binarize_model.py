@@ -190,7 +190,7 @@ def test_maps_of_features_within_an_unknown_convolution_drop_words(data: Data) -
         first, second = getattr(model.conv1, name), getattr(model.conv2, name)
         assert (first.dropout, first.drop) == (0.3, "present")
         assert second.drop == "all"
-    assert "'conv1.lin1' drops 0.3 of its input's bits, where these are not usual" in str(report)
+    assert "'conv1.lin1' drops 0.3 of its input (only bits that are unusual in their" in str(report)
 
 
 @torch.no_grad()

@@ -53,6 +53,81 @@ def test_dropped_features_are_read_before_they_are_dropped(data: Data) -> None:
     assert torch.equal(read[0], model.input_stage(data.x))  # type: ignore[operator]
 
 
+class Masked(DropsFeatures):
+    """Features are masked by columns, in training alone."""
+
+    def __init__(self, kept: float) -> None:
+        super().__init__()
+        self.mask: Tensor
+        self.register_buffer("mask", kept * (torch.arange(D) % 4 > 0).float())
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        if self.training:
+            x = self.mask * x
+        out: Tensor = self.conv2(self.conv1(x, edge_index).relu(), edge_index)
+        return out
+
+
+@pytest.mark.parametrize("kept", [1.0, 4 / 3])
+def test_masked_features_are_read_before_they_are_masked(kept: float, data: Data) -> None:
+    model = Masked(kept)
+    bignn.binarize_(model)
+    linear: Any = input_maps(model.conv1)[0]
+    read: list[Any] = []
+    linear.check_input = read.append
+    model(data.x, data.edge_index)
+    assert linear.dropout == 0.25
+    assert torch.equal(read[0], model.input_stage(data.x))  # type: ignore[operator]
+    model.mask += torch.rand(D)
+    model(data.x, data.edge_index)
+    assert linear.dropout == 0.0  # numbers, not a mask
+    assert not torch.equal(read[1], read[0])
+
+
+class AlwaysMasked(Masked):
+    """Features are masked in evaluation too, by a forward that cannot be traced."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        x = self.mask * x if float(x.sum()) < 1e9 else x
+        out: Tensor = self.conv2(self.conv1(x, edge_index).relu(), edge_index)
+        return out
+
+
+def test_masks_of_evaluation_are_the_models_own(data: Data) -> None:
+    model = AlwaysMasked(1.0)
+    bignn.binarize_(model)
+    model.fit_input(data.x)  # type: ignore[operator]
+    read: list[Any] = []
+    linear: Any = input_maps(model.conv1)[0]
+    linear.check_input = read.append
+    model.eval()(data.x, data.edge_index)
+    assert torch.equal(read[0], model.mask * model.input_stage(data.x))  # type: ignore[operator]
+
+
+def test_sparse_features_are_refused_in_one_line(data: Data) -> None:
+    for make in (lambda: pyg.GCN(D, 16, 2, CLASSES), DropsFeatures):
+        model = make()
+        bignn.binarize_(model)
+        with pytest.raises(InputError, match=r"'x' must be a dense tensor, .* pass x.to_dense"):
+            model(data.x.to_sparse(), data.edge_index)
+
+
+def test_other_layers_that_read_the_features_are_named() -> None:
+    class Both(DropsFeatures):
+        def __init__(self) -> None:
+            super().__init__()
+            self.side = pyg.GCNConv(D, 16)
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            h = self.conv1(x, edge_index) + self.side(x, edge_index)
+            out: Tensor = self.conv2(h, edge_index)
+            return out
+
+    report = str(bignn.binarize_(Both(), input_bits="learned:2", first="conv1"))
+    assert "The features that 'side' reads stay one bit each." in report
+    assert "stay one bit each" not in str(bignn.binarize_(Both(), first="conv1"))
+
+
 class Made(nn.Module):
     """A first layer that reads what other weights make of the features, or of nothing."""
 

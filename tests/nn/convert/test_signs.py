@@ -88,6 +88,28 @@ def test_normalised_features_are_centred_again() -> None:
         assert ("conv" in centred(model)) == expected
 
 
+class DropsFirst(Scaled):
+    """The same, of dropped features."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return super().forward(functional.dropout(x, 0.5, self.training), edge_index)
+
+
+def test_normalised_dropped_features_are_centred_again() -> None:
+    model = DropsFirst(nn.BatchNorm1d(D))
+    bignn.binarize_(model)
+    assert centred(model) == {"conv"}
+
+
+def test_numbers_that_are_none_are_told_of(data: Data) -> None:
+    model: Any = Own()
+    bignn.binarize_(model)
+    model.conv1.bias.data.fill_(-1.0)
+    model.conv1.register_forward_hook(lambda module, args, out: out.log())
+    with pytest.warns(UserWarning, match="of the numbers that 'conv2' reads are NaN"):
+        model(data.x, data.edge_index)
+
+
 @pytest.mark.parametrize(
     "computed", [functional.normalize, torch.sqrt, lambda x: x / x.sum(dim=1, keepdim=True)]
 )
@@ -403,7 +425,7 @@ def test_identity_features_name_the_first_layer() -> None:
 def test_few_dense_features_are_told() -> None:
     x = torch.randn(200, 16, generator=torch.Generator().manual_seed(0))
     edges = torch.randint(200, (2, 600), generator=torch.Generator().manual_seed(0))
-    told = r"'{}' reads 16 dense features .* binarize_\(model, {}\), or .* skip=\['{}'\]"
+    told = r"'{}' reads 16 dense features .* binarize_\(model, {}\), .*or .* skip=\['{}'\]"
     models: list[tuple[nn.Module, str, str]] = [
         (pyg.GCN(16, 32, 2, 4), "convs.0", "input_bits='learned:32'"),
         (pyg.Sequential("x, edge_index", [(pyg.GCNConv(16, 4), "x, edge_index -> x")]), "module_0",
@@ -424,7 +446,7 @@ def test_few_dense_features_are_told() -> None:
                 some(features, edges)
     model = pyg.Sequential("x, edge_index", [(pyg.TAGConv(16, 4), "x, edge_index -> x")])
     bignn.binarize_(model)
-    with pytest.warns(UserWarning, match=r"of so few; keep it float with skip=\['module_0'\]"):
+    with pytest.warns(UserWarning, match=r"so few; put a Linear before it, .*, or keep it float"):
         model(x, edges)
 
 

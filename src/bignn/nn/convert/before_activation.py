@@ -19,6 +19,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from bignn.errors import InputError
+from bignn.nn.convert.converted_input import is_features
 
 _NAME = "_bignn_origin"
 
@@ -50,6 +51,7 @@ def functions_named(names: list[str]) -> set[Callable[..., Any]]:
 
 ACTIVATIONS = functions_named(_ACTIVATION_NAMES)
 DROPOUTS = functions_named(["dropout"])
+_MULTIPLICATIONS = functions_named(["mul", "multiply"])
 #: Functions that move entries, or cut gradients off, without changing them.
 MOVES = functions_named(
     ["cat", "concat", "contiguous", "clone", "detach", "view", "reshape", "flatten"]
@@ -115,7 +117,16 @@ def is_recording_origins() -> bool:
 
 
 class RecordOrigins(TorchFunctionMode):
-    """A mode in which the origins of activated and dropped values are recorded."""
+    """A mode in which the origins of activated and dropped values are recorded.
+
+    Args:
+        is_training: whether the model is in training, where features may be masked.
+
+    """
+
+    def __init__(self, *, is_training: bool = False) -> None:
+        super().__init__()
+        self._is_training = is_training
 
     def __enter__(self) -> Any:
         _active.depth = getattr(_active, "depth", 0) + 1
@@ -135,6 +146,8 @@ class RecordOrigins(TorchFunctionMode):
         if func in DROPOUTS:
             return _after_dropout(func, args, kwargs)
         out = func(*args, **kwargs)
+        if func in _MULTIPLICATIONS and self._is_training:
+            _record_masked_features(args, out)
         if func in MOVES and isinstance(out, Tensor):
             _record_move(func, args, kwargs, out)
         return out
@@ -175,6 +188,19 @@ def _after_dropout(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     # Two dropouts in a row keep (1 - p)(1 - q).
     _record(out, before._replace(dropped=1 - (1 - before.dropped) * (1 - p)))
     return out
+
+
+def _record_masked_features(args: tuple[Any, ...], out: Any) -> None:
+    """Record a product of features and a mask, of 0 and another number, as dropped features."""
+    if len(args) != 2 or not all(isinstance(part, Tensor) for part in (*args, out)):
+        return
+    x, mask = args if is_features(args[0]) else args[::-1]
+    if not is_features(x):
+        return
+    zeros = mask == 0
+    if not bool(zeros.any()) or not bool((zeros | (mask == mask.max())).all()):
+        return
+    _record(out, Origin(x, float(zeros.float().mean()), _version(x)))
 
 
 def _record_move(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Tensor) -> None:
@@ -219,7 +245,7 @@ def _enter(model: nn.Module, args: Any) -> None:
     if torch.is_inference_mode_enabled():  # where torch does not count changes in place
         modes.enter_context(torch.inference_mode(False))
         modes.enter_context(torch.no_grad())
-    modes.enter_context(RecordOrigins())
+    modes.enter_context(RecordOrigins(is_training=model.training))
     _stack().append((id(model), modes))
 
 

@@ -75,9 +75,10 @@ def binarize_(
        map of node values becomes binary, with batch normalisation of its input; the message passing
        stays as it is. Such a model trains, and does not pack.
     3. Activations before a binary layer are dropped, since the sign is one (and after a ReLU all
-       signs would be +1), and dropout before it acts after the sign. The first layer drops as
-       the layers after it do, where its input is not dropped: a weight's sign does not decay. A
-       linear map of the features drops the bits that are not usual in their column alone.
+       signs would be +1), and dropout before it acts after the sign, on a fifth of the bits at
+       most. The first layer drops as much as the model's own dropout, where its input is not
+       dropped: a weight's sign does not decay. A linear map of the features drops the bits that
+       are not usual in their column alone.
 
     In ``torch_geometric.nn.GCN``, ``GraphSAGE``, ``GAT`` and ``GIN``, and within an
     ``nn.Sequential``, step 3 changes the modules. What a model's own ``forward`` calls cannot be
@@ -154,7 +155,7 @@ def binarize_(
         raise input_error(
             "input_bits", "'sign', 'learned:K', 'rotate:K' or 'threshold:K'", "'auto'", fix
         )
-    encodes = parse_input_bits(input_bits) is not None and binarization.features
+    encodes = parse_input_bits(input_bits, has_auto=False) is not None and binarization.features
     if encodes and first is None and not isinstance(model, BasicGNN):
         fix = "name the layer that reads the features: first='conv1'"
         raise input_error("input_bits", f"'{SIGN}' without 'first'", repr(input_bits), fix)
@@ -259,8 +260,8 @@ def _standardize(
             reads_x = False
     if reader is None:
         report.notes.append(
-            f"'{found[0]}' reads what other weights make of the features, so the input is not "
-            "standardised."
+            f"'{found[0]}' reads what other weights make of the features, or not the forward's "
+            "first argument, so the input is not standardised."
         )
         return
     layer = layers[reader]
@@ -285,6 +286,7 @@ def _standardize(
             f"{stage.num_features} features become {stage.num_bits} bits ({input_bits}), and "
             f"'{first}' has new weights for them: make the optimiser after this."
         )
+        _note_other_readers(model, layers, reader, report)
     stage.train(model.training)
     if first is not None:
         layer.input_stage = stage
@@ -298,6 +300,20 @@ def _standardize(
         f"The input of {where} is standardised, with the statistics of the first training batch "
         "unless model.fit_input(x) is called before."
     )
+
+
+def _note_other_readers(
+    model: nn.Module, layers: dict[str, WrappedLayer], reader: str, report: Report
+) -> None:
+    """Note the layers that read the features too, by their signs alone."""
+    try:
+        readers = feature_readers(model, traced_graph(model))
+    except InputError:
+        return
+    others = [name for name, layer in layers.items() if layer in readers and name != reader]
+    if others:
+        named = ", ".join(f"'{name}'" for name in others)
+        report.notes.append(f"The features that {named} reads stay one bit each.")
 
 
 def _reader(
@@ -380,10 +396,10 @@ def _drop_first(replacement: LayerReplacement, report: Report) -> None:
         return
     if not isinstance(layers[0], InnerLinear):  # it may read sums or messages
         first.default_dropout = share
-    kind = ", where these are not usual in their column" if isinstance(layers[0], Linear) else ""
+    kind = " (only bits that are unusual in their column)" if isinstance(layers[0], Linear) else ""
     report.notes.append(
-        f"'{first.name}' drops {share:g} of its input's bits{kind}, as is dropped after it, where "
-        "the model's forward drops none of its input."
+        f"'{first.name}' drops {share:g} of its input{kind}, as later layers' dropout does, unless "
+        "the forward itself drops some."
     )
 
 

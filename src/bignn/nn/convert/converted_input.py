@@ -34,6 +34,9 @@ class ConvertedInput(InputStage):
         reads_x: whether the layer reads the model's features themselves, as far as is known.
         input_bits: as of :class:`InputStage`.
 
+    Attributes:
+        advice: the remedy where the features that it was fitted to are dense and few; None if not.
+
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class ConvertedInput(InputStage):
             input_bits=input_bits,
         )
         self.reader, self._more_bits, self.reads_x = reader, more_bits, reads_x
+        self.advice: str | None = None
 
     def forward(self, x: Tensor) -> Any:
         """Compute the first layer's input, and mark it as the features."""
@@ -73,9 +77,16 @@ class ConvertedInput(InputStage):
         some = x[:: -(-len(x) // _MANY_ROWS)].float().cpu().numpy()
         if (bits := choose_input_bits(some)) == SIGN:
             return
-        fix = f"keep it float with skip=['{self.reader}']"
-        if self._more_bits is not None:
-            fix = f"try binarize_(model, {self._more_bits.format(bits=bits)}), or {fix}"
+        if self._more_bits is None:
+            fix = "put a Linear before it, which can read more bits (input_bits and first)"
+        else:
+            random = bits.replace("learned", "rotate")
+            fix = (
+                f"try binarize_(model, {self._more_bits.format(bits=bits)}), with '{random}' where "
+                "few nodes have labels"
+            )
+        self.advice = fix
+        fix += f", or keep it float with skip=['{self.reader}']"
         warnings.warn(
             f"'{self.reader}' reads {self.num_features} dense features by their signs, one bit "
             f"each, which tells little of so few; {fix}",

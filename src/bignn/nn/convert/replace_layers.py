@@ -114,7 +114,8 @@ class LayerReplacement:
         model = self.model
         names = dict(model.named_modules(remove_duplicate=False))
         if isinstance(model, GNN) or any(isinstance(m, WrappedLayer) for m in names.values()):
-            raise InputError("the model has bignn's layers already; binarize_ is for PyG's")
+            fix = "build it anew to convert it with other options"
+            raise input_error("model", "one of PyG's layers", "one with bignn's already", fix)
         if is_replaceable(model):
             raise input_error(
                 "model", "a module that contains layers", f"a {type(model).__name__} itself"

@@ -53,10 +53,9 @@ class Report:
             )
             for row in rows
         ]
-        ratio = self.bytes_before / max(1, self.bytes_after)
-        size = (
-            f"parameters: {self.bytes_before:,} -> {self.bytes_after:,} bytes ({ratio:.1f}x less)"
-        )
+        sizes = sorted([max(1, self.bytes_before), max(1, self.bytes_after)])
+        ratio = f"{sizes[1] / sizes[0]:.1f}x {'less' if sizes[0] == self.bytes_after else 'more'}"
+        size = f"parameters: {self.bytes_before:,} -> {self.bytes_after:,} bytes ({ratio})"
         packs = "yes" if self.obstacle is None else f"no: {self.obstacle}"
         packs = f"packs: {packs.replace('the model cannot be packed: ', '', 1)}"
         return "\n".join(line.rstrip() for line in [*lines, size, *self.notes, packs])

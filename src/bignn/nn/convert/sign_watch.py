@@ -73,6 +73,15 @@ class SignWatch(_Schedule):
             return
         if self._first is not None and self._first.has_warned:
             return
+        if isinstance(x, Tensor) and not is_input and bool(torch.isnan(x).any()):
+            self.has_warned = True
+            share = float(torch.isnan(x).float().mean())
+            warnings.warn(
+                f"{share:.1%} of the numbers that '{name}' reads are NaN; look for roots and "
+                "logarithms of negative numbers, and divisions by 0, in what the forward computes",
+                stacklevel=2,
+            )
+            return
         is_plus = (x.signs if isinstance(x, BinaryRows) else x) >= 0
         if self._first is None and self._warn_of_near_equal_rows(is_plus, name):
             return

@@ -131,11 +131,18 @@ def _prepare_arguments(
         fix = "pairs (x_s, x_t) are not supported" if isinstance(x, tuple | list) else ""
         raise input_error("x", expected, type(x).__name__, fix)
     if input_maps(layer)[0].binarization.features and isinstance(x, Tensor):
+        _check_dense(x)
         if x.ndim != 2:
             expected = f"two-dimensional for '{wrapping.name}'"
             raise input_error("x", expected, f"shape {list(x.shape)}")
         x = _prepare_input(layer, wrapping, x)
     return (x,), given
+
+
+def _check_dense(x: Tensor) -> None:
+    """Refuse sparse features, which signs would make dense."""
+    if x.layout is not torch.strided:
+        raise input_error("x", "a dense tensor", f"one of layout {x.layout}", "pass x.to_dense()")
 
 
 def _by_name(
@@ -167,6 +174,7 @@ def value_before(layer: WrappedLayer, wrapping: Wrapping, x: Tensor) -> Tensor:
     if not wrapping.reads_before_activation:
         return _features_before_dropout(layer, wrapping, x)
     if not is_recording_origins():
+        _refuse_backward(wrapping)
         raise InputError(
             f"'{wrapping.name}' was called from outside the model's forward, where activations "
             "are not recorded; train and evaluate by calling the model itself (or pack it and "
@@ -196,11 +204,8 @@ def _features_before_dropout(layer: WrappedLayer, wrapping: Wrapping, x: Tensor)
 
     A dropped number is 0, whose sign would be +1 in place of the usual bit. Other values stay.
     """
-    if not is_recording_origins() and wrapping.has_looked_past and _is_in_backward():
-        raise InputError(
-            f"'{wrapping.name}' is computed again in the backward pass, where what the forward "
-            "dropped is not known; leave it out of torch.utils.checkpoint"
-        )
+    if not is_recording_origins() and wrapping.has_looked_past:
+        _refuse_backward(wrapping)
     before = origin_of(x) if is_recording_origins() else None
     read, dropped = x, 0.0
     if before is not None and before.is_intact and is_features(before.value):
@@ -212,8 +217,12 @@ def _features_before_dropout(layer: WrappedLayer, wrapping: Wrapping, x: Tensor)
     return read
 
 
-def _is_in_backward() -> bool:
-    return int(torch._C._current_graph_task_id()) >= 0
+def _refuse_backward(wrapping: Wrapping) -> None:
+    if int(torch._C._current_graph_task_id()) >= 0:
+        raise InputError(
+            f"'{wrapping.name}' is computed again in the backward pass, where what the forward "
+            "dropped or activated is not known; leave it out of torch.utils.checkpoint"
+        )
 
 
 def _choose_drop(layer: WrappedLayer, x: Tensor) -> None:
@@ -277,6 +286,7 @@ def standardize_input(
 
 def _standardized(model: nn.Module, x: Tensor) -> Any:
     stage: nn.Module = model.input_stage  # type: ignore[assignment]
+    _check_dense(x)
     if any(isinstance(module, nn.Embedding) for module in model.modules()) and (
         x.ndim != 2 or not x.is_floating_point()
     ):
