@@ -37,9 +37,9 @@ def dense(results: Results) -> Section:
         "the eight features), and default bits those of `--input-bits auto`: learned directions, "
         "or rotations where few nodes have labels (pubmed). Cells have test accuracy ± the "
         "standard deviation of a seed, and validation accuracy in brackets. Of the last three "
-        "columns that with the highest mean validation accuracy is chosen, and compared with the "
-        "float model by test accuracy (± the standard error). The last column has the seeds of "
-        "each of these columns. The float models have no teachers. Students of neighbouring seeds "
+        "columns that with the highest mean validation accuracy is chosen (of those with at least "
+        "half as many seeds as another), and compared with the float model by test accuracy (± the "
+        "standard error). The last column has the seeds of each of these columns. The float models have no teachers. Students of neighbouring seeds "
         "share three of their four teachers, so standard errors are rather too small."
     )
     parts = [text, *filter(None, (_seeds(found), _verdicts(found)))]
@@ -63,13 +63,18 @@ class _Pair:
 
     @property
     def chosen(self) -> int | None:
-        """The column of several bits per feature with the highest validation accuracy."""
+        """The column of several bits per feature with the highest validation accuracy.
+
+        One with less than half as many seeds as another may be high by luck.
+        """
         measured = {
             number: one
             for number, one in enumerate(self.found)
             if number >= _FIRST_ENCODED and one is not None
         }
-        return max(measured, key=lambda number: measured[number].val, default=None)
+        most = max((len(one.test) for one in measured.values()), default=0)
+        certain = {number: one for number, one in measured.items() if 2 * len(one.test) >= most}
+        return max(certain, key=lambda number: certain[number].val, default=None)
 
     def compared(self) -> tuple[Summary, Summary] | None:
         """Return the chosen model and its float twin, if there are both."""
