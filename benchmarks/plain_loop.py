@@ -13,16 +13,14 @@ from torch_geometric.data import Data
 import bignn
 
 
-def train(
-    model: nn.Module, data: Data, epochs: int, *, every: int = 1, patience: int | None = None
-) -> tuple[float, float]:
+def train(model: nn.Module, data: Data, epochs: int, *, every: int = 1) -> tuple[float, float]:
     """Train in a plain loop; return validation and test accuracy of the best epoch, its weights.
 
     Adam, learning rate 0.01, decay 5e-4. The model is evaluated every so many epochs, and after the
-    last, which comes early if none of ``patience`` epochs was better.
+    last.
     """
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
-    best, state, best_epoch = (-1.0, 0.0), model.state_dict(), 0
+    best, state = (-1.0, 0.0), model.state_dict()
     for epoch in range(1, epochs + 1):
         model.train()
         optimizer.zero_grad()
@@ -33,9 +31,7 @@ def train(
             continue
         scores = accuracies(model, data)
         if scores[0] > best[0]:  # the first such epoch: a tie is not broken by the test nodes
-            best, state, best_epoch = scores, copy.deepcopy(model.state_dict()), epoch
-        if patience is not None and epoch - best_epoch >= patience:
-            break
+            best, state = scores, copy.deepcopy(model.state_dict())
     model.load_state_dict(state)
     return best
 

@@ -44,9 +44,12 @@ def write_page(path: Path, records: Sequence[Record]) -> None:
 def table(records: Sequence[Record]) -> str:
     """Render all rows: how they were measured, then a table per kind."""
     runs = list(newest(records).values())
-    longest = max((run.get("epochs", 0) for run in runs), default=0)
+    longest: dict[str | None, int] = {}
+    for run in runs:
+        graph = run.get("graph")
+        longest[graph] = max(longest.get(graph, 0), run.get("epochs", 0))
     # Shorter runs show that a class trains and packs; their accuracy would mean nothing.
-    runs = [run | {"is_short": run.get("epochs", longest) < longest} for run in runs]
+    runs = [run | {"is_short": run.get("epochs", 0) < longest[run.get("graph")]} for run in runs]
     graphs = sorted({run["graph"] for run in runs if "graph" in run}, key=_graph_order)
     parts = [_how(runs, graphs)]
     for kind, title in KINDS.items():

@@ -272,7 +272,8 @@ def _model_rows(kind: type[nn.Module]) -> Iterator[Row]:
     name = kind.__name__
     if name == "JumpingKnowledge":
         for mode in ("cat", "max", "lstm"):
-            yield Row(f"{name} {mode}", "model", partial(_jumping, mode))
+            build = partial(_jumping, mode)
+            yield Row(f"{name} {mode}", "model", build, remark="of two GCNConv")
     elif name in _STACKED:
         yield _with_conversion(Row(name, "model", partial(_stacked, name), remark="of GCNConv"))
     elif reason := _reason(kind):

@@ -49,8 +49,10 @@ from bignn.train.jobs import in_processes
 
 DOCS = Path(__file__).parent.parent / "docs"
 LEDGER, PAGE = DOCS / "results" / "pyg-models.jsonl", DOCS / "models.md"
-#: Epochs between evaluations, and without a better one after which training ends.
-EVERY, PATIENCE = 5, 30
+#: Epochs between evaluations, and those without a better one after which students go on alone, or
+#: end. Plain loops run to their end: binary models learn less steadily, and no number of epochs
+#: without a better one tells which of them will not learn any more.
+EVERY, PATIENCE = 5, 100
 #: Seconds to wait for a GPU's memory, before each further try.
 _WAITS = (2.0, 5.0, 10.0)
 T = TypeVar("T")
@@ -147,7 +149,7 @@ class Trainer:
         return row.build(on_cpu(data)).to(self.device)
 
     def _loop(self, model: nn.Module, data: Data) -> tuple[float, float]:
-        return train(model, data, self.epochs, every=EVERY, patience=PATIENCE)
+        return train(model, data, self.epochs, every=EVERY)
 
     def _trained(self, row: Row, data: Data, seed: int) -> tuple[nn.Module, tuple[float, float]]:
         """Train a float model, if its epochs are not too slow."""
@@ -247,7 +249,7 @@ def main() -> None:
     parser.add_argument("--graphs", nargs="+", default=["cora", "amazon-photo"])
     parser.add_argument("--only", nargs="+", help="names of classes; all by default")
     parser.add_argument("--again", action="store_true", help="repeat runs that are there")
-    parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument("--epochs", type=int, default=200)
     parser.add_argument("--slow", type=float, default=1.0, help="seconds of an epoch to leave out")
     parser.add_argument("--jobs", type=int, default=1, help="processes, each of one thread")
     parser.add_argument("--device", default="cpu", help="where models are trained")

@@ -113,6 +113,7 @@ def test_what_was_not_run_is_said(tmp_path: Path) -> None:
 
 def test_encoders_are_chosen_by_validation_and_compared_by_test(tmp_path: Path) -> None:
     plain, *others = dense_rows("pubmed-100", "sage")
+    scores: list[tuple[Run, float, tuple[float, ...]]]
     scores = [(plain, 70.0, (80.0, 82.0)), (others[0], 99.0, (99.0, 99.0))]  # signs are not chosen
     scores += [(others[1], 71.0, (90.0, 90.0, 90.0)), (others[2], 73.0, (80.0, 81.0))]
     scores += [(others[3], 99.0, (99.0,))]  # one seed beside three may be luck

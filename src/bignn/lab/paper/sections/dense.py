@@ -39,8 +39,9 @@ def dense(results: Results) -> Section:
         "standard deviation of a seed, and validation accuracy in brackets. Of the last three "
         "columns that with the highest mean validation accuracy is chosen (of those with at least "
         "half as many seeds as another), and compared with the float model by test accuracy (± the "
-        "standard error). The last column has the seeds of each of these columns. The float models have no teachers. Students of neighbouring seeds "
-        "share three of their four teachers, so standard errors are rather too small."
+        "standard error). The last column has the seeds of each of these columns. The float models "
+        "have no teachers. Students of neighbouring seeds share three of their four teachers, so "
+        "standard errors are rather too small."
     )
     parts = [text, *filter(None, (_seeds(found), _verdicts(found)))]
     columns = ("graph and model", *_COLUMNS, "chosen", "minus the float model", "seeds")
