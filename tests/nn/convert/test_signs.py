@@ -448,6 +448,14 @@ def test_few_dense_features_are_told() -> None:
     bignn.binarize_(model)
     with pytest.warns(UserWarning, match=r"so few; put a Linear before it, .*, or keep it float"):
         model(x, edges)
+    # Its linear maps centre their input themselves.
+    model = pyg.Sequential("x, edges", [(pyg.SAGEConv(16, 4, aggr="max"), "x, edges -> x")])
+    bignn.binarize_(model)
+    with pytest.warns(UserWarning, match="'module_0.* reads 16 dense features by their signs"):
+        model(x, edges)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model(x, edges)  # once is enough
 
 
 def test_equal_features_are_told(data: Data) -> None:

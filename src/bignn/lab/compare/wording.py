@@ -181,9 +181,9 @@ def _on_one(row: Row) -> Iterator[str]:
     if (advice := row["recommended_width"]) is not None and row["quality"] == "plain":
         per_head = ", per head" if row["heads"] > 1 else ""
         yield (
-            f"{name} has {row['hidden']} hidden neurons; {advice['width']} are recommended, to "
-            f"hold as many bits as the hidden layer of {row['float_twin']}"
-            f" (`--bi-hidden {width_per_head(row)}`{per_head})."
+            f"{name} has {row['hidden']} hidden neurons; {advice['width']} hold as many bits as "
+            f"the hidden layer of {row['float_twin']} (`--bi-hidden {width_per_head(row)}`"
+            f"{per_head}), which is worth a try where accuracy is lost."
         )
 
 

@@ -17,7 +17,7 @@ from bignn.config.options import BELOW_ONE
 from bignn.errors import InputError, input_error
 from bignn.nn.convert.before_activation import record_origins_in
 from bignn.nn.convert.center_layers import center_layers
-from bignn.nn.convert.converted_input import ConvertedInput
+from bignn.nn.convert.converted_input import ConvertedInput, MarkInput
 from bignn.nn.convert.embedded_ids import first_after_embeddings
 from bignn.nn.convert.example import call_once
 from bignn.nn.convert.feature_readers import Reading, feature_readers, reading_of
@@ -32,7 +32,6 @@ from bignn.nn.convert.wrapped_layer import (
     WrappedLayer,
     Wrapping,
     input_maps,
-    mark_input,
     set_dropout,
     standardize_input,
     wrap_layer,
@@ -269,7 +268,7 @@ def _standardize(
         report.notes.append(
             "The input is not standardised: the linear maps of the first convolution centre theirs."
         )
-        model.register_forward_pre_hook(mark_input, with_kwargs=True)
+        model.register_forward_pre_hook(MarkInput(reader), with_kwargs=True)
         return
     weight = input_maps(layer)[0].weight
     stage = ConvertedInput(

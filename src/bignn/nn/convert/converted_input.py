@@ -71,27 +71,65 @@ class ConvertedInput(InputStage):
     def fit(self, x: Tensor, moments: Moments | None = None) -> None:
         """Take the statistics of x [N, d]; warn if it is dense and has few columns."""
         super().fit(x, moments)
-        # What requires a gradient is an embedding, which learns to be read by its signs.
-        if self.encoder is not None or len(x) < _FEW_ROWS or x.requires_grad:
-            return
-        some = x[:: -(-len(x) // _MANY_ROWS)].float().cpu().numpy()
-        if (bits := choose_input_bits(some)) == SIGN:
-            return
-        if self._more_bits is None:
-            fix = "put a Linear before it, which can read more bits (input_bits and first)"
-        else:
-            random = bits.replace("learned", "rotate")
-            fix = (
-                f"try binarize_(model, {self._more_bits.format(bits=bits)}), with '{random}' where "
-                "few nodes have labels"
-            )
-        self.advice = fix
-        fix += f", or keep it float with skip=['{self.reader}']"
-        warnings.warn(
-            f"'{self.reader}' reads {self.num_features} dense features by their signs, one bit "
-            f"each, which tells little of so few; {fix}",
-            stacklevel=2,
+        if self.encoder is None:
+            self.advice = warn_of_dense(x, self.reader, self._more_bits)
+
+
+def warn_of_dense(x: Tensor, reader: str, more_bits: str | None) -> str | None:
+    """Warn if features are dense and few; return the remedy, or None where none is needed.
+
+    Args:
+        x: the features [N, d].
+        reader: the name of the layer that reads them by their signs.
+        more_bits: as of :class:`ConvertedInput`.
+
+    """
+    # What requires a gradient is an embedding, which learns to be read by its signs.
+    if len(x) < _FEW_ROWS or x.requires_grad:
+        return None
+    some = x[:: -(-len(x) // _MANY_ROWS)].float().cpu().numpy()
+    if (bits := choose_input_bits(some)) == SIGN:
+        return None
+    if more_bits is None:
+        fix = "put a Linear before it, which can read more bits (input_bits and first)"
+    else:
+        random = bits.replace("learned", "rotate")
+        fix = (
+            f"try binarize_(model, {more_bits.format(bits=bits)}), with '{random}' where few nodes "
+            "have labels"
         )
+    warnings.warn(
+        f"'{reader}' reads {x.shape[1]} dense features by their signs, one bit each, which tells "
+        f"little of so few; {fix}, or keep it float with skip=['{reader}']",
+        stacklevel=3,
+    )
+    return fix
+
+
+class MarkInput:
+    """A forward pre-hook that marks the input of a model, x or a PyG ``Data``, as its features.
+
+    For models whose first layer centres its own input: nothing else looks at the features.
+
+    Args:
+        reader: the name of that layer.
+
+    """
+
+    def __init__(self, reader: str) -> None:
+        self._reader = reader
+        self._has_looked = False
+
+    def __call__(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Mark the features; in training, look once whether they are dense and few."""
+        given = kwargs.get("x", args[0] if args else None)
+        x = given if isinstance(given, Tensor) else getattr(given, "x", None)
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            return
+        mark_features(x)
+        if model.training and not self._has_looked and x.ndim == 2 and x.layout is torch.strided:
+            self._has_looked = True
+            warn_of_dense(x, self._reader, None)
 
 
 def mark_features(x: Tensor) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from bignn.errors import InputError, input_error
 from bignn.nn.convert.before_activation import is_recording_origins, origin_of
-from bignn.nn.convert.converted_input import is_features, mark_features, signs_of_features
+from bignn.nn.convert.converted_input import is_features, signs_of_features
 from bignn.nn.convert.sign_watch import SignWatch
 from bignn.nn.convolution import TransformFirst
 from bignn.nn.features import BinaryRows, SparseFeatures
@@ -253,14 +253,6 @@ def watch_signs(layer: nn.Module, wrapping: Wrapping, x: Any, *, is_input: bool 
     """Look at what a layer takes the signs of, while it trains."""
     if layer.training and not torch.compiler.is_compiling():
         wrapping.signs.see(x, wrapping.name, is_input=is_input)
-
-
-def mark_input(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Mark the input of a model, x or a PyG ``Data``, as its features; a forward pre-hook."""
-    given = kwargs.get("x", args[0] if args else None)
-    x = given if isinstance(given, Tensor) else getattr(given, "x", None)
-    if isinstance(x, Tensor) and x.is_floating_point():
-        mark_features(x)
 
 
 def standardize_input(
