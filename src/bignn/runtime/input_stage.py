@@ -31,8 +31,8 @@ Floats = NDArray[np.float32]
 _ALWAYS_IN_DIGEST = ("diagonals", "thresholds")
 
 
-#: By how much a constant column's mean is above its value, as a share: two steps of float32.
-_ABOVE = 2.0**-22
+#: By how much a constant column's mean is above its value, as a share: two steps of bfloat16.
+_ABOVE = 2.0**-7
 
 
 def constant_statistics(first: Any) -> tuple[Any, Any]:

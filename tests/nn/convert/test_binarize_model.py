@@ -318,7 +318,7 @@ def test_an_activation_in_two_places_is_taken_out_of_both(data: Data) -> None:
     bignn.binarize_(model)
     rest = model["conv"].rest
     assert not any(isinstance(part, nn.ReLU) for part in rest)
-    assert rest.lin1.dropout == rest.lin2.dropout == 0.25
+    assert rest.lin1.dropout == rest.lin2.dropout == MOST_DROPPED
     act = nn.ReLU()
     maps = [nn.Linear(width, 8) for width in (D, 8, 8)]
     chain = nn.Sequential(maps[0], act, maps[1], act, maps[2], act)

@@ -104,6 +104,71 @@ def test_masks_of_evaluation_are_the_models_own(data: Data) -> None:
     assert torch.equal(read[0], model.mask * model.input_stage(data.x))  # type: ignore[operator]
 
 
+class GivenMask(DropsFeatures):
+    """The caller may mask features, in evaluation too, and one branch does not."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, mask: Tensor | None = None) -> Tensor:
+        masked = x if mask is None else x * mask
+        out: Tensor = self.conv2(self.conv1(masked, edge_index).relu(), edge_index)
+        return out
+
+
+class OneBranch(DropsFeatures):
+    """One of two readers of the features reads masked ones, always."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(D, 16)
+        self.mask: Tensor
+        self.register_buffer("mask", (torch.arange(D) % 4 > 0).float())
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = self.conv1(x * self.mask, edge_index) + self.lin(x)
+        out: Tensor = self.conv2(h.relu(), edge_index)
+        return out
+
+
+def test_masks_that_evaluation_may_have_too_are_kept(data: Data) -> None:
+    mask = torch.rand(120, 1) < 0.5
+    for model, options in (
+        (GivenMask(), {"mask": mask}),
+        (GivenMask(), {"mask": mask.float()}),
+        (OneBranch(), {}),
+    ):
+        bignn.binarize_(model)
+        linear: Any = input_maps(model.conv1)[0]
+        read: list[Any] = []
+        linear.check_input = read.append
+        model(data.x, data.edge_index, **options)
+        assert linear.dropout == 0
+        if options:
+            assert torch.equal(read[0], model.input_stage(data.x) * options["mask"])  # type: ignore[operator]
+        else:  # centred
+            assert (read[0][:, ::4] == 0).all()
+
+
+class Unused(DropsFeatures):
+    """A layer that the forward does not call comes first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = nn.Linear(D, 16), pyg.GCNConv(16, CLASSES)
+        self.reader = pyg.GCNConv(D, 16)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = self.conv2(self.reader(x.exp(), edge_index).relu(), edge_index)
+        return out
+
+
+def test_a_layer_that_is_not_called_reads_nothing(data: Data) -> None:
+    model: Any = Unused()
+    report = bignn.binarize_(model)
+    assert "The input of 'reader', which the forward computes of the features" in str(report)
+    assert not hasattr(model, "fit_input")  # which would take the features for what it reads
+    model(data.x, data.edge_index)
+    torch.testing.assert_close(model.reader.input_stage.mean, data.x.exp().mean(dim=0))
+
+
 def test_sparse_features_are_refused_in_one_line(data: Data) -> None:
     for make in (lambda: pyg.GCN(D, 16, 2, CLASSES), DropsFeatures):
         model = make()

@@ -496,6 +496,16 @@ def test_narrow_linear_maps_stay_float(data: Data) -> None:
         bignn.binarize_(nn.Sequential(nn.Linear(4, 4)))
 
 
+def test_hidden_layers_of_a_chain_drop_little_though_centred() -> None:
+    chain = nn.Sequential(
+        nn.Linear(D, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 32), nn.Dropout(0.1),
+        nn.Linear(32, 2),
+    )  # fmt: skip
+    bignn.binarize_(chain, center=True)
+    shares = [part.dropout for part in chain if hasattr(part, "wrapping")]
+    assert shares == pytest.approx([0.0, MOST_DROPPED, 0.1])
+
+
 def test_dropout_within_a_part_is_kept(data: Data) -> None:
     class Whole(nn.Module):
         def __init__(self) -> None:

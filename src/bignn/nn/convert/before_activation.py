@@ -8,9 +8,11 @@ layers read it, and all other code reads the results themselves.
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -51,7 +53,8 @@ def functions_named(names: list[str]) -> set[Callable[..., Any]]:
 
 ACTIVATIONS = functions_named(_ACTIVATION_NAMES)
 DROPOUTS = functions_named(["dropout"])
-_MULTIPLICATIONS = functions_named(["mul", "multiply"])
+#: Products entry by entry.
+MULTIPLICATIONS = functions_named(["mul", "multiply"]) | {operator.mul, operator.imul}
 #: Functions that move entries, or cut gradients off, without changing them.
 MOVES = functions_named(
     ["cat", "concat", "contiguous", "clone", "detach", "view", "reshape", "flatten"]
@@ -120,13 +123,13 @@ class RecordOrigins(TorchFunctionMode):
     """A mode in which the origins of activated and dropped values are recorded.
 
     Args:
-        is_training: whether the model is in training, where features may be masked.
+        looks_past_masks: whether features that are multiplied by a mask are dropped features.
 
     """
 
-    def __init__(self, *, is_training: bool = False) -> None:
+    def __init__(self, *, looks_past_masks: bool = False) -> None:
         super().__init__()
-        self._is_training = is_training
+        self._looks_past_masks = looks_past_masks
 
     def __enter__(self) -> Any:
         _active.depth = getattr(_active, "depth", 0) + 1
@@ -146,7 +149,7 @@ class RecordOrigins(TorchFunctionMode):
         if func in DROPOUTS:
             return _after_dropout(func, args, kwargs)
         out = func(*args, **kwargs)
-        if func in _MULTIPLICATIONS and self._is_training:
+        if func in MULTIPLICATIONS and self._looks_past_masks:
             _record_masked_features(args, out)
         if func in MOVES and isinstance(out, Tensor):
             _record_move(func, args, kwargs, out)
@@ -198,9 +201,9 @@ def _record_masked_features(args: tuple[Any, ...], out: Any) -> None:
     if not is_features(x):
         return
     zeros = mask == 0
-    if not bool(zeros.any()) or not bool((zeros | (mask == mask.max())).all()):
-        return
-    _record(out, Origin(x, float(zeros.float().mean()), _version(x)))
+    share = float(zeros.float().mean())
+    if 0 < share < 1 and bool((zeros | (mask == mask.max())).all()):
+        _record(out, Origin(x, share, _version(x)))
 
 
 def _record_move(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Tensor) -> None:
@@ -225,18 +228,33 @@ def _record_move(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: 
     _record(out, Origin(moved, max(o.dropped for o in origins), version))
 
 
-def record_origins_in(model: nn.Module, *, is_needed: bool = True) -> None:
+def record_origins_in(model: nn.Module, *, is_needed: bool, masks_in_training: bool) -> None:
     """Run every call of the model in :class:`RecordOrigins`.
 
-    A model that does not need it may be compiled, and then runs without.
+    Args:
+        model: the model.
+        is_needed: whether it cannot do without; otherwise it may be compiled, and then does.
+        masks_in_training: whether features are multiplied in training alone, if at all, so that a
+            mask there is a way of dropping them.
+
     """
-    model.register_forward_pre_hook(_enter if is_needed else _enter_if_not_compiled, prepend=True)
+    enter = partial(_enter, is_needed=is_needed, masks_in_training=masks_in_training)
+    model.register_forward_pre_hook(enter, prepend=True, with_kwargs=True)
     # Whatever is raised, the mode must not outlive the call.
     model.register_forward_hook(_leave, always_call=True)
 
 
-def _enter(model: nn.Module, args: Any) -> None:
+def _enter(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    is_needed: bool,
+    masks_in_training: bool,
+) -> None:
     if torch.compiler.is_compiling():
+        if not is_needed:
+            return
         raise InputError(
             "torch.compile cannot follow what binarize_ records in a model's own forward; "
             "convert with center=True, or compile a torch_geometric.nn.GCN, GraphSAGE, GAT or GIN"
@@ -245,13 +263,14 @@ def _enter(model: nn.Module, args: Any) -> None:
     if torch.is_inference_mode_enabled():  # where torch does not count changes in place
         modes.enter_context(torch.inference_mode(False))
         modes.enter_context(torch.no_grad())
-    modes.enter_context(RecordOrigins(is_training=model.training))
+    # A mask that the caller gives may be given in evaluation too.
+    is_given = any("mask" in name for name in kwargs) or any(
+        isinstance(given, Tensor) and given.dtype == torch.bool
+        for given in (*args, *kwargs.values())
+    )
+    looks_past = masks_in_training and model.training and not is_given
+    modes.enter_context(RecordOrigins(looks_past_masks=looks_past))
     _stack().append((id(model), modes))
-
-
-def _enter_if_not_compiled(model: nn.Module, args: Any) -> None:
-    if not torch.compiler.is_compiling():
-        _enter(model, args)
 
 
 def _leave(model: nn.Module, args: Any, out: Any) -> None:

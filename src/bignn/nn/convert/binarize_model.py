@@ -20,7 +20,12 @@ from bignn.nn.convert.center_layers import center_layers
 from bignn.nn.convert.converted_input import ConvertedInput, MarkInput
 from bignn.nn.convert.embedded_ids import first_after_embeddings
 from bignn.nn.convert.example import call_once
-from bignn.nn.convert.feature_readers import Reading, feature_readers, reading_of
+from bignn.nn.convert.feature_readers import (
+    Reading,
+    feature_readers,
+    multiplies_features,
+    reading_of,
+)
 from bignn.nn.convert.inner_linear import InnerLinear
 from bignn.nn.convert.remove_activations import remove_in_basic_gnn, remove_in_sequential
 from bignn.nn.convert.replace_layers import LayerReplacement
@@ -175,7 +180,8 @@ def binarize_(
         reads_before = center is not True and not is_whole
         _standardize(replacement, first or _embedding_reader(replacement), report, input_bits)
         if not is_whole:
-            record_origins_in(model, is_needed=reads_before)
+            masks = _masks_in_training(model)
+            record_origins_in(model, is_needed=reads_before, masks_in_training=masks)
         if reads_before:
             report.notes.append(
                 "Binary layers read the values before the activations and dropout that the "
@@ -210,8 +216,9 @@ def binarize_(
 
 def _remove_activations(model: nn.Module, replacement: LayerReplacement) -> bool:
     """Do step 3 wherever modules can be changed; return whether that is the whole model."""
+    inner = [m.rest for m in model.modules() if isinstance(m, GINConv)]
     for sequence in [m for m in model.modules() if type(m) is nn.Sequential]:
-        remove_in_sequential(sequence)
+        remove_in_sequential(sequence, is_hidden=sequence in inner)
     families = [m for m in model.modules() if isinstance(m, BasicGNN)]
     simple = [family for family in families if replacement.is_complete_in(family)]
     for family in simple:
@@ -252,9 +259,11 @@ def _standardize(
         report.notes.append("The first layer stays float, so the input is not standardised.")
         return
     reader: str | None = found[0]
+    is_computed = False
     if first is None:
         reader, reading = _reader(model, layers, found[0])
-        if reader is not None and reading is Reading.COMPUTED:
+        is_computed = reader is not None and reading is Reading.COMPUTED
+        if is_computed:
             first = reader  # what the forward computes needs the features as they are
             reads_x = False
     if reader is None:
@@ -294,11 +303,25 @@ def _standardize(
         model.input_stage = stage
         model.register_forward_pre_hook(standardize_input, with_kwargs=True)
         where = "the model"
+    if is_computed:
+        report.notes.append(
+            f"The input of {where}, which the forward computes of the features, is standardised, "
+            "with the statistics of the first training batch."
+        )
+        return
     model.fit_input = stage.fit  # type: ignore[assignment]
     report.notes.append(
         f"The input of {where} is standardised, with the statistics of the first training batch "
         "unless model.fit_input(x) is called before."
     )
+
+
+def _masks_in_training(model: nn.Module) -> bool:
+    """Whether features are multiplied in training alone, if at all, as far as is known."""
+    try:
+        return not multiplies_features(traced_graph(model))
+    except InputError:
+        return False
 
 
 def _note_other_readers(
@@ -330,10 +353,12 @@ def _reader(
     direct = feature_readers(model, graph)
     if readers := [name for name, layer in layers.items() if layer in direct]:
         return readers[0], Reading.FEATURES
-    for name, layer in layers.items():
-        if (reading := reading_of(model, graph, layer)) is not Reading.OTHERS:
+    called = {str(node.target) for node in graph.nodes if node.op == "call_module"}
+    names = [name for name in layers if name in called]
+    for name in names:
+        if (reading := reading_of(model, graph, layers[name])) is not Reading.OTHERS:
             return name, reading
-    return None, Reading.OTHERS
+    return (None, Reading.OTHERS) if names else (usual, Reading.FEATURES)
 
 
 def _more_bits(model: nn.Module, layer: nn.Module, name: str) -> str | None:

@@ -16,8 +16,8 @@ from bignn.nn.batch_norm import BatchNorm
 # Running statistics that trail behind the weights turn signs (docs/design.md, Converting PyG
 # models). Those of different batches are averaged over a few.
 _MOMENTUM = 0.2
-# Features of another tensor are compared by so many of their entries.
-_COMPARED = 1024
+# Features of another tensor are compared by so many of their rows, evenly spaced.
+_COMPARED = 32
 
 
 class ForwardCount:
@@ -35,7 +35,7 @@ class ForwardCount:
         self._numbers: dict[int, int] = {}
         self._under_way: set[int] = set()
         self._features: tuple[weakref.ref[Tensor], int] | None = None
-        self._entries: Tensor | None = None
+        self._rows: Tensor | None = None
         self.inputs_vary = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -64,14 +64,14 @@ class ForwardCount:
             self.inputs_vary = x is not None and not self._is_as_before(x)
 
     def _is_as_before(self, x: Tensor) -> bool:
-        """Whether x has the numbers of the call before; those of other tensors are sampled."""
+        """Whether x has the numbers of the call before; some rows of other tensors are compared."""
         version = 0 if x.is_inference() else x._version
         known, known_version = self._features or (None, 0)
         if known is not None and known() is x and known_version == version:
             return True
-        before, self._features = self._entries, (weakref.ref(x), version)
-        self._entries = x.detach().reshape(-1)[:: max(1, x.numel() // _COMPARED)].clone()
-        return before is None or torch.equal(before, self._entries.to(before.device))
+        before, self._features = self._rows, (weakref.ref(x), version)
+        self._rows = x.detach()[:: max(1, len(x) // _COMPARED)].clone()
+        return before is None or torch.equal(before, self._rows.to(before.device))
 
     def _end(self, model: nn.Module, args: Any, out: Any) -> None:
         if not torch.compiler.is_compiling():
@@ -83,7 +83,8 @@ def _features_of(given: Any) -> Tensor | None:
     if isinstance(given, Mapping):
         given = next(iter(given.values()), None)
     x = given if isinstance(given, Tensor) else getattr(given, "x", None)
-    return x if isinstance(x, Tensor) and x.layout is torch.strided else None
+    is_known = isinstance(x, Tensor) and x.layout is torch.strided and x.ndim and not x.is_meta
+    return x if is_known else None
 
 
 class FollowWeights:
@@ -92,7 +93,7 @@ class FollowWeights:
     Where all training batches are the same nodes, as with the whole graph, the statistics are those
     of the last one. Otherwise a batch moves them by a fifth of its rows' share in the
     largest batch so far: a last batch of a few nodes hardly does. Without gradients nothing learns,
-    and batches do not move them.
+    and the momentum is the norm's own.
 
     A norm that one forward calls more than once has the momentum that it was made with: its
     statistics are an average over all calls, not those of the last. A momentum that somebody else
@@ -125,7 +126,7 @@ class FollowWeights:
         if norm.momentum != self._chosen:
             return
         if not torch.is_grad_enabled():
-            self._chosen = norm.momentum = 0.0  # type: ignore[assignment]
+            self._chosen = norm.momentum = self._own_momentum  # type: ignore[assignment]
             return
         varies = self._forwards.inputs_vary or self._rows not in (None, rows)
         self._varies = self._varies or varies

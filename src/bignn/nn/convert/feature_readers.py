@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
-from bignn.nn.convert.before_activation import DROPOUTS, MOVES
+from bignn.nn.convert.before_activation import DROPOUTS, MOVES, MULTIPLICATIONS
 from bignn.nn.convert.wrapped_layer import WrappedLayer
 
 #: Products of two matrices, as functions.
@@ -62,7 +62,20 @@ def reading_of(model: nn.Module, graph: fx.Graph, layer: nn.Module) -> Reading:
         if read and not makes and node not in alike:
             keeps = function is None or function in DROPOUTS | MOVES | PRODUCTS
             alike[node] = max([*read, Reading.FEATURES if keeps else Reading.COMPUTED])
-    return Reading.FEATURES
+    return Reading.OTHERS
+
+
+def multiplies_features(graph: fx.Graph) -> bool:
+    """Whether a forward, in evaluation, multiplies the features entry by entry."""
+    features = _sources(graph)
+    for node in graph.nodes:
+        if not any(given in features for given in node.all_input_nodes):
+            continue
+        if _function(node) in MULTIPLICATIONS:
+            return True
+        if _function(node) in DROPOUTS | MOVES:
+            features.add(node)
+    return False
 
 
 def first_argument(node: fx.Node) -> Any:

@@ -32,8 +32,11 @@ def remove_in_basic_gnn(model: BasicGNN) -> None:
         set_dropout(gnn.lin, min(p, MOST_DROPPED))
 
 
-def remove_in_sequential(sequence: nn.Sequential) -> None:
-    """Take activations and dropout out before every binary linear map in a chain of modules."""
+def remove_in_sequential(sequence: nn.Sequential, *, is_hidden: bool) -> None:
+    """Take activations and dropout out before every binary linear map in a chain of modules.
+
+    ``is_hidden`` tells whether the first of them reads hidden values; all others do.
+    """
     waiting: list[str] = []
     kept = 1.0
     # ``named_children`` leaves out a module's second place; PyG's MLP has one ``act`` for all.
@@ -42,8 +45,8 @@ def remove_in_sequential(sequence: nn.Sequential) -> None:
             for some in waiting:
                 setattr(sequence, some, nn.Identity())
             if waiting:
-                set_dropout(module, 1 - kept)
-            waiting, kept = [], 1.0
+                set_dropout(module, min(1 - kept, MOST_DROPPED) if is_hidden else 1 - kept)
+            waiting, kept, is_hidden = [], 1.0, True
         elif isinstance(module, (*ACTIVATION_MODULES, FunctionModule)):
             waiting.append(name)
         elif isinstance(module, nn.Dropout):
