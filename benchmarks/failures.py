@@ -79,7 +79,7 @@ if os.environ["RANK"] == "0":
     work = time.time() - since[0]
     times = [since[0] - began, work, len(writes), sum(writes) / max(len(writes), 1)]
     open("times", "w").write(" ".join(map(str, times)))
-sys.exit(code)
+distributed.end_process(code)
 """
 
 

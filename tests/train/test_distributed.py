@@ -290,6 +290,22 @@ def test_the_line_survives_code_that_turns_every_error_into_its_own() -> None:
     assert done.stdout.startswith("process 1 of 2 was ended"), done.stderr
 
 
+def test_a_process_of_several_ends_before_pythons_own_end() -> None:
+    """Where torch's threads may abort it; one that is alone ends as always."""
+    code = (
+        "import atexit, sys\n"
+        "from bignn.train import distributed\n"
+        "distributed.under_torchrun = lambda: {}\n"
+        "atexit.register(print, 'taken down')\n"
+        "print('done')\n"
+        "distributed.end_process(3)\n"
+        "sys.exit(4)\n"
+    )
+    several, alone = (run_as_rank(0, code.format(is_several)) for is_several in (True, False))
+    assert (several.returncode, several.stdout) == (3, "done\n")
+    assert (alone.returncode, alone.stdout) == (4, "done\ntaken down\n")
+
+
 #: The command, where the leader has as long as it takes to be the first to report an error.
 PATIENT = """
 import sys

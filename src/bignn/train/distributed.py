@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, TypeVar
@@ -281,11 +281,18 @@ def leave() -> None:
         torch.distributed.destroy_process_group()
 
 
-def _end_at_once() -> None:
-    """End a process that lost the others before torch's threads, which still wait, abort it."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(1)
+def end_process(code: int) -> None:
+    """End a process of several at once; one that is alone goes on.
+
+    Torch's threads may abort a process while its interpreter is taken down: those that still wait
+    for a lost process, and now and then those of a run that ended well, which ``torchrun`` would
+    then take for a failure.
+    """
+    if under_torchrun():
+        with suppress(OSError):  # nobody reads any more
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
 
 
 #: Seconds by which the leader is first to report an error that all processes met.
@@ -314,7 +321,7 @@ def joined_world(device: str, timeout: float | None = None) -> Iterator[World]:
         atexit.unregister(leave)  # it might wait for those who are gone
         lost = error if isinstance(error, LostProcessError) else handler.raised
         if lost is not None:
-            atexit.register(_end_at_once)
+            atexit.register(end_process, 1)
         if lost is not None or is_leader():
             handler.action = "finish"
             if lost is None or lost is error:
