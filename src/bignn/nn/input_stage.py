@@ -226,8 +226,8 @@ class InputStage(nn.Module):
         if not self._has_statistics:
             if not self.training or torch.compiler.is_compiling():
                 raise InputError(
-                    "the model has no input statistics yet; call model.fit_input(x), "
-                    "bignn.fit(model, graph), or load a trained state"
+                    "the model has no input statistics yet; train it (bignn.fit, or a call in "
+                    "training), load a trained state, or call its fit_input(x), if it has one"
                 )
             self.fit(x)
         if self.is_learned and self.training and torch.is_grad_enabled():
